@@ -21,10 +21,7 @@
 #include "stage/stage.h"
 
 /* ---- prepared jobs, see job.h ---- */
-enum {
-	LINE = 64,	    /* bytes; results in a slice begin at multiples of it */
-	ENGINE_STREAMS = 8, /* streams of operations on a GPU: as many as its driver has queues */
-};
+enum { ENGINE_STREAMS = 8 }; /* of operations on a GPU: as many as its driver has queues */
 
 struct sgpu_prepared *sgpu_prepared_create(struct sgpu_manifest **manifest)
 {
@@ -132,8 +129,9 @@ void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared 
 	sgpu_prepared_drop(&forgotten);
 }
 
-int sgpu_prepared_plan(struct sgpu_prepared *prepared, const struct sgpu_run_base *base,
-		       struct sgpu_error *error)
+/* Plans a job for a runner's devices, and keeps it in the runner's table. */
+static int plan_job(struct sgpu_prepared *prepared, const struct sgpu_run_base *base,
+		    struct sgpu_error *error)
 {
 	const int streams = ENGINE_STREAMS * base->device_count;
 	struct sgpu_plan *plan;
@@ -186,22 +184,14 @@ static int fill_in(struct sgpu_job *job, struct sgpu_error *error)
 	return sgpu_random(job->response_id, sizeof(job->response_id), error);
 }
 
-static bool has_module(const struct sgpu_job *job)
-{
-	for (int i = 0; i < job->manifest->operation_count; i++) {
-		if (job->manifest->operations[i].module) {
-			return true;
-		}
-	}
-	return false;
-}
-
 /* A module is code. It runs only where modules are allowed, and only from a sealed batch. If owners
  * are named, its author is one of them; else it may be anyone who can submit, since anybody can
  * seal to a public key. */
 static int check_modules(struct sgpu_job *job, struct sgpu_error *error)
 {
-	job->has_module = has_module(job);
+	for (int i = 0; i < job->manifest->operation_count; i++) {
+		job->has_module |= job->manifest->operations[i].module != NULL;
+	}
 	if (!job->has_module) {
 		return SGPU_OK;
 	}
@@ -266,28 +256,50 @@ static int check_region(const struct sgpu_job *job, const struct sgpu_batch_segm
 	return sgpu_hint(error, "%s", fault.hint);
 }
 
-static bool result_size(const struct sgpu_batch_segment *segment, uint64_t *size)
+bool sgpu_result_size(const struct sgpu_batch_segment *segment, uint64_t *size)
 {
 	*size = segment->size;
 	return segment->masking != SGPU_MASKING_AES_GCM || sgpu_sealed_size(*size, size);
 }
 
-/* Gives each result without a place one in the slice that the client named. */
-static int place_results(const struct sgpu_job *job, struct sgpu_error *error)
+static bool wants_place(const struct sgpu_job *job, int in_batch)
 {
-	struct sgpu_location next = { .kind = SGPU_LOCATION_NONE };
-	uint64_t left = 0, size = 0, step = 0;
-	int rc = job->options->results ? sgpu_handle_parse(job->options->results, "the results",
-							   &next, &left, error)
-				       : SGPU_OK;
+	return sgpu_segment_is_output(segment_of(job, in_batch)) &&
+	       !job->batch->segments[in_batch].place;
+}
 
-	for (int i = 0; rc == SGPU_OK && next.kind && i < job->batch->segment_count; i++) {
-		struct sgpu_batch_segment *segment = &job->batch->segments[i];
+bool sgpu_results_size(const struct sgpu_job *job, uint64_t each, uint64_t *sum)
+{
+	uint64_t size = 0;
 
-		if (!sgpu_segment_is_output(segment_of(job, i)) || segment->place) {
+	*sum = 0;
+	for (int i = 0; i < job->batch->segment_count; i++) {
+		if (!wants_place(job, i)) {
 			continue;
 		}
-		if (!result_size(segment, &size) || size > left) {
+		if (!sgpu_result_size(&job->batch->segments[i], &size) ||
+		    !sgpu_add_u64(*sum, size, sum) ||
+		    !sgpu_add_u64(*sum, each + SGPU_RESULT_LINE - 1, sum)) {
+			return false;
+		}
+		*sum -= *sum % SGPU_RESULT_LINE;
+	}
+	return true;
+}
+
+int sgpu_results_place(const struct sgpu_job *job, struct sgpu_location next, uint64_t left,
+		       struct sgpu_error *error)
+{
+	uint64_t size = 0, step;
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
+		struct sgpu_batch_segment *segment = &job->batch->segments[i];
+
+		if (!wants_place(job, i)) {
+			continue;
+		}
+		if (!sgpu_result_size(segment, &size) || size > left) {
 			return sgpu_fail(error, SGPU_EINVALID,
 					 "segment '%s': its result may have %llu bytes, and %llu "
 					 "are left of '%s'",
@@ -295,7 +307,7 @@ static int place_results(const struct sgpu_job *job, struct sgpu_error *error)
 					 (unsigned long long)left, job->options->results);
 		}
 		rc = sgpu_segment_place(segment, &next, error);
-		step = (size + LINE - 1) / LINE * LINE;
+		step = (size + SGPU_RESULT_LINE - 1) / SGPU_RESULT_LINE * SGPU_RESULT_LINE;
 		step = step < left ? step : left;
 		next.offset += step;
 		left -= step;
@@ -306,33 +318,37 @@ static int place_results(const struct sgpu_job *job, struct sgpu_error *error)
 /* Checks that payloads are only in locations that this runner accepts. */
 static int check_places(struct sgpu_job *job, struct sgpu_error *error)
 {
-	int rc = place_results(job, error);
+	struct sgpu_location next = { .kind = SGPU_LOCATION_NONE };
+	uint64_t left = 0;
+	int rc = SGPU_OK;
 
+	if (job->options->results) { /* the slice that the client named */
+		rc = sgpu_handle_parse(job->options->results, "the results", &next, &left, error);
+		rc = rc ? rc : sgpu_results_place(job, next, left, error);
+	}
 	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
 		const struct sgpu_batch_segment *in_batch = &job->batch->segments[i];
+		const enum sgpu_location_kind kind = in_batch->location.kind;
 		uint64_t size = 0;
 
-		if (in_batch->location.kind == SGPU_LOCATION_FILE) {
+		if (kind == SGPU_LOCATION_FILE) {
 			rc = check_file(job, in_batch, error);
-		}
-		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_REGION) {
+		} else if (kind == SGPU_LOCATION_REGION) {
 			rc = check_region(job, in_batch, &in_batch->location,
 					  sgpu_batch_payload_size(job->batch, i), false, error);
+		} else if (kind == SGPU_LOCATION_LEASE && !job->options->leases) {
+			sgpu_fail(error, SGPU_EPOLICY,
+				  "segment '%s' is in a lease, and this runner gives none",
+				  in_batch->id);
+			rc = sgpu_hint(error, "leases are those of 'sgpu-serve --leases'");
 		}
 		if (rc == SGPU_OK && in_batch->place) {
-			rc = result_size(in_batch, &size)
+			rc = sgpu_result_size(in_batch, &size)
 				     ? check_region(job, in_batch, in_batch->place, size, true,
 						    error)
 				     : sgpu_fail(error, SGPU_EINVALID,
 						 "segment '%s' is too large to be sealed",
 						 in_batch->id);
-		}
-		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_LEASE &&
-		    !job->options->leases) {
-			sgpu_fail(error, SGPU_EPOLICY,
-				  "segment '%s' is in a lease, and this runner gives none",
-				  in_batch->id);
-			rc = sgpu_hint(error, "leases are those of 'sgpu-serve --leases'");
 		}
 	}
 	return rc ? rc : sgpu_places_check(job->batch, error);
@@ -487,20 +503,17 @@ static int read_head(struct sgpu_run_base *base, struct sgpu_tar_reader *tar,
 
 int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar, struct sgpu_error *error)
 {
-	static int (*const steps[])(struct sgpu_job * job,
-				    struct sgpu_error * error) = { fill_in, check_modules,
-								   check_sizes };
 	struct sgpu_job *job = base->job;
 	int rc = read_head(base, tar, error);
 
 	if (rc == SGPU_OK && !job->prepared) {
 		rc = load_manifest(job, error);
 	}
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(steps); i++) {
-		rc = steps[i](job, error);
-	}
+	rc = rc ? rc : fill_in(job, error);
+	rc = rc ? rc : check_modules(job, error);
+	rc = rc ? rc : check_sizes(job, error);
 	if (rc == SGPU_OK && !job->prepared->plan) {
-		rc = sgpu_prepared_plan(job->prepared, base, error);
+		rc = plan_job(job->prepared, base, error);
 	}
 	rc = rc ? rc : check_places(job, error);
 	rc = rc ? rc : sgpu_lent_create(base, &base->lent, error);

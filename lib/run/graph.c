@@ -9,7 +9,6 @@
 #include "run/graph.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "run/job.h"
 #include "run/plan.h"
@@ -43,44 +42,38 @@ struct sgpu_graph {
 		      it is to be tried again, and when it has failed */
 	int work_head, work_tail;
 	int inputs_open, operations_open, ahead;
-	char *unused_input;
+	const char *unused_input;
 };
-
-static const char *deadline_text = "the deadline passed";
 
 /* ---- creation ---- */
 static int list_followers(struct sgpu_graph *graph, struct sgpu_error *error)
 {
 	const struct sgpu_manifest *m = graph->manifest;
 	size_t edges = 1;
-	int *next;
 
 	for (int i = 0; i < m->operation_count; i++) {
 		edges += (size_t)m->operations[i].before_count;
 	}
 	graph->follower_start =
-		calloc((size_t)m->operation_count + 2, sizeof(*graph->follower_start));
+		calloc((size_t)m->operation_count + 1, sizeof(*graph->follower_start));
 	graph->followers = calloc(edges, sizeof(*graph->followers));
-	next = calloc((size_t)m->operation_count + 1, sizeof(*next));
-	if (!graph->follower_start || !graph->followers || !next) {
-		free(next);
+	if (!graph->follower_start || !graph->followers) {
 		return sgpu_fail_nomem(error);
 	}
 	for (int i = 0; i < m->operation_count; i++) {
 		for (int k = 0; k < m->operations[i].before_count; k++) {
-			graph->follower_start[m->operations[i].before[k] + 1]++;
+			graph->follower_start[m->operations[i].before[k]]++;
 		}
 	}
+	/* From counts to ends, which become starts as the lists are filled from behind. */
 	for (int i = 0; i < m->operation_count; i++) {
 		graph->follower_start[i + 1] += graph->follower_start[i];
-		next[i] = graph->follower_start[i];
 	}
-	for (int i = 0; i < m->operation_count; i++) {
-		for (int k = 0; k < m->operations[i].before_count; k++) {
-			graph->followers[next[m->operations[i].before[k]]++] = i;
+	for (int i = m->operation_count; i-- > 0;) {
+		for (int k = m->operations[i].before_count; k-- > 0;) {
+			graph->followers[--graph->follower_start[m->operations[i].before[k]]] = i;
 		}
 	}
-	free(next);
 	return SGPU_OK;
 }
 
@@ -89,14 +82,26 @@ static void add_work(struct sgpu_graph *graph, int operation)
 	graph->work[graph->work_tail++] = operation;
 }
 
-/* Returns whether a move brings its segment to that segment's reader number `k`. */
-static bool is_brought(const struct sgpu_graph *graph, int move, int k)
+/* Returns whether a segment's reader number `k` waits for a move or, if that is negative, for the
+ * segment's arrival. */
+static bool awaits(const struct sgpu_graph *graph, const struct sgpu_segment *segment, int move,
+		   int k)
 {
-	const struct sgpu_plan_move *m = &graph->plan->moves[move];
-	const struct sgpu_segment *segment = &graph->manifest->segments[m->segment];
+	return sgpu_plan_reader_once(segment, k) &&
+	       (move < 0 ||
+		graph->plan->device[segment->readers[k]] == graph->plan->moves[move].to);
+}
 
-	return graph->plan->device[segment->readers[k]] == m->to &&
-	       sgpu_plan_reader_once(segment, k);
+static const struct sgpu_segment *moved_segment(const struct sgpu_graph *graph, int move)
+{
+	return &graph->manifest->segments[graph->plan->moves[move].segment];
+}
+
+static void hold_readers(struct sgpu_graph *graph, const struct sgpu_segment *segment, int move)
+{
+	for (int k = 0; k < segment->reader_count; k++) {
+		graph->operations[segment->readers[k]].holds += awaits(graph, segment, move, k);
+	}
 }
 
 static void count_holds(struct sgpu_graph *graph)
@@ -107,23 +112,13 @@ static void count_holds(struct sgpu_graph *graph)
 		graph->operations[i].holds = m->operations[i].before_count;
 	}
 	for (int i = 0; i < m->segment_count; i++) {
-		const struct sgpu_segment *segment = &m->segments[i];
-
-		if (!sgpu_segment_is_input(segment)) {
-			continue;
-		}
-		graph->inputs_open++;
-		for (int k = 0; k < segment->reader_count; k++) {
-			graph->operations[segment->readers[k]].holds +=
-				sgpu_plan_reader_once(segment, k);
+		if (sgpu_segment_is_input(&m->segments[i])) {
+			graph->inputs_open++;
+			hold_readers(graph, &m->segments[i], -1);
 		}
 	}
 	for (int i = 0; i < graph->plan->move_count; i++) {
-		const struct sgpu_segment *segment = &m->segments[graph->plan->moves[i].segment];
-
-		for (int k = 0; k < segment->reader_count; k++) {
-			graph->operations[segment->readers[k]].holds += is_brought(graph, i, k);
-		}
+		hold_readers(graph, moved_segment(graph, i), i);
 	}
 	for (int i = 0; i < m->operation_count; i++) {
 		if (graph->operations[i].holds == 0) {
@@ -142,7 +137,7 @@ int sgpu_graph_create(struct sgpu_run_base *base,
 	struct sgpu_graph *g = calloc(1, sizeof(*g));
 	int rc;
 
-	*graph = NULL;
+	*graph = g;
 	if (!g) {
 		return sgpu_fail_nomem(error);
 	}
@@ -156,10 +151,7 @@ int sgpu_graph_create(struct sgpu_run_base *base,
 	rc = g->operations && g->work ? list_followers(g, error) : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
 		count_holds(g);
-	} else {
-		sgpu_graph_free(&g);
 	}
-	*graph = g;
 	return rc;
 }
 
@@ -177,7 +169,6 @@ void sgpu_graph_free(struct sgpu_graph **graph)
 	free(g->work);
 	free(g->follower_start);
 	free(g->followers);
-	free(g->unused_input);
 	free(g);
 	*graph = NULL;
 }
@@ -210,15 +201,10 @@ static int inherited(int rc)
 static void fail_itself(struct sgpu_graph *graph, int operation, int rc, const char *text)
 {
 	struct operation *op = &graph->operations[operation];
-	bool late = atomic_load(&graph->base->stop) == SGPU_ETIMEOUT;
 
-	op->text = sgpu_run_text("operation '%s' failed: %s",
-				 graph->manifest->operations[operation].id,
-				 late	   ? deadline_text
-				 : text[0] ? text
-					   : sgpu_strerror(rc));
-	mark_failed(graph, operation, late ? SGPU_ETIMEOUT : rc,
-		    op->text ? op->text : sgpu_strerror(SGPU_ENOMEM));
+	rc = sgpu_run_failure(graph->base, "operation", graph->manifest->operations[operation].id,
+			      rc, text, &op->text);
+	mark_failed(graph, operation, rc, op->text ? op->text : sgpu_strerror(SGPU_ENOMEM));
 }
 
 /* ---- followers ---- */
@@ -294,39 +280,37 @@ void sgpu_graph_advance(struct sgpu_graph *graph)
 }
 
 /* ---- events ---- */
+/* Ends what readers of a segment wait for: a move or its arrival, as in awaits(). */
+static void end_wait(struct sgpu_graph *graph, const struct sgpu_segment *segment, int move, int rc,
+		     const char *cause)
+{
+	for (int i = 0; i < segment->reader_count; i++) {
+		if (!awaits(graph, segment, move, i)) {
+			continue;
+		}
+		if (rc != SGPU_OK) {
+			mark_failed(graph, segment->readers[i], inherited(rc), cause);
+		} else {
+			drop_hold(graph, segment->readers[i]);
+		}
+	}
+}
+
 void sgpu_graph_arrived(struct sgpu_graph *graph, int segment, int rc, const char *text)
 {
 	const struct sgpu_segment *s = &graph->manifest->segments[segment];
 	const char *cause = text ? text : sgpu_strerror(rc);
 
 	graph->inputs_open--;
-	for (int i = 0; i < s->reader_count; i++) {
-		if (rc != SGPU_OK) {
-			mark_failed(graph, s->readers[i], inherited(rc), cause);
-		} else if (sgpu_plan_reader_once(s, i)) {
-			drop_hold(graph, s->readers[i]);
-		}
-	}
+	end_wait(graph, s, -1, rc, cause);
 	if (rc != SGPU_OK && s->reader_count == 0 && !graph->unused_input) {
-		graph->unused_input = strdup(cause);
+		graph->unused_input = cause;
 	}
 }
 
 void sgpu_graph_moved(struct sgpu_graph *graph, int move, int rc, const char *text)
 {
-	const struct sgpu_segment *s = &graph->manifest->segments[graph->plan->moves[move].segment];
-
-	for (int i = 0; i < s->reader_count; i++) {
-		if (!is_brought(graph, move, i)) {
-			continue;
-		}
-		if (rc != SGPU_OK) {
-			mark_failed(graph, s->readers[i], inherited(rc),
-				    text ? text : sgpu_strerror(rc));
-		} else {
-			drop_hold(graph, s->readers[i]);
-		}
-	}
+	end_wait(graph, moved_segment(graph, move), move, rc, text ? text : sgpu_strerror(rc));
 }
 
 bool sgpu_graph_ran(struct sgpu_graph *graph, int operation, int rc, const char *text)
@@ -361,8 +345,7 @@ void sgpu_graph_stop(struct sgpu_graph *graph)
 
 	for (int i = 0; i < graph->manifest->operation_count; i++) {
 		if (graph->operations[i].state == WAITING) {
-			mark_failed(graph, i, rc,
-				    rc == SGPU_ETIMEOUT ? deadline_text : sgpu_strerror(rc));
+			mark_failed(graph, i, rc, sgpu_strerror(rc));
 		}
 	}
 }

@@ -41,8 +41,6 @@ struct sgpu_inputs {
 	atomic_int read_ahead; /* payloads in memory */
 };
 
-static const char *deadline_text = "the deadline passed before it arrived";
-
 static const struct sgpu_batch_segment *in_batch(const struct input *input)
 {
 	return &input->all->job->batch->segments[input->all->job->in_batch[input->segment]];
@@ -67,6 +65,11 @@ static uint64_t payload_size(const struct input *input)
 {
 	return sgpu_batch_payload_size(input->all->job->batch,
 				       input->all->job->in_batch[input->segment]);
+}
+
+static uint64_t header_size(const struct input *input)
+{
+	return in_batch(input)->sealed ? SGPU_SEALED_HEADER : 0;
 }
 
 /* ---- where the bytes come from ---- */
@@ -152,7 +155,6 @@ static int prepare_input(void *argument, struct sgpu_stream *stream,
 {
 	struct input *input = argument;
 	struct sgpu_run_base *base = input->all->base;
-	const uint64_t header = in_batch(input)->sealed ? SGPU_SEALED_HEADER : 0;
 	int rc = SGPU_OK;
 
 	request->memory = base->memory->buffers[base->job->plan->in_buffer[input->segment]];
@@ -160,15 +162,15 @@ static int prepare_input(void *argument, struct sgpu_stream *stream,
 		rc = sgpu_leases_source(base->leases, &in_batch(input)->location,
 					payload_size(input), false, &input->file, error);
 	}
-	if (rc == SGPU_OK && header > 0) {
+	if (rc == SGPU_OK && in_batch(input)->sealed) {
 		rc = load_key(input, stream, error);
 		request->key = input->key;
 	}
 	bool region = in_batch(input)->location.kind == SGPU_LOCATION_REGION;
-	if (rc == SGPU_OK && (region || (!is_piped(input) && !is_leased(input)))) {
+	if (rc == SGPU_OK && !is_piped(input) && !is_leased(input)) {
 		rc = sgpu_source_from_file(engine_of(input), input->file.fd, input->file.name,
-					   input->file.offset + header, region, &request->source,
-					   error);
+					   input->file.offset + header_size(input), region,
+					   &request->source, error);
 	}
 	input->prepared = rc == SGPU_OK;
 	return rc;
@@ -189,11 +191,8 @@ static void note_span(void *argument, const struct sgpu_transfer_span *span)
 
 static void fail_input(struct input *input, int rc, const char *text)
 {
-	bool late = rc == SGPU_ETIMEOUT || atomic_load(&input->all->base->stop) == SGPU_ETIMEOUT;
-
-	input->code = rc;
-	input->text = sgpu_run_text("segment '%s' failed: %s", in_batch(input)->id,
-				    late ? deadline_text : text);
+	input->code = sgpu_run_failure(input->all->base, "segment", in_batch(input)->id, rc, text,
+				       &input->text);
 }
 
 /* Fails an input whose chunk number `chunk` or whose digest does not verify. */
@@ -231,13 +230,13 @@ static void miss_input(struct input *input, int rc, const char *text)
 }
 
 /* Returns whether the input was started; else it has failed. */
-static bool start_input(struct input *input, struct sgpu_transfer **transfer)
+static bool start_input(struct input *input)
 {
 	const bool sealed = in_batch(input)->sealed;
 	struct sgpu_transfer_request request = {
 		.direction = SGPU_TRANSFER_IN,
 		.last = sealed,
-		.size = payload_size(input) - (sealed ? SGPU_SEALED_HEADER : 0),
+		.size = payload_size(input) - header_size(input),
 		.digested = !sealed,
 		.expected = in_batch(input)->kt128,
 		.rank = input->all->base->rank,
@@ -250,30 +249,29 @@ static bool start_input(struct input *input, struct sgpu_transfer **transfer)
 		.argument = input,
 	};
 	struct sgpu_run_base *base = input->all->base;
+	struct sgpu_transfer *transfer;
 	struct sgpu_error error = { 0 };
 	int rc;
 
 	input->begun = true;
 	if (input->payload) {
-		request.source = sgpu_source_from_memory(
-			input->payload + (sealed ? SGPU_SEALED_HEADER : 0), false);
+		request.source =
+			sgpu_source_from_memory(input->payload + header_size(input), false);
 		request.queued = true;
 	} else if (is_leased(input)) {
-		request.source = sgpu_source_from_memory(leased_payload(input) +
-								 (sealed ? SGPU_SEALED_HEADER : 0),
+		request.source = sgpu_source_from_memory(leased_payload(input) + header_size(input),
 							 base->job->options->leases_registered);
 		request.queued = base->many && request.size <= SGPU_TRANSFER_SMALL;
 	}
-	rc = sgpu_transfer_start(engine_of(input), &request, transfer, &error);
+	rc = sgpu_transfer_start(engine_of(input), &request, &transfer, &error);
 	if (rc != SGPU_OK) {
 		miss_input(input, rc, error.text);
 		return false;
 	}
-	atomic_store(&input->transfer, *transfer);
-	if (atomic_load(&base->stop)) {
-		sgpu_transfer_cancel(
-			*transfer,
-			atomic_load(&base->stop)); /* sgpu_inputs_stop may have missed it */
+	atomic_store(&input->transfer, transfer);
+	rc = atomic_load(&base->stop);
+	if (rc != SGPU_OK) {
+		sgpu_transfer_cancel(transfer, rc); /* sgpu_inputs_stop may have missed it */
 	}
 	return true;
 }
@@ -295,7 +293,6 @@ static void find_in_file(struct input *input)
 
 static int bring_inline(struct sgpu_inputs *inputs, struct input *input, struct sgpu_error *error)
 {
-	struct sgpu_transfer *transfer;
 	int rc = SGPU_OK;
 	bool piped;
 
@@ -303,16 +300,13 @@ static int bring_inline(struct sgpu_inputs *inputs, struct input *input, struct 
 	piped = is_piped(input); /* asked first: once started, the input may end and its file be
 				    closed */
 	/* If the transfer cannot start, the reader skips the payload on its way to the next one. */
-	if (!start_input(input, &transfer)) {
+	if (!start_input(input)) {
 		return SGPU_OK;
 	}
 	if (piped) {
-		rc = sgpu_transfer_pump(transfer, error);
+		rc = sgpu_transfer_pump(atomic_load(&input->transfer), error);
 	} else {
 		sgpu_tar_consumed(inputs->tar, payload_size(input));
-	}
-	if (atomic_load(&inputs->base->stop)) {
-		return sgpu_fail(error, atomic_load(&inputs->base->stop), "the run was stopped");
 	}
 	return inputs->tar_code != SGPU_OK ? rc : SGPU_OK;
 }
@@ -322,21 +316,18 @@ static int bring_inline(struct sgpu_inputs *inputs, struct input *input, struct 
 static int bring_small(struct sgpu_inputs *inputs, struct input *input, struct sgpu_error *error)
 {
 	const uint64_t size = payload_size(input), begin = sgpu_now_ns();
-	struct sgpu_transfer *transfer;
 	int rc;
 
 	input->payload = malloc(size + 1);
 	rc = input->payload ? read_tar(input, 0, input->payload, size, error)
 			    : sgpu_fail_nomem(error);
-	if (rc != SGPU_OK) {
-		return rc;
+	if (rc == SGPU_OK) {
+		atomic_fetch_add(&inputs->read_ahead, 1);
+		sgpu_trace_add(inputs->base->trace, SGPU_SPAN_READ, -1, in_batch(input)->id, begin,
+			       sgpu_now_ns(), size);
+		(void)start_input(input);
 	}
-	atomic_fetch_add(&inputs->read_ahead, 1);
-	sgpu_trace_add(inputs->base->trace, SGPU_SPAN_READ, -1, in_batch(input)->id, begin,
-		       sgpu_now_ns(), size);
-	(void)start_input(input, &transfer);
-	rc = atomic_load(&inputs->base->stop);
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "the run was stopped");
+	return rc;
 }
 
 static bool is_small_of_many(const struct input *input)
@@ -349,7 +340,7 @@ static int read_batch(struct sgpu_inputs *inputs, struct sgpu_error *error)
 {
 	const struct sgpu_job *job = inputs->job;
 	struct input *input;
-	int index = -1, rc;
+	int index = -1, stop, rc;
 
 	do {
 		rc = sgpu_batch_next_payload(inputs->tar, job->batch, &index, error);
@@ -357,6 +348,8 @@ static int read_batch(struct sgpu_inputs *inputs, struct sgpu_error *error)
 			input = &inputs->list[job->to_manifest[index]];
 			rc = is_small_of_many(input) ? bring_small(inputs, input, error)
 						     : bring_inline(inputs, input, error);
+			stop = atomic_load(&inputs->base->stop);
+			rc = stop ? sgpu_fail(error, stop, "the run was stopped") : rc;
 		}
 	} while (rc == SGPU_OK && index >= 0);
 	return rc;
@@ -366,13 +359,12 @@ int sgpu_inputs_bring(struct sgpu_inputs *inputs, struct sgpu_tar_reader *tar,
 		      struct sgpu_error *error)
 {
 	const struct sgpu_manifest *m = inputs->job->manifest;
-	struct sgpu_transfer *transfer;
 	int rc;
 
 	inputs->tar = tar;
 	for (int i = 0; i < m->segment_count && atomic_load(&inputs->base->stop) == SGPU_OK; i++) {
 		if (sgpu_segment_is_input(&m->segments[i]) && !is_inline(&inputs->list[i])) {
-			(void)start_input(&inputs->list[i], &transfer);
+			(void)start_input(&inputs->list[i]);
 		}
 	}
 	rc = read_batch(inputs, error);
@@ -456,7 +448,6 @@ int sgpu_inputs_create(struct sgpu_run_base *base, void (*arrived)(struct sgpu_n
 	made->job = base->job;
 	made->list = calloc((size_t)count + 1, sizeof(*made->list));
 	if (!made->list) {
-		sgpu_inputs_free(inputs);
 		return sgpu_fail_nomem(error);
 	}
 	for (int i = 0; i < count; i++) {

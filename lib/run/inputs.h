@@ -37,9 +37,10 @@ void sgpu_inputs_stop(struct sgpu_inputs *inputs, int code);
 
 struct sgpu_lent;
 
-/* Takes all leases that the batch names, and makes one for its results; must be called before it
- * runs. *lent is NULL if the batch has no leases. Errors: those of sgpu_lease_take; SGPU_EINVALID
- * if a payload does not lie in its lease. */
+/* Takes all leases that the batch names, and makes one for its results, in which results without a
+ * place get theirs; must be called before it
+ * runs. *lent is NULL if the runner gives no leases. Errors: those of sgpu_lease_take;
+ * SGPU_EINVALID if a payload does not lie in its lease. */
 SGPU_MUST_CHECK int sgpu_lent_create(const struct sgpu_run_base *base, struct sgpu_lent **lent,
 				     struct sgpu_error *error);
 /* Ends the leases, except the results' lease if it was offered. Accepts a pointer to NULL. */
@@ -47,10 +48,8 @@ void sgpu_lent_free(struct sgpu_lent **lent);
 
 /* Returns where the payload of an input is. */
 const uint8_t *sgpu_lent_input(const struct sgpu_lent *lent, const struct sgpu_location *location);
-/* Returns where output number `in_batch` of the batch goes in the results' lease, and *location for
- * the response; NULL: there is no such lease. `lent` may be NULL. */
-uint8_t *sgpu_lent_output(const struct sgpu_lent *lent, int in_batch,
-			  struct sgpu_location *location);
+/* Returns where an output goes whose place is in the results' lease. */
+uint8_t *sgpu_lent_output(const struct sgpu_lent *lent, const struct sgpu_location *location);
 /* Lets others take the results' lease from now on. `lent` may be NULL. */
 void sgpu_lent_offer(struct sgpu_lent *lent);
 /* Ends the results' lease, unless somebody has taken it. */

@@ -47,9 +47,6 @@ void sgpu_prepared_table_clear(struct sgpu_prepared_table *table);
 /* Finds the job whose manifest has this hash. The caller gets a reference, or NULL. */
 struct sgpu_prepared *sgpu_prepared_find(struct sgpu_prepared_table *table,
 					 const uint8_t sha256[SGPU_SHA256_SIZE]);
-/* Plans a job for a runner's devices, and keeps it in the runner's table. */
-SGPU_MUST_CHECK int sgpu_prepared_plan(struct sgpu_prepared *prepared,
-				       const struct sgpu_run_base *base, struct sgpu_error *error);
 /* Adds a planned job to the table, unless it is large or depends on its batch (on a module's size).
  * A full table drops the least recently used job. */
 void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared *prepared);
@@ -69,6 +66,16 @@ struct sgpu_job {
 	int *to_manifest; /* by segment of the batch: index in the manifest */
 	int *in_batch;	  /* by segment of the manifest: index in the batch, or -1 */
 };
+
+/* Computes how many bytes a result may have. False: more than can be counted. */
+bool sgpu_result_size(const struct sgpu_batch_segment *segment, uint64_t *size);
+/* Computes how many bytes the results without a place may have together, if each begins at a
+ * multiple of SGPU_RESULT_LINE and has `each` more bytes, in whole lines, with it. */
+bool sgpu_results_size(const struct sgpu_job *job, uint64_t each, uint64_t *sum);
+enum { SGPU_RESULT_LINE = 64 };
+/* Gives each result without a place one within the `left` bytes at `next`. */
+SGPU_MUST_CHECK int sgpu_results_place(const struct sgpu_job *job, struct sgpu_location next,
+				       uint64_t left, struct sgpu_error *error);
 
 /* Fills in base->job, whose options are set. */
 SGPU_MUST_CHECK int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar,

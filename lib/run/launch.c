@@ -191,12 +191,10 @@ static int wait_for_others(struct sgpu_launches *launches, int operation,
 	return SGPU_OK;
 }
 
-/* Enqueues the kernel, and tells the device which memory it touches: tensors and scratch memory. */
-static int start_kernel(struct launch *l, struct sgpu_stream *stream, struct sgpu_error *error)
+/* Lists the memory of a call's tensors. */
+static int list_tensors(const struct sgpu_op_call *call, struct sgpu_device_range *ranges)
 {
-	const struct sgpu_op_call *call = &l->end.call;
-	struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX + 1];
-	int scratch = l->all->plan->scratch_buffer[l->operation], count = 0, rc;
+	int count = 0;
 
 	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
 		uint64_t size = 0;
@@ -207,6 +205,17 @@ static int start_kernel(struct launch *l, struct sgpu_stream *stream, struct sgp
 							    size };
 		}
 	}
+	return count;
+}
+
+/* Enqueues the kernel, and tells the device which memory it touches: tensors and scratch memory. */
+static int start_kernel(struct launch *l, struct sgpu_stream *stream, struct sgpu_error *error)
+{
+	const struct sgpu_op_call *call = &l->end.call;
+	struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX + 1];
+	int scratch = l->all->plan->scratch_buffer[l->operation], rc;
+	int count = list_tensors(call, ranges);
+
 	if (scratch >= 0) {
 		ranges[count++] = (struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)call->scratch,
 							      l->all->plan->buffers[scratch].size };
@@ -310,14 +319,11 @@ int sgpu_launch_start(struct sgpu_launches *launches, int operation, struct sgpu
 /* ---- the end of a launch ---- */
 static uint64_t call_bytes(const struct sgpu_op_call *call)
 {
+	struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX];
 	uint64_t sum = 0;
 
-	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
-		uint64_t bytes = 0;
-
-		if (call->data[i] && sgpu_type_bytes(&call->type[i], &bytes)) {
-			sum += bytes;
-		}
+	for (int i = list_tensors(call, ranges); i-- > 0;) {
+		sum += ranges[i].size;
 	}
 	return sum;
 }

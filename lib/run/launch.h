@@ -42,7 +42,7 @@ void sgpu_module_end(struct sgpu_modules *modules, int operation, const struct s
 /* Returns the rule that a module broke, which stops the run with SGPU_EPOLICY; NULL: none. */
 const char *sgpu_modules_broken_rule(const struct sgpu_modules *modules);
 /* Whether a module, of this run or of another, broke the rules on the run's devices. False if this
- * run used no module. */
+ * run has no module. */
 bool sgpu_modules_broke_rules(const struct sgpu_modules *modules);
 
 struct sgpu_launches;

@@ -14,8 +14,6 @@
 #include "run/job.h"
 #include "run/private.h"
 
-enum { LINE = 64 }; /* bytes; results begin at multiples of it */
-
 struct sgpu_lent {
 	const struct sgpu_job *job;
 	struct sgpu_lease_pool *pool;
@@ -23,7 +21,6 @@ struct sgpu_lent {
 	struct sgpu_lease *inputs;
 	int input_count;
 	struct sgpu_lease results; /* id "": there is none */
-	uint64_t *places;	   /* offsets in the results' lease, by segment of the batch */
 	bool offered;
 };
 
@@ -46,7 +43,7 @@ static int take_input(struct sgpu_lent *lent, int i, struct sgpu_error *error)
 	uint64_t end;
 	int rc;
 
-	if (!lease) { /* there is room: a pool has at most SGPU_LEASES_MAX */
+	if (!lease) {
 		rc = sgpu_lease_take(lent->pool, segment->location.region, batch->id, false,
 				     &lent->inputs[lent->input_count], error);
 		if (rc < 0) {
@@ -65,46 +62,21 @@ static int take_input(struct sgpu_lent *lent, int i, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Computes the size of all results together, and the place of each. Returns false if there are
- * none, or more than a lease can hold. */
-static bool lay_out(struct sgpu_lent *lent, uint64_t *total)
-{
-	const struct sgpu_job *job = lent->job;
-
-	*total = 0;
-	for (int i = 0; i < job->batch->segment_count; i++) {
-		const struct sgpu_batch_segment *segment = &job->batch->segments[i];
-		uint64_t size = segment->size;
-
-		if (!sgpu_segment_is_output(&job->manifest->segments[job->to_manifest[i]]) ||
-		    segment->place) {
-			continue;
-		}
-		lent->places[i] = *total;
-		if ((segment->masking == SGPU_MASKING_AES_GCM && !sgpu_sealed_size(size, &size)) ||
-		    !sgpu_add_u64(*total, size, total) || *total > SGPU_LEASE_POOL_MAX) {
-			return false;
-		}
-		*total = (*total + LINE - 1) / LINE * LINE;
-	}
-	return *total > 0;
-}
-
 /* Makes the results' lease. If there is no room for it, the results go with the response. */
 static int make_results(struct sgpu_lent *lent, struct sgpu_error *error)
 {
-	const struct sgpu_batch *batch = lent->job->batch;
+	const struct sgpu_job *job = lent->job;
+	struct sgpu_location at = { .kind = SGPU_LOCATION_LEASE };
 	uint64_t total;
 
-	lent->places = calloc((size_t)batch->segment_count + 1, sizeof(*lent->places));
-	if (!lent->places) {
-		return sgpu_fail_nomem(error);
-	}
-	if (!lay_out(lent, &total) || sgpu_lease_create(lent->pool, batch->id, true, total,
-							&lent->results, NULL) != SGPU_OK) {
+	if (!sgpu_results_size(job, 0, &total) || total == 0 || total > SGPU_LEASE_POOL_MAX ||
+	    sgpu_lease_create(lent->pool, job->batch->id, true, total, &lent->results, NULL) !=
+		    SGPU_OK) {
 		lent->results.id[0] = '\0';
+		return SGPU_OK;
 	}
-	return SGPU_OK;
+	memcpy(at.region, lent->results.id, sizeof(at.region));
+	return sgpu_results_place(job, at, total, error);
 }
 
 int sgpu_lent_create(const struct sgpu_run_base *base, struct sgpu_lent **lent,
@@ -113,14 +85,11 @@ int sgpu_lent_create(const struct sgpu_run_base *base, struct sgpu_lent **lent,
 	const struct sgpu_job *job = base->job;
 	struct sgpu_lease_pool_info info;
 	struct sgpu_lent *made;
-	int named = 0, rc = SGPU_OK;
+	int rc = SGPU_OK;
 
 	*lent = NULL;
-	for (int i = 0; i < job->batch->segment_count; i++) {
-		named += job->batch->segments[i].location.kind == SGPU_LOCATION_LEASE;
-	}
-	if (!job->options->leases || (named == 0 && !job->options->lease_results)) {
-		return SGPU_OK; /* check_policy has refused a batch that names any */
+	if (!job->options->leases) {
+		return SGPU_OK; /* check_places has refused a batch that names any */
 	}
 	made = calloc(1, sizeof(*made));
 	*lent = made;
@@ -131,8 +100,7 @@ int sgpu_lent_create(const struct sgpu_run_base *base, struct sgpu_lent **lent,
 	made->job = job;
 	made->pool = job->options->leases;
 	made->memory = info.memory;
-	named = named < SGPU_LEASES_MAX ? named : SGPU_LEASES_MAX;
-	made->inputs = calloc((size_t)named + 1, sizeof(*made->inputs));
+	made->inputs = calloc((size_t)job->batch->segment_count + 1, sizeof(*made->inputs));
 	if (!made->inputs) {
 		return sgpu_fail_nomem(error);
 	}
@@ -162,7 +130,6 @@ void sgpu_lent_free(struct sgpu_lent **lent)
 		sgpu_lease_end(made->pool, made->results.id);
 	}
 	free(made->inputs);
-	free(made->places);
 	free(made);
 }
 
@@ -171,16 +138,9 @@ const uint8_t *sgpu_lent_input(const struct sgpu_lent *lent, const struct sgpu_l
 	return lent->memory + find_lease(lent, location->region)->offset + location->offset;
 }
 
-uint8_t *sgpu_lent_output(const struct sgpu_lent *lent, int in_batch,
-			  struct sgpu_location *location)
+uint8_t *sgpu_lent_output(const struct sgpu_lent *lent, const struct sgpu_location *location)
 {
-	if (!lent || !lent->results.id[0]) {
-		return NULL;
-	}
-	*location = (struct sgpu_location){ .kind = SGPU_LOCATION_LEASE,
-					    .offset = lent->places[in_batch] };
-	memcpy(location->region, lent->results.id, sizeof(location->region));
-	return lent->memory + lent->results.offset + lent->places[in_batch];
+	return lent->memory + lent->results.offset + location->offset;
 }
 
 void sgpu_lent_offer(struct sgpu_lent *lent)

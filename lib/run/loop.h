@@ -13,10 +13,11 @@
 
 struct sgpu_loop;
 
-/* An event. Until a note has been handled, its poster must keep it and not post it again. */
+/* An event for the loop, or a task for a thread. Whoever posts or gives a note must keep it until
+ * `handle` is called, and not post it again before. */
 struct sgpu_note {
 	struct sgpu_note *next;
-	void (*handle)(struct sgpu_note *note); /* on the loop's thread; it may free the note */
+	void (*handle)(struct sgpu_note *note); /* on that thread; it may free the note */
 	void *owner;
 	int index;
 };
@@ -41,14 +42,6 @@ void sgpu_loop_expect(struct sgpu_loop *loop, bool ended);
 
 struct sgpu_threads;
 
-/* Work for such a thread. Once `work` is called, it owns the struct. */
-struct sgpu_blocking {
-	struct sgpu_blocking *next;
-	void (*work)(struct sgpu_blocking *task);
-	void *owner;
-	int index;
-};
-
 /* spin_ns: how long an idle thread looks for work before it sleeps, while there are reservations.
  */
 SGPU_MUST_CHECK int sgpu_threads_create(uint64_t spin_ns, struct sgpu_threads **threads,
@@ -59,7 +52,7 @@ void sgpu_threads_free(struct sgpu_threads **threads);
 SGPU_MUST_CHECK int sgpu_threads_reserve(struct sgpu_threads *threads, struct sgpu_error *error);
 void sgpu_threads_release(struct sgpu_threads *threads);
 /* Queues a task for which a thread is reserved, so that it starts without delay. */
-void sgpu_threads_give(struct sgpu_threads *threads, struct sgpu_blocking *task);
+void sgpu_threads_give(struct sgpu_threads *threads, struct sgpu_note *task);
 
 /* Streams for operations, which a runner keeps for reuse. */
 

@@ -27,16 +27,12 @@ static bool allocate_together(struct sgpu_memory *memory, int device)
 {
 	const struct sgpu_plan *plan = memory->plan;
 	struct sgpu_memory_share *share = &memory->shares[device];
-	uint64_t size = 0, at;
+	sgpu_devptr at;
 
-	for (int i = 0; i < plan->buffer_count; i++) {
-		size += plan->buffers[i].device == device ? whole_pages(plan->buffers[i].size) : 0;
-	}
-	if (sgpu_device_alloc(memory->devices[device].device, size, &share->together, NULL) !=
-	    SGPU_OK) {
+	if (sgpu_device_alloc(memory->devices[device].device, share->paged, &share->together,
+			      NULL) != SGPU_OK) {
 		return false;
 	}
-	share->together_size = size;
 	at = share->together;
 	for (int i = 0; i < plan->buffer_count; i++) {
 		if (plan->buffers[i].device == device) {
@@ -50,6 +46,7 @@ static bool allocate_together(struct sgpu_memory *memory, int device)
 static int check_free(const struct sgpu_memory *memory, int device, struct sgpu_error *error)
 {
 	const unsigned long long bytes = memory->shares[device].bytes;
+	char where[48] = "device memory";
 	struct sgpu_device_info info;
 	int rc = sgpu_device_get_info(memory->devices[device].device, &info, error);
 
@@ -57,15 +54,11 @@ static int check_free(const struct sgpu_memory *memory, int device, struct sgpu_
 		return rc;
 	}
 	if (memory->plan->device_count > 1) {
-		return sgpu_fail(
-			error, SGPU_ENOMEM,
-			"the batch needs %llu bytes of memory on device %d and %llu are free",
-			bytes, memory->devices[device].number,
-			(unsigned long long)info.memory_free);
+		snprintf(where, sizeof(where), "memory on device %d",
+			 memory->devices[device].number);
 	}
-	return sgpu_fail(error, SGPU_ENOMEM,
-			 "the batch needs %llu bytes of device memory and %llu are free", bytes,
-			 (unsigned long long)info.memory_free);
+	return sgpu_fail(error, SGPU_ENOMEM, "the batch needs %llu bytes of %s and %llu are free",
+			 bytes, where, (unsigned long long)info.memory_free);
 }
 
 static int allocate(struct sgpu_memory *memory, int device, bool together, struct sgpu_error *error)
@@ -94,27 +87,13 @@ static int allocate(struct sgpu_memory *memory, int device, bool together, struc
 	return rc;
 }
 
-/* Takes the memory on all devices, in whole pages, from the process's limit. */
-static int take_of_limit(struct sgpu_memory *memory, struct sgpu_error *error)
-{
-	const struct sgpu_plan *plan = memory->plan;
-	uint64_t bytes = 0;
-	int rc;
-
-	for (int i = 0; i < plan->buffer_count; i++) {
-		bytes += whole_pages(plan->buffers[i].size);
-	}
-	rc = sgpu_limit_take(SGPU_DEVICE_MEMORY, bytes, error);
-	memory->taken = rc == SGPU_OK ? bytes : 0;
-	return rc;
-}
-
 int sgpu_memory_create(struct sgpu_run_base *base, struct sgpu_error *error)
 {
 	struct sgpu_memory *memory = base->memory;
 	const struct sgpu_plan *plan = base->job->plan;
 	struct sgpu_error other;
-	int device = 0, rc = SGPU_OK;
+	uint64_t paged = 0;
+	int device = 0, rc;
 
 	memory->devices = base->devices;
 	memory->plan = plan;
@@ -123,14 +102,18 @@ int sgpu_memory_create(struct sgpu_run_base *base, struct sgpu_error *error)
 		return sgpu_fail_nomem(error);
 	}
 	for (int i = 0; i < plan->buffer_count; i++) {
-		memory->shares[plan->buffers[i].device].bytes += plan->buffers[i].size;
-		memory->shares[plan->buffers[i].device].count++;
+		struct sgpu_memory_share *share = &memory->shares[plan->buffers[i].device];
+
+		share->bytes += plan->buffers[i].size;
+		share->paged += whole_pages(plan->buffers[i].size);
+		share->count++;
+		paged += whole_pages(plan->buffers[i].size);
 	}
-	rc = take_of_limit(memory, error);
+	rc = sgpu_limit_take(SGPU_DEVICE_MEMORY, paged, error);
 	if (rc < 0) {
-		sgpu_memory_clear(memory);
 		return rc;
 	}
+	memory->taken = paged;
 	for (; device < plan->device_count; device++) {
 		rc = allocate(memory, device, base->traits->opens_on_device, error);
 		if (rc != SGPU_OK) {
@@ -158,7 +141,7 @@ void sgpu_memory_clear(struct sgpu_memory *memory)
 	}
 	for (int i = 0; memory->buffers && i < memory->plan->device_count; i++) {
 		sgpu_device_free(memory->devices[i].device, &memory->shares[i].together,
-				 memory->shares[i].together_size);
+				 memory->shares[i].paged);
 	}
 	sgpu_limit_give(SGPU_DEVICE_MEMORY, memory->taken);
 	memory->taken = 0;

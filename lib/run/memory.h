@@ -20,9 +20,9 @@ struct sgpu_memory {
 	sgpu_devptr *buffers; /* of the plan */
 	struct sgpu_memory_share {
 		uint64_t bytes; /* of all buffers of the plan on this device */
+		uint64_t paged; /* the same, if each begins on a page */
 		int count;
 		sgpu_devptr together; /* one allocation for all of them; 0: each has its own */
-		uint64_t together_size;
 	} shares[SGPU_RUN_DEVICES_MAX];
 	uint64_t taken; /* bytes taken from the process's limit */
 };

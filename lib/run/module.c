@@ -26,7 +26,7 @@ struct module {
 	struct sgpu_error error;	 /* why it failed */
 	uint8_t digest[SGPU_KT128_SIZE]; /* that the first operation named */
 	struct sgpu_device_module *loaded;
-	struct sgpu_blocking task;
+	struct sgpu_note task;
 	struct sgpu_note note;
 };
 
@@ -34,7 +34,7 @@ struct sgpu_modules {
 	struct sgpu_run_base *base;
 	void (*loaded)(void *argument, int segment);
 	void *argument;
-	struct module *list; /* by segment of the manifest; NULL until a module is used */
+	struct module *list; /* by segment of the manifest; NULL if no operation is of a module */
 	char *broken_rule;
 };
 
@@ -71,7 +71,11 @@ int sgpu_modules_create(struct sgpu_run_base *base, void (*loaded)(void *argumen
 	(*modules)->base = base;
 	(*modules)->loaded = loaded;
 	(*modules)->argument = argument;
-	return SGPU_OK;
+	if (base->job->has_module) {
+		(*modules)->list = calloc((size_t)base->job->manifest->segment_count,
+					  sizeof(*(*modules)->list));
+	}
+	return (*modules)->list || !base->job->has_module ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
 void sgpu_modules_unload(struct sgpu_modules *modules)
@@ -184,7 +188,7 @@ static int load_image(struct sgpu_modules *modules, int segment, struct module *
 	return rc;
 }
 
-static void load_blocking(struct sgpu_blocking *task)
+static void load_blocking(struct sgpu_note *task)
 {
 	struct sgpu_modules *modules = task->owner;
 	struct module *m = &modules->list[task->index];
@@ -211,8 +215,8 @@ static void note_loaded(struct sgpu_note *note)
 	modules->loaded(modules->argument, note->index);
 }
 
-static int begin_load(struct sgpu_modules *modules, int segment,
-		      const uint8_t digest[SGPU_KT128_SIZE])
+static void begin_load(struct sgpu_modules *modules, int segment,
+		       const uint8_t digest[SGPU_KT128_SIZE])
 {
 	struct module *m = &modules->list[segment];
 
@@ -220,24 +224,13 @@ static int begin_load(struct sgpu_modules *modules, int segment,
 	m->state = TRIED;
 	m->code = sgpu_threads_reserve(modules->base->threads, &m->error);
 	if (m->code != SGPU_OK) {
-		return m->code;
+		return;
 	}
 	m->state = LOADING;
 	modules->base->under_way++;
-	m->task =
-		(struct sgpu_blocking){ .work = load_blocking, .owner = modules, .index = segment };
+	m->task = (struct sgpu_note){ .handle = load_blocking, .owner = modules, .index = segment };
 	m->note = (struct sgpu_note){ .handle = note_loaded, .owner = modules, .index = segment };
 	sgpu_threads_give(modules->base->threads, &m->task);
-	return SGPU_OK;
-}
-
-static int make_list(struct sgpu_modules *modules, struct sgpu_error *error)
-{
-	if (!modules->list) {
-		modules->list = calloc((size_t)modules->base->job->manifest->segment_count,
-				       sizeof(*modules->list));
-	}
-	return modules->list ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
 /* A module that failed to load is not loaded again. All of its operations must name the same
@@ -245,20 +238,13 @@ static int make_list(struct sgpu_modules *modules, struct sgpu_error *error)
 int sgpu_modules_ready(struct sgpu_modules *modules, int operation, struct sgpu_error *error)
 {
 	const struct sgpu_operation *op = operation_of(modules, operation);
-	struct module *m;
-	int rc;
+	struct module *m = &modules->list[op->module->segment];
 
 	if (!op->module->has_digest) {
 		return sgpu_fail(error, SGPU_EPOLICY, "it names no digest of its module");
 	}
-	rc = make_list(modules, error);
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	m = &modules->list[op->module->segment];
-	if (m->state == UNTRIED &&
-	    begin_load(modules, op->module->segment, op->module->digest) != SGPU_OK) {
-		m->state = TRIED;
+	if (m->state == UNTRIED) {
+		begin_load(modules, op->module->segment, op->module->digest);
 	}
 	if (m->state == LOADING) {
 		return SGPU_GRAPH_LATER;
@@ -280,41 +266,35 @@ struct values {
 	uint64_t word[SGPU_MODULE_PARAMS_MAX];
 	void *args[SGPU_MODULE_PARAMS_MAX];
 	size_t sizes[SGPU_MODULE_PARAMS_MAX];
+	int target[SGPU_MODULE_PARAMS_MAX]; /* the argument that it points to, or -1 */
 };
 
-static int make_value(const struct sgpu_op_call *call, const struct sgpu_module_param *param,
-		      uint64_t *word)
-{
-	bool known = true;
-
-	switch (param->kind) {
-	case SGPU_MODULE_POINTER:
-		*word = (uint64_t)(uintptr_t)call->data[param->argument];
-		break;
-	case SGPU_MODULE_ELEMENTS:
-		known = sgpu_type_elements(&call->type[param->argument], word);
-		break;
-	case SGPU_MODULE_BYTES:
-		known = sgpu_type_bytes(&call->type[param->argument], word);
-		break;
-	case SGPU_MODULE_VALUE:
-		memcpy(word, param->value, sizeof(*word));
-		break;
-	}
-	return known ? SGPU_OK : SGPU_EINVALID;
-}
-
-static int make_values(const struct sgpu_op_call *call, const struct sgpu_module_call *module,
-		       struct values *values, struct sgpu_error *error)
+/* Every size is known, since the operation was planned. */
+static void make_values(const struct sgpu_op_call *call, const struct sgpu_module_call *module,
+			struct values *values)
 {
 	for (int i = 0; i < module->param_count; i++) {
-		if (make_value(call, &module->params[i], &values->word[i]) != SGPU_OK) {
-			return sgpu_fail(error, SGPU_EINVALID, "parameter %d has no size", i);
+		const struct sgpu_module_param *param = &module->params[i];
+		uint64_t *word = &values->word[i];
+
+		switch (param->kind) {
+		case SGPU_MODULE_POINTER:
+			*word = (uint64_t)(uintptr_t)call->data[param->argument];
+			break;
+		case SGPU_MODULE_ELEMENTS:
+			(void)sgpu_type_elements(&call->type[param->argument], word);
+			break;
+		case SGPU_MODULE_BYTES:
+			(void)sgpu_type_bytes(&call->type[param->argument], word);
+			break;
+		case SGPU_MODULE_VALUE:
+			memcpy(word, param->value, sizeof(*word));
+			break;
 		}
-		values->args[i] = &values->word[i];
-		values->sizes[i] = module->params[i].size;
+		values->args[i] = word;
+		values->sizes[i] = param->size;
+		values->target[i] = param->kind == SGPU_MODULE_POINTER ? param->argument : -1;
 	}
-	return SGPU_OK;
 }
 
 /* A function need not write all of its outputs, whose memory may hold older data. */
@@ -334,27 +314,17 @@ static int clear_outputs(const struct sgpu_operation *op, const struct sgpu_op_c
 	return rc;
 }
 
-/* Returns the function's memory: the operation's arguments, and which parameters point to them. */
+/* Returns the function's memory: the operation's arguments. */
 static struct sgpu_module_memory memory_of(const struct sgpu_operation *op,
 					   const struct sgpu_op_call *call,
-					   struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX],
-					   int target[SGPU_MODULE_PARAMS_MAX])
+					   struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX])
 {
-	struct sgpu_module_memory memory = { .ranges = ranges,
-					     .count = op->arg_count,
-					     .target = target };
+	struct sgpu_module_memory memory = { .ranges = ranges, .count = op->arg_count };
 
 	for (int i = 0; i < op->arg_count; i++) {
 		ranges[i] = (struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)call->data[i], 0 };
-		if (!sgpu_type_bytes(&call->type[i], &ranges[i].size)) {
-			ranges[i].size = 0;
-		}
+		(void)sgpu_type_bytes(&call->type[i], &ranges[i].size);
 		memory.written |= (uint64_t)op->args[i].output << i;
-	}
-	for (int i = 0; i < op->module->param_count; i++) {
-		const struct sgpu_module_param *param = &op->module->params[i];
-
-		target[i] = param->kind == SGPU_MODULE_POINTER ? param->argument : -1;
 	}
 	return memory;
 }
@@ -362,20 +332,22 @@ static struct sgpu_module_memory memory_of(const struct sgpu_operation *op,
 /* Enqueues the function, and tells the device which memory it may touch. */
 static int launch_module(struct sgpu_modules *modules, const struct sgpu_operation *op,
 			 const struct sgpu_op_call *call, struct sgpu_stream *stream,
-			 const struct values *values, struct sgpu_task *task)
+			 struct sgpu_task *task)
 {
 	const struct sgpu_module_call *module = op->module;
 	struct sgpu_module_shape shape = { .shared_bytes = module->shared_bytes };
 	struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX];
-	int target[SGPU_MODULE_PARAMS_MAX];
-	const struct sgpu_module_memory memory = memory_of(op, call, ranges, target);
+	struct sgpu_module_memory memory = memory_of(op, call, ranges);
+	struct values values = { { 0 }, { NULL }, { 0 }, { 0 } };
 
+	make_values(call, module, &values);
+	memory.target = values.target;
 	for (int i = 0; i < 3; i++) {
 		shape.grid[i] = module->grid[i];
 		shape.block[i] = module->block[i];
 	}
 	return sgpu_device_module_launch_on(stream, modules->list[module->segment].loaded,
-					    module->function, &shape, values->args, values->sizes,
+					    module->function, &shape, values.args, values.sizes,
 					    module->param_count, &memory, task);
 }
 
@@ -384,14 +356,9 @@ int sgpu_module_start(struct sgpu_modules *modules, int operation, const struct 
 		      struct sgpu_error *error)
 {
 	const struct sgpu_operation *op = operation_of(modules, operation);
-	struct values values = { { 0 }, { NULL }, { 0 } };
-	int rc = make_values(call, op->module, &values, error);
+	int rc = clear_outputs(op, call, stream, clears);
 
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	rc = clear_outputs(op, call, stream, clears);
-	rc = rc ? rc : launch_module(modules, op, call, stream, &values, task);
+	rc = rc ? rc : launch_module(modules, op, call, stream, task);
 	if (rc != SGPU_OK) {
 		sgpu_fail(error, rc, "module '%s': %s", id_of(modules, op->module->segment),
 			  text_of(&task->error, rc));

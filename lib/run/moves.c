@@ -18,7 +18,7 @@
 #define PORTION ((uint64_t)256 << 20)
 
 struct move {
-	struct sgpu_blocking task;
+	struct sgpu_note task;
 	struct sgpu_note moved;
 	int next; /* the next move in its line, or -1 */
 	int code;
@@ -77,7 +77,7 @@ static int copy_segment(struct sgpu_moves *moves, int move, uint64_t size, struc
 	return rc;
 }
 
-static void move_blocking(struct sgpu_blocking *task)
+static void move_blocking(struct sgpu_note *task)
 {
 	struct sgpu_moves *moves = task->owner;
 	struct move *m = &moves->list[task->index];
@@ -86,9 +86,8 @@ static void move_blocking(struct sgpu_blocking *task)
 	const uint64_t begin = sgpu_now_ns();
 	uint64_t size = 0;
 
-	m->code = sgpu_type_bytes(&segment->type, &size)
-			  ? copy_segment(moves, task->index, size, &m->error)
-			  : sgpu_fail(&m->error, SGPU_EINVALID, "its size is not known");
+	(void)sgpu_type_bytes(&segment->type, &size); /* known, since it was planned */
+	m->code = copy_segment(moves, task->index, size, &m->error);
 	sgpu_trace_add(moves->base->trace, SGPU_SPAN_MOVE,
 		       sgpu_trace_move_row(moves->base->trace, plan->from, plan->to), segment->id,
 		       begin, sgpu_now_ns(), size);
@@ -172,38 +171,26 @@ int sgpu_move_end(struct sgpu_moves *moves, int move, const char **text)
 }
 
 /* ---- creation ---- */
-static int open_way(struct sgpu_links *links, const struct sgpu_run_device *from,
-		    const struct sgpu_run_device *to, struct sgpu_peer **peer,
-		    struct sgpu_error *error)
-{
-	struct sgpu_peer **own = &links->peers[from->number][to->number];
-	int rc = SGPU_OK;
-
-	pthread_mutex_lock(&links->mutex);
-	if (!*own) {
-		rc = sgpu_peer_open(from->device, to->device, NULL, own, error);
-	}
-	*peer = *own;
-	pthread_mutex_unlock(&links->mutex);
-	return rc;
-}
-
+/* Opens the paths that the runner does not have yet. */
 static int open_lines(struct sgpu_moves *moves, struct sgpu_error *error)
 {
 	const struct sgpu_run_base *base = moves->base;
-	const struct sgpu_plan *plan = base->job->plan;
 	int rc = SGPU_OK;
 
 	for (int i = 0; i < base->device_count * base->device_count; i++) {
 		moves->lines[i] = (struct line){ .first = -1 };
 	}
-	for (int i = 0; rc == SGPU_OK && i < plan->move_count; i++) {
-		struct line *line = line_of(moves, i);
+	for (int i = 0; rc == SGPU_OK && i < base->job->plan->move_count; i++) {
+		const struct sgpu_run_device *from = &base->devices[planned(moves, i)->from],
+					     *to = &base->devices[planned(moves, i)->to];
+		struct sgpu_peer **peer = &base->links->peers[from->number][to->number];
 
-		if (!line->peer) {
-			rc = open_way(base->links, &base->devices[plan->moves[i].from],
-				      &base->devices[plan->moves[i].to], &line->peer, error);
+		pthread_mutex_lock(&base->links->mutex);
+		if (!*peer) {
+			rc = sgpu_peer_open(from->device, to->device, NULL, peer, error);
 		}
+		line_of(moves, i)->peer = *peer;
+		pthread_mutex_unlock(&base->links->mutex);
 	}
 	return rc;
 }
@@ -223,12 +210,11 @@ int sgpu_moves_create(struct sgpu_run_base *base, void (*moved)(struct sgpu_note
 	made->lines =
 		calloc((size_t)(base->device_count * base->device_count), sizeof(*made->lines));
 	if (!made->list || !made->lines) {
-		sgpu_moves_free(moves);
 		return sgpu_fail_nomem(error);
 	}
 	for (int i = 0; i < count; i++) {
 		made->list[i].task =
-			(struct sgpu_blocking){ .work = move_blocking, .owner = made, .index = i };
+			(struct sgpu_note){ .handle = move_blocking, .owner = made, .index = i };
 		made->list[i].moved =
 			(struct sgpu_note){ .handle = moved, .owner = owner, .index = i };
 	}

@@ -44,7 +44,7 @@ struct output {
 struct sgpu_outputs {
 	struct sgpu_run_base *base;
 	/* Where results go in the response's file before it is complete: offsets, by segment of the
-	 * batch; 0: not to the file. NULL: none goes there. */
+	 * manifest; 0: not to the file. NULL: none goes there. */
 	uint64_t *places;
 	void (*left)(void *owner);
 	void *owner;
@@ -53,8 +53,6 @@ struct sgpu_outputs {
 	struct sgpu_error file_error; /* of writing to the file */
 	uint64_t pinned;	      /* bytes of pinned memory that results have */
 };
-
-static const char *deadline_text = "the deadline passed";
 
 static const struct sgpu_batch_segment *in_batch(const struct output *output)
 {
@@ -91,8 +89,8 @@ static uint8_t *large_memory(uint64_t size)
 		return malloc(size ? size : 1);
 	}
 	data = aligned_alloc(HUGE_PAGE, whole);
-	if (data && madvise(data, whole, MADV_HUGEPAGE) != 0) {
-		return data; /* small pages will do */
+	if (data) {
+		(void)!madvise(data, whole, MADV_HUGEPAGE); /* small pages will do */
 	}
 	return data;
 }
@@ -212,15 +210,12 @@ static void note_done(void *argument, const struct sgpu_transfer_result *result)
 
 static void fail_output(struct output *output, int rc, const char *text)
 {
-	bool late = atomic_load(&output->all->base->stop) == SGPU_ETIMEOUT;
-	char *why = sgpu_run_text("segment '%s' failed: %s", in_batch(output)->id,
-				  late		    ? deadline_text
-				  : text && text[0] ? text
-						    : sgpu_strerror(rc));
+	char *why;
 
+	output->end.code = sgpu_run_failure(output->all->base, "segment", in_batch(output)->id, rc,
+					    text ? text : "", &why);
 	free(output->text);
 	output->text = why;
-	output->end.code = late ? SGPU_ETIMEOUT : rc;
 	output->end.text = why ? why : sgpu_strerror(output->end.code);
 	drop_memory(output);
 }
@@ -248,43 +243,34 @@ static void note_left(struct sgpu_note *note)
 	all->left(all->owner);
 }
 
-static bool goes_to_region(const struct output *output)
-{
-	return in_batch(output)->place != NULL;
-}
-
-/* Decides where the output goes: to a region, to a lease, to its place in the file, else to memory.
+/* Decides where the output goes: to a lease, to a region, to its place in the file, else to memory.
  */
 static int make_sink(struct output *output, struct sgpu_transfer_sink *sink,
 		     struct sgpu_error *error)
 {
 	const struct sgpu_outputs *all = output->all;
-	struct sgpu_run_base *base = output->all->base;
+	struct sgpu_run_base *base = all->base;
 	const uint64_t header = is_sealed(output) ? SGPU_SEALED_HEADER : 0;
-	struct sgpu_location location;
+	const struct sgpu_location *place = in_batch(output)->place;
 	int rc;
 
-	output->leased =
-		goes_to_region(output)
-			? NULL
-			: sgpu_lent_output(base->lent, output->all->job->in_batch[output->segment],
-					   &location);
-	if (output->leased) {
+	if (place && place->kind == SGPU_LOCATION_LEASE) {
+		output->leased = sgpu_lent_output(base->lent, place);
 		*sink = sgpu_sink_to_memory(output->leased + header,
 					    base->job->options->leases_registered);
 		return SGPU_OK;
 	}
-	if (goes_to_region(output)) {
-		rc = sgpu_leases_source(base->leases, in_batch(output)->place, output->end.size,
-					true, &output->region, error);
+	if (place) {
+		rc = sgpu_leases_source(base->leases, place, output->end.size, true,
+					&output->region, error);
 		return rc != SGPU_OK ? rc
 				     : sgpu_sink_to_file(run_device(output)->engine,
 							 output->region.fd, output->region.name,
 							 output->region.offset + header, true, sink,
 							 error);
 	}
-	if (all->places && all->places[all->job->in_batch[output->segment]] > 0) {
-		output->end.place = all->places[all->job->in_batch[output->segment]];
+	if (all->places && all->places[output->segment] > 0) {
+		output->end.place = all->places[output->segment];
 		return sgpu_sink_to_file(run_device(output)->engine, base->submission.out_fd,
 					 base->submission.out_name, output->end.place + header,
 					 false, sink, error);
@@ -396,7 +382,7 @@ bool sgpu_outputs_placed(const struct sgpu_outputs *outputs)
 
 int sgpu_outputs_file_failure(const struct sgpu_outputs *outputs, struct sgpu_error *error)
 {
-	if (outputs->file_error.code != SGPU_OK && error) {
+	if (outputs->file_error.code != SGPU_OK) {
 		*error = outputs->file_error;
 	}
 	return outputs->file_error.code;
@@ -424,7 +410,6 @@ int sgpu_outputs_create(struct sgpu_run_base *base, void (*left)(void *owner), v
 	made->owner = owner;
 	made->list = calloc((size_t)count + 1, sizeof(*made->list));
 	if (!made->list) {
-		sgpu_outputs_free(outputs);
 		return sgpu_fail_nomem(error);
 	}
 	for (int i = 0; i < count; i++) {

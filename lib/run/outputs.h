@@ -56,7 +56,7 @@ SGPU_MUST_CHECK int sgpu_place_move(int fd, const char *name, const struct sgpu_
 struct sgpu_graph;
 
 /* Plans where in the response's file results are written before it is complete. *places: offsets by
- * segment of the batch, from malloc; 0: not in the file. They are right if no output fails; else
+ * segment of the manifest, from malloc; 0: not in the file. They are right if no output fails; else
  * sgpu_respond moves the results. *places is NULL if they cannot be known or are not worth it: for
  * a pipe, a file that cannot be read, a module that may break a rule, a result of unknown size. */
 SGPU_MUST_CHECK int sgpu_respond_plan(struct sgpu_run_base *base, uint64_t **places,

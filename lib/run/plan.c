@@ -46,15 +46,15 @@ bool sgpu_plan_reader_once(const struct sgpu_segment *segment, int index)
 }
 
 /* ---- streams ---- */
-static int free_stream(const struct sgpu_plan *plan, const int *tail,
-		       const struct sgpu_operation *op, int device, int *follows)
+/* Returns the predecessor whose stream the operation continues, or -1. */
+static int find_followed(const struct sgpu_plan *plan, const int *tail,
+			 const struct sgpu_operation *op, int device)
 {
 	for (int i = 0; i < op->before_count; i++) {
-		int stream = plan->stream[op->before[i]];
+		const int before = op->before[i];
 
-		if (plan->device[op->before[i]] == device && tail[stream] == op->before[i]) {
-			*follows = op->before[i];
-			return stream;
+		if (plan->device[before] == device && tail[plan->stream[before]] == before) {
+			return before;
 		}
 	}
 	return -1;
@@ -69,9 +69,9 @@ static void plan_streams(struct planner *p)
 
 	for (int i = 0; i < p->manifest->operation_count; i++) {
 		int operation = p->manifest->order[i], device = p->plan->device[operation];
-		int follows = -1;
-		int stream = free_stream(p->plan, tail, &p->manifest->operations[operation], device,
-					 &follows);
+		int follows =
+			find_followed(p->plan, tail, &p->manifest->operations[operation], device);
+		int stream = follows < 0 ? -1 : p->plan->stream[follows];
 
 		p->chain[operation] = follows < 0 ? operation : p->chain[follows];
 		p->place[operation] = follows < 0 ? 0 : p->place[follows] + 1;
@@ -126,7 +126,6 @@ static bool comes_before(const struct planner *p, int earlier, int later)
 }
 
 /* ---- buffers ---- */
-
 static bool tenant_ended(const struct planner *p, const struct tenant *tenant, int operation)
 {
 	if (tenant->stays) {
@@ -163,48 +162,26 @@ static int find_buffer(const struct planner *p, int device, int operation, uint6
 	return best;
 }
 
-static int add_buffer(struct planner *p, int device, uint64_t size, const struct tenant *tenant)
+/* Gives a value its buffer: an input gets a new one. */
+static int give_buffer(struct planner *p, int device, uint64_t size, const struct tenant *tenant,
+		       int *given, struct sgpu_error *error)
 {
-	int buffer = p->plan->buffer_count++;
+	struct sgpu_plan *plan = p->plan;
+	int buffer = tenant->writer < 0 ? -1 : find_buffer(p, device, tenant->writer, size);
 
-	p->plan->buffers[buffer] = (struct sgpu_plan_buffer){ .size = size, .device = device };
-	p->tenants[buffer] = *tenant;
-	return buffer;
-}
-
-/* Returns a buffer for a value that `operation` writes, or for a copy of it that is moved to the
- * device. */
-static int give_buffer(struct planner *p, int device, int operation, uint64_t size,
-		       const struct tenant *tenant)
-{
-	int buffer = find_buffer(p, device, operation, size);
-
-	if (buffer < 0) {
-		return add_buffer(p, device, size, tenant);
-	}
-	if (p->plan->buffers[buffer].size < size) {
-		p->plan->buffers[buffer].size = size;
-	}
-	p->tenants[buffer] = *tenant;
-	return buffer;
-}
-
-static int count_unshared(struct planner *p, uint64_t size, struct sgpu_error *error)
-{
-	if (!sgpu_add_u64(p->plan->bytes_unshared, size, &p->plan->bytes_unshared)) {
+	if (!sgpu_add_u64(plan->bytes_unshared, size, &plan->bytes_unshared)) {
 		return sgpu_fail(error, SGPU_ENOMEM,
 				 "the batch needs more device memory than can be counted");
 	}
-	return SGPU_OK;
-}
-
-static int segment_bytes(const struct sgpu_segment *segment, uint64_t *size,
-			 struct sgpu_error *error)
-{
-	if (segment->type.dtype == SGPU_NONE || !sgpu_type_bytes(&segment->type, size)) {
-		return sgpu_fail(error, SGPU_EINVALID, "the size of segment '%s' is not known",
-				 segment->id);
+	if (buffer < 0) {
+		buffer = plan->buffer_count++;
+		plan->buffers[buffer].device = device;
 	}
+	if (plan->buffers[buffer].size < size) {
+		plan->buffers[buffer].size = size;
+	}
+	p->tenants[buffer] = *tenant;
+	*given = buffer;
 	return SGPU_OK;
 }
 
@@ -225,7 +202,7 @@ static int count_moves(const struct planner *p)
 {
 	int count = 0;
 
-	for (int i = 0; p->plan->device_count > 1 && i < p->manifest->segment_count; i++) {
+	for (int i = 0; i < p->manifest->segment_count; i++) {
 		count += __builtin_popcount(moved_to(p, i));
 	}
 	return count;
@@ -239,77 +216,48 @@ static int plan_moves(struct planner *p, int segment, int from_buffer, uint64_t 
 	const struct tenant tenant = { .readers = s->readers,
 				       .reader_count = s->reader_count,
 				       .writer = sgpu_segment_is_input(s) ? -1 : s->writer };
-	const unsigned devices = plan->device_count > 1 ? moved_to(p, segment) : 0;
-	int rc;
-
-	for (int to = 0; to < plan->device_count; to++) {
-		if (!(devices >> to & 1)) {
-			continue;
-		}
-		rc = count_unshared(p, size, error);
-		if (rc < 0) {
-			return rc;
-		}
-		plan->moves[plan->move_count] = (struct sgpu_plan_move){
-			.segment = segment,
-			.from = p->spread.home[segment],
-			.to = to,
-			.from_buffer = from_buffer,
-			.to_buffer = tenant.writer < 0
-					     ? add_buffer(p, to, size, &tenant)
-					     : give_buffer(p, to, tenant.writer, size, &tenant),
-			.next = plan->first_move[segment],
-		};
-		plan->first_move[segment] = plan->move_count++;
-	}
-	return SGPU_OK;
-}
-
-/* ---- arrivals and operations ---- */
-static int plan_arrivals(struct planner *p, struct sgpu_error *error)
-{
+	const unsigned devices = moved_to(p, segment);
 	int rc = SGPU_OK;
 
-	for (int i = 0; rc == SGPU_OK && i < p->manifest->segment_count; i++) {
-		const struct sgpu_segment *s = &p->manifest->segments[i];
-		struct tenant tenant = { .stays = s->reader_count == 0,
-					 .readers = s->readers,
-					 .reader_count = s->reader_count,
-					 .writer = -1 };
-		uint64_t size = 0;
+	for (int to = 0; rc == SGPU_OK && to < plan->device_count; to++) {
+		struct sgpu_plan_move *move = &plan->moves[plan->move_count];
 
-		if (!sgpu_segment_is_input(s)) {
-			continue;
-		}
-		rc = segment_bytes(s, &size, error);
-		rc = rc ? rc : count_unshared(p, size, error);
-		if (rc == SGPU_OK) {
-			p->plan->in_buffer[i] = add_buffer(p, p->spread.home[i], size, &tenant);
-			rc = plan_moves(p, i, p->plan->in_buffer[i], size, error);
+		if (devices >> to & 1) {
+			*move = (struct sgpu_plan_move){ .segment = segment,
+							 .from = p->spread.home[segment],
+							 .to = to,
+							 .from_buffer = from_buffer,
+							 .next = plan->first_move[segment] };
+			plan->first_move[segment] = plan->move_count++;
+			rc = give_buffer(p, to, size, &tenant, &move->to_buffer, error);
 		}
 	}
 	return rc;
 }
 
-static int plan_output(struct planner *p, int operation, int segment, struct sgpu_error *error)
+/* ---- values and operations ---- */
+/* Plans the value of a segment that an operation writes or, if `writer` is -1, the one that
+ * arrives. Of the two values of an INPUT_OUTPUT, operations read the one that arrives. */
+static int plan_value(struct planner *p, int segment, int writer, struct sgpu_error *error)
 {
 	const struct sgpu_segment *s = &p->manifest->segments[segment];
-	struct tenant tenant = { .stays = sgpu_segment_is_output(s),
-				 .readers = s->readers,
-				 .reader_count = sgpu_segment_is_input(s) ? 0 : s->reader_count,
-				 .writer = operation };
+	const bool arrives = writer < 0, is_read = arrives || !sgpu_segment_is_input(s);
+	const struct tenant tenant = {
+		.stays = arrives ? s->reader_count == 0 : sgpu_segment_is_output(s),
+		.readers = s->readers,
+		.reader_count = is_read ? s->reader_count : 0,
+		.writer = writer,
+	};
+	int *buffer = &(arrives ? p->plan->in_buffer : p->plan->out_buffer)[segment], rc;
 	uint64_t size = 0;
-	int rc = segment_bytes(s, &size, error);
 
-	rc = rc ? rc : count_unshared(p, size, error);
-	if (rc == SGPU_OK) {
-		p->plan->out_buffer[segment] =
-			give_buffer(p, p->plan->device[operation], operation, size, &tenant);
+	if (s->type.dtype == SGPU_NONE || !sgpu_type_bytes(&s->type, &size)) {
+		return sgpu_fail(error, SGPU_EINVALID, "the size of segment '%s' is not known",
+				 s->id);
 	}
-	if (rc == SGPU_OK && !sgpu_segment_is_input(s)) {
-		rc = plan_moves(p, segment, p->plan->out_buffer[segment], size, error);
-	}
-	return rc;
+	rc = give_buffer(p, arrives ? p->spread.home[segment] : p->plan->device[writer], size,
+			 &tenant, buffer, error);
+	return rc == SGPU_OK && is_read ? plan_moves(p, segment, *buffer, size, error) : rc;
 }
 
 static int plan_scratch(struct planner *p, int operation, struct sgpu_error *error)
@@ -320,28 +268,27 @@ static int plan_scratch(struct planner *p, int operation, struct sgpu_error *err
 	int rc = sgpu_ops_prepare(p->manifest, operation, &call, error);
 
 	size = rc == SGPU_OK && call.op->scratch ? call.op->scratch(&call) : 0;
-	if (size == 0) {
-		return rc;
-	}
-	rc = count_unshared(p, size, error);
-	if (rc == SGPU_OK) {
-		p->plan->scratch_buffer[operation] =
-			give_buffer(p, p->plan->device[operation], operation, size, &tenant);
-	}
-	return rc;
+	return size == 0 ? rc
+			 : give_buffer(p, p->plan->device[operation], size, &tenant,
+				       &p->plan->scratch_buffer[operation], error);
 }
 
 static int plan_buffers(struct planner *p, struct sgpu_error *error)
 {
-	int rc = plan_arrivals(p, error);
+	int rc = SGPU_OK;
 
+	for (int i = 0; rc == SGPU_OK && i < p->manifest->segment_count; i++) {
+		if (sgpu_segment_is_input(&p->manifest->segments[i])) {
+			rc = plan_value(p, i, -1, error);
+		}
+	}
 	for (int i = 0; rc == SGPU_OK && i < p->manifest->operation_count; i++) {
 		int operation = p->manifest->order[i];
 		const struct sgpu_operation *op = &p->manifest->operations[operation];
 
 		for (int k = 0; rc == SGPU_OK && k < op->arg_count; k++) {
 			if (op->args[k].output && op->args[k].segment >= 0) {
-				rc = plan_output(p, operation, op->args[k].segment, error);
+				rc = plan_value(p, op->args[k].segment, operation, error);
 			}
 		}
 		rc = rc ? rc : plan_scratch(p, operation, error);
@@ -453,7 +400,7 @@ void sgpu_plan_sizes(struct sgpu_manifest *manifest, const struct sgpu_batch *ba
 
 void sgpu_plan_free(struct sgpu_plan **plan)
 {
-	if (!plan || !*plan) {
+	if (!*plan) {
 		return;
 	}
 	free((*plan)->device);

@@ -35,7 +35,7 @@ struct sgpu_spread_costs {
  * waits for its inputs and predecessors, and a device runs one operation at a time. Among equal
  * devices, the one that has the most bytes of the inputs wins, then the first. An operation of a
  * module goes where the module's image is. The same manifest gives the same devices. `devices` is
- * at least 1. Errors: SGPU_ENOMEM. */
+ * 1 to SGPU_RUN_DEVICES_MAX. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_spread_create(const struct sgpu_manifest *manifest, int devices,
 				       const struct sgpu_spread_costs *costs,
 				       struct sgpu_spread *spread, struct sgpu_error *error);

@@ -105,5 +105,9 @@ struct sgpu_run_base {
 void sgpu_run_stop(struct sgpu_run_base *base, int code);
 /* Formats a text as sgpu_fail does, from malloc; NULL if out of memory. */
 char *sgpu_run_text(const char *format, ...) SGPU_PRINTF(1, 2);
+/* Makes, as sgpu_run_text does, the text of the failure of an "operation" or a "segment"; text:
+ * why, or "". Returns the failure's code. After the run's deadline, that is the reason instead. */
+int sgpu_run_failure(const struct sgpu_run_base *base, const char *what, const char *id, int code,
+		     const char *text, char **made);
 
 #endif

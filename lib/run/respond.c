@@ -63,15 +63,13 @@ static int failure(struct writer *w, int segment, char **text)
 	return rc;
 }
 
-static void fill_payload(struct writer *w, const struct sgpu_batch_segment *asked, int segment,
-			 const struct sgpu_output_end *end, struct sgpu_batch_segment *to)
+static void fill_payload(const struct sgpu_batch_segment *asked, const struct sgpu_output_end *end,
+			 struct sgpu_batch_segment *to)
 {
+	const struct sgpu_location with_response = { .kind = SGPU_LOCATION_INLINE };
+
 	to->actual_size = end->actual;
-	to->location.kind = SGPU_LOCATION_INLINE;
-	(void)sgpu_lent_output(w->base->lent, w->job->in_batch[segment], &to->location);
-	if (asked->place) {
-		to->location = *asked->place;
-	}
+	to->location = asked->place ? *asked->place : with_response;
 	if (to->masking == SGPU_MASKING_AES_GCM) {
 		to->sealed = true;
 		to->sealed_size = end->size;
@@ -93,22 +91,11 @@ static int fill_failure(struct sgpu_batch_segment *to, int rc, char *text, struc
 	return text ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-/* Fills in an output as it will be if all succeeds. */
-static void fill_expected(struct writer *w, const struct sgpu_batch_segment *asked, int segment,
-			  struct sgpu_batch_segment *to)
-{
-	struct sgpu_output_end end = { .size = asked->size, .actual = asked->size };
-
-	if (asked->masking == SGPU_MASKING_AES_GCM && !sgpu_sealed_size(asked->size, &end.size)) {
-		end.size = 0; /* it will fail */
-	}
-	fill_payload(w, asked, segment, &end, to);
-}
-
 static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segment *to,
 			struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *asked = &w->job->batch->segments[in_batch];
+	struct sgpu_output_end expected = { .actual = asked->size };
 	int segment = w->job->to_manifest[in_batch], rc;
 	char *text;
 
@@ -119,14 +106,15 @@ static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segmen
 		return sgpu_fail_nomem(error);
 	}
 	if (!w->outputs) {
-		fill_expected(w, asked, segment, to);
+		(void)sgpu_result_size(asked, &expected.size); /* it was admitted, so it has one */
+		fill_payload(asked, &expected, to);
 		return SGPU_OK;
 	}
 	rc = failure(w, segment, &text);
 	if (rc != SGPU_OK) {
 		return fill_failure(to, rc, text, error);
 	}
-	fill_payload(w, asked, segment, sgpu_output_get(w->outputs, segment), to);
+	fill_payload(asked, sgpu_output_get(w->outputs, segment), to);
 	return SGPU_OK;
 }
 
@@ -137,7 +125,7 @@ static json_t *timings(const struct writer *w)
 	const struct sgpu_run_trace *trace = w->base->trace;
 	json_t *object = json_object();
 	json_int_t total = (json_int_t)(sgpu_now_ns() - atomic_load(&trace->begin_ns));
-	int rc = object ? 0 : -1;
+	int rc = 0; /* setting a member of NULL fails */
 
 	for (int i = 0; rc == 0 && i < SGPU_SPAN_KINDS; i++) {
 		json_int_t ns = w->outputs ? (json_int_t)trace->totals[i].ns : usual_ns;
@@ -266,10 +254,10 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 
 /* ---- results that are in the file before the response is known ---- */
 /* A response is a tar: its head, then the payloads, each after a header and padded to whole blocks.
- * Computes the payloads' offsets in the file, by segment of the response, which begins at `begin`;
- * 0: not in it. */
-static int place_payloads(struct sgpu_batch *response, uint64_t begin, uint64_t *places,
-			  struct sgpu_error *error)
+ * Computes the payloads' offsets in the file, by segment of the manifest, if the response begins at
+ * `begin`. *places: from malloc; 0: not in the file. */
+static int place_payloads(const struct writer *w, struct sgpu_batch *response, uint64_t begin,
+			  uint64_t **places, struct sgpu_error *error)
 {
 	uint8_t *head = NULL;
 	size_t size = 0;
@@ -280,11 +268,15 @@ static int place_payloads(struct sgpu_batch *response, uint64_t begin, uint64_t 
 	if (rc != SGPU_OK) {
 		return rc;
 	}
+	*places = calloc((size_t)w->job->manifest->segment_count + 1, sizeof(**places));
+	if (!*places) {
+		return sgpu_fail_nomem(error);
+	}
 	for (int i = 0; i < response->segment_count; i++) {
-		places[i] = 0;
 		if (response->segments[i].location.kind == SGPU_LOCATION_INLINE) {
-			places[i] = at + SGPU_TAR_BLOCK;
-			at = places[i] + sgpu_tar_padded(sgpu_batch_payload_size(response, i));
+			at += SGPU_TAR_BLOCK;
+			(*places)[segment_of(w, response, i)] = at;
+			at += sgpu_tar_padded(sgpu_batch_payload_size(response, i));
 		}
 	}
 	return SGPU_OK;
@@ -317,18 +309,9 @@ static int move_one(int fd, const char *name, const struct sgpu_moved *moved, ui
 int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list, int count,
 		    struct sgpu_error *error)
 {
-	uint8_t *buffer = NULL;
-	bool moves = false;
-	int rc = SGPU_OK;
+	uint8_t *buffer = malloc(BUFFER);
+	int rc = buffer ? SGPU_OK : sgpu_fail_nomem(error);
 
-	for (int i = 0; i < count; i++) {
-		moves |= list[i].to != list[i].from;
-	}
-	if (!moves) {
-		return SGPU_OK;
-	}
-	buffer = malloc(BUFFER);
-	rc = buffer ? SGPU_OK : sgpu_fail_nomem(error);
 	for (int i = count; rc == SGPU_OK && i-- > 0;) {
 		rc = list[i].to > list[i].from ? move_one(fd, name, &list[i], buffer, error)
 					       : SGPU_OK;
@@ -344,31 +327,26 @@ int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list, int
 /* Moves results that are already in the file to their places in this response. */
 static int settle_places(struct writer *w, struct sgpu_batch *response, struct sgpu_error *error)
 {
-	const size_t count = (size_t)response->segment_count + 1;
-	struct sgpu_moved *moves = calloc(count, sizeof(*moves));
-	uint64_t *places = calloc(count, sizeof(*places));
+	struct sgpu_moved *moves = calloc((size_t)response->segment_count + 1, sizeof(*moves));
+	uint64_t *places = NULL;
 	off_t begin = lseek(w->fd, 0, SEEK_CUR);
-	int rc = SGPU_OK, moved = 0;
+	int rc = begin < 0 ? sgpu_fail_errno(error, "cannot seek in '%s'", w->name)
+			   : place_payloads(w, response, (uint64_t)begin, &places, error);
+	int moved = 0;
 
-	if (!moves || !places) {
-		rc = sgpu_fail_nomem(error);
-		goto out;
-	}
-	if (begin < 0) {
-		rc = sgpu_fail_errno(error, "cannot seek in '%s'", w->name);
-		goto out;
-	}
-	rc = place_payloads(response, (uint64_t)begin, places, error);
+	rc = rc == SGPU_OK && !moves ? sgpu_fail_nomem(error) : rc;
 	for (int i = 0; rc == SGPU_OK && i < response->segment_count; i++) {
-		const struct sgpu_output_end *end =
-			sgpu_output_get(w->outputs, segment_of(w, response, i));
+		const int segment = segment_of(w, response, i);
+		const struct sgpu_output_end *end = sgpu_output_get(w->outputs, segment);
 
-		if (places[i] > 0 && !end->data) {
-			moves[moved++] = (struct sgpu_moved){ end->place, places[i], end->size };
+		if (places[segment] > 0 && !end->data && end->place != places[segment]) {
+			moves[moved++] =
+				(struct sgpu_moved){ end->place, places[segment], end->size };
 		}
 	}
-	rc = rc ? rc : sgpu_place_move(w->fd, w->name, moves, moved, error);
-out:
+	if (rc == SGPU_OK && moved > 0) {
+		rc = sgpu_place_move(w->fd, w->name, moves, moved, error);
+	}
 	free(moves);
 	free(places);
 	return rc;
@@ -474,46 +452,20 @@ static bool is_foreseeable(const struct sgpu_job *job)
 	return true;
 }
 
-static bool is_output(const struct sgpu_job *job, int in_batch)
-{
-	return sgpu_segment_is_output(&job->manifest->segments[job->to_manifest[in_batch]]);
-}
-
-static uint64_t largest_size(const struct sgpu_job *job)
-{
-	uint64_t bytes = 0;
-
-	for (int i = 0; i < job->batch->segment_count; i++) {
-		if (is_output(job, i) &&
-		    !sgpu_add_u64(bytes, job->batch->segments[i].size, &bytes)) {
-			return UINT64_MAX;
-		}
-	}
-	return bytes;
-}
-
-/* Reorders places by segment of the response into places by segment of the batch. */
-static void spread(const struct sgpu_job *job, const struct sgpu_batch *response, uint64_t *places)
-{
-	int from = response->segment_count;
-
-	for (int i = job->batch->segment_count; i-- > 0;) {
-		places[i] = is_output(job, i) ? places[--from] : 0;
-	}
-}
-
 /* Allocates all pages of a file in memory in one call, so that writes allocate none. Leaves a file
  * alone that others see or hold. If pages cannot be allocated, writing them fails later. */
-static void grow(const struct sgpu_run_base *base, int fd, const struct stat *status,
+static void grow(const struct writer *w, int fd, const struct stat *status,
 		 const struct sgpu_batch *response, const uint64_t *places)
 {
 	struct statfs about;
 	uint64_t end = 0;
 
 	for (int i = 0; i < response->segment_count; i++) {
-		end = places[i] > 0 ? places[i] + sgpu_batch_payload_size(response, i) : end;
+		const uint64_t place = places[segment_of(w, response, i)];
+
+		end = place > 0 ? place + sgpu_batch_payload_size(response, i) : end;
 	}
-	if (!base->traits->shared_files && status->st_nlink == 0 && end > 0 &&
+	if (!w->base->traits->shared_files && status->st_nlink == 0 && end > 0 &&
 	    fstatfs(fd, &about) == 0 && about.f_type == TMPFS_MAGIC) {
 		(void)!fallocate(fd, 0, 0, (off_t)end);
 	}
@@ -533,7 +485,8 @@ int sgpu_respond_reserve(struct sgpu_run_base *base, struct sgpu_error *error)
 	const struct sgpu_job *job = base->job;
 	const int fd = base->submission.out_fd;
 	const off_t begin = lseek(fd, 0, SEEK_CUR);
-	uint64_t most = INDEX_MOST + sgpu_tar_padded(job->batch->note_size);
+	const uint64_t index = INDEX_MOST + sgpu_tar_padded(job->batch->note_size);
+	uint64_t most;
 	struct stat status;
 
 	/* A file with a name may belong to somebody who does not want it cut. */
@@ -541,22 +494,15 @@ int sgpu_respond_reserve(struct sgpu_run_base *base, struct sgpu_error *error)
 	    status.st_nlink > 0 || has_no_limit(fd)) {
 		return SGPU_OK;
 	}
-	for (int i = 0; i < job->batch->segment_count; i++) {
-		const struct sgpu_batch_segment *segment = &job->batch->segments[i];
-		struct sgpu_location location;
-		uint64_t size = segment->size;
-
-		if (is_output(job, i) && !segment->place &&
-		    !sgpu_lent_output(base->lent, i, &location) &&
-		    ((segment->masking == SGPU_MASKING_AES_GCM && !sgpu_sealed_size(size, &size)) ||
-		     !sgpu_add_u64(most, 2 * SGPU_TAR_BLOCK, &most) ||
-		     !sgpu_add_u64(most, size, &most))) {
-			return SGPU_OK; /* the batch will fail with a better error */
-		}
+	if (!sgpu_results_size(job, 2 * SGPU_TAR_BLOCK, &most) ||
+	    !sgpu_add_u64(most, index, &most)) {
+		return SGPU_OK; /* the batch will fail with a better error */
 	}
-	if (most > INT64_MAX - (uint64_t)begin ||
-	    fallocate(fd, FALLOC_FL_KEEP_SIZE, begin, (off_t)most) == 0) {
-		base->reserved = most <= INT64_MAX - (uint64_t)begin;
+	if (most > INT64_MAX - (uint64_t)begin) {
+		return SGPU_OK;
+	}
+	base->reserved = fallocate(fd, FALLOC_FL_KEEP_SIZE, begin, (off_t)most) == 0;
+	if (base->reserved) {
 		return SGPU_OK;
 	}
 	if (errno == ENOSPC || errno == EDQUOT) {
@@ -575,26 +521,22 @@ int sgpu_respond_plan(struct sgpu_run_base *base, uint64_t **places, struct sgpu
 	struct sgpu_batch *response = NULL;
 	off_t begin = lseek(fd, 0, SEEK_CUR);
 	struct stat status;
+	uint64_t bytes;
 	int rc;
 
 	*places = NULL;
 	/* Results that have to be moved are read again, so the file must be readable. */
 	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
 	    (fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND)) != O_RDWR ||
-	    base->job->manifest->all_or_nothing || largest_size(base->job) < least ||
-	    !is_foreseeable(base->job)) {
+	    base->job->manifest->all_or_nothing || !sgpu_results_size(base->job, 0, &bytes) ||
+	    bytes < least || !is_foreseeable(base->job)) {
 		return SGPU_OK;
 	}
-	*places = calloc((size_t)base->job->batch->segment_count + 1, sizeof(**places));
-	rc = *places ? make_response(&w, &response, error) : sgpu_fail_nomem(error);
-	rc = rc ? rc : place_payloads(response, (uint64_t)begin, *places, error);
+	rc = make_response(&w, &response, error);
+	rc = rc ? rc : place_payloads(&w, response, (uint64_t)begin, places, error);
 	if (rc == SGPU_OK) {
 		note_size(base, response);
-		grow(base, fd, &status, response, *places);
-		spread(base->job, response, *places);
-	} else {
-		free(*places);
-		*places = NULL;
+		grow(&w, fd, &status, response, *places);
 	}
 	sgpu_batch_free(&response);
 	return rc;

@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <sgpu/base.h>
 
@@ -104,6 +103,19 @@ static void settle(struct sgpu_run *run)
 	atomic_store(&run->busy, false);
 }
 
+/* Removes a run from its runner's list. The mutex is held. */
+static void remove_run(struct sgpu_run *run)
+{
+	struct sgpu_run **link = &run->runner->runs;
+
+	while (*link != run) {
+		link = &(*link)->next;
+	}
+	*link = run->next;
+	run->runner->begun[run->first]--;
+	sgpu_loop_expect(run->runner->loop, true);
+}
+
 /* Ends the run. When `ended` is set, whoever waits for the run may free it. */
 static void end_run(struct sgpu_run *run)
 {
@@ -116,7 +128,7 @@ static void end_run(struct sgpu_run *run)
 		run->done(run->argument, run, run->code);
 	}
 	pthread_mutex_lock(&runner->mutex);
-	sgpu_runner_remove(run);
+	remove_run(run);
 	atomic_store(&run->ended, 1);
 	pthread_cond_broadcast(&runner->ended);
 	pthread_mutex_unlock(&runner->mutex);
@@ -130,7 +142,7 @@ static int ended_while_writing(void *argument)
 	return atomic_load(&run->cancel) ? SGPU_ECANCELED : SGPU_OK;
 }
 
-static void finish_blocking(struct sgpu_blocking *task)
+static void finish_blocking(struct sgpu_note *task)
 {
 	struct sgpu_run *run = task->owner;
 	const struct sgpu_io_guard guard = { .wake_fd = run->base.wake_fd,
@@ -346,28 +358,24 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 	int rc = sgpu_tar_open(run->base.submission.in_fd, run->base.submission.in_name, &run->tar,
 			       error);
 
-	rc = rc == SGPU_OK ? sgpu_admit(&run->base, run->tar, error) : rc;
+	rc = rc ? rc : sgpu_admit(&run->base, run->tar, error);
 	run->descriptor_failed = rc == SGPU_ESYSTEM;
-	rc = rc == SGPU_OK
-		     ? sgpu_presence_enter(&run->runner->presence, &run->inside, &run->base.stop,
-					   run->job.has_module, run->job.owner, error)
-		     : rc;
+	rc = rc ? rc
+		: sgpu_presence_enter(&run->runner->presence, &run->inside, &run->base.stop,
+				      run->job.has_module, run->job.owner, error);
 	if (rc == SGPU_OK) {
 		atomic_store(&run->busy, true);
 		rc = make_objects(run, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = run->base.submission.options.replay ? sgpu_respond_reserve(&run->base, error)
-							 : SGPU_OK;
+	if (rc == SGPU_OK && run->base.submission.options.replay) {
+		rc = sgpu_respond_reserve(&run->base, error);
 		run->descriptor_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
 	}
-	rc = rc == SGPU_OK ? sgpu_admit_once(&run->job, error) : rc;
-	return rc == SGPU_OK
-		       ? sgpu_inputs_create(&run->base, note_arrived, run, &run->inputs, error)
-		       : rc;
+	rc = rc ? rc : sgpu_admit_once(&run->job, error);
+	return rc ? rc : sgpu_inputs_create(&run->base, note_arrived, run, &run->inputs, error);
 }
 
-static void read_blocking(struct sgpu_blocking *task)
+static void read_blocking(struct sgpu_note *task)
 {
 	struct sgpu_run *run = task->owner;
 	int rc;
@@ -409,8 +417,8 @@ static struct sgpu_run *make_run(struct sgpu_runner *runner,
 					    .job = &run->job,
 					    .memory = &run->memory };
 	run->base.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	run->reader = (struct sgpu_blocking){ .work = read_blocking, .owner = run };
-	run->finisher = (struct sgpu_blocking){ .work = finish_blocking, .owner = run };
+	run->reader = (struct sgpu_note){ .handle = read_blocking, .owner = run };
+	run->finisher = (struct sgpu_note){ .handle = finish_blocking, .owner = run };
 	run->admitted = (struct sgpu_note){ .handle = note_admitted, .owner = run };
 	run->read = (struct sgpu_note){ .handle = note_read, .owner = run };
 	run->guard = (struct sgpu_io_guard){ .wake_fd = run->base.wake_fd,
@@ -431,6 +439,24 @@ static void free_run(struct sgpu_run *run)
 	sgpu_trace_clear(&run->trace);
 	sgpu_close(run->base.wake_fd);
 	free(run);
+}
+
+/* Adds a run to its runner's list. Its first device becomes the one that is first for the fewest
+ * runs. */
+static void add_run(struct sgpu_run *run)
+{
+	struct sgpu_runner *runner = run->runner;
+
+	pthread_mutex_lock(&runner->mutex);
+	for (int i = 1; i < runner->device_count; i++) {
+		run->first = runner->begun[i] < runner->begun[run->first] ? i : run->first;
+	}
+	runner->begun[run->first]++;
+	run->next = runner->runs;
+	runner->runs = run;
+	pthread_mutex_unlock(&runner->mutex);
+	sgpu_loop_expect(runner->loop, false);
+	sgpu_loop_wake(runner->loop); /* the run may have a deadline */
 }
 
 int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission *submission,
@@ -456,7 +482,7 @@ int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission 
 	r->done = done;
 	r->argument = argument;
 	*run = r;
-	sgpu_runner_add(r);
+	add_run(r);
 	for (int i = 0; i < runner->device_count; i++) {
 		r->base.devices[i] = runner->devices[(r->first + i) % runner->device_count];
 	}

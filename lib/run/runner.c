@@ -4,12 +4,10 @@
  */
 #include "run/runner.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <sgpu/base.h>
 
@@ -123,26 +121,24 @@ uint64_t sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, 
 #define SPIN_NS ((uint64_t)500000)
 #define SPIN_ON_CPU_NS ((uint64_t)20000)
 
+static struct sgpu_device *device_at(const struct sgpu_runner_config *config, int number)
+{
+	return number == 0 ? config->device : config->more[number - 1];
+}
+
 static int learn_traits(const struct sgpu_runner_config *config, struct sgpu_run_traits *traits,
 			struct sgpu_error *error)
 {
-	struct sgpu_device_info info;
+	struct sgpu_device_info info, other;
 	uint64_t spin_ns = SPIN_NS;
-	int rc = sgpu_device_get_info(config->device, &info, error);
 
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	if (!info.opens_on_device) {
-		spin_ns = config->many_runs ? 0 : SPIN_ON_CPU_NS;
-	}
-	for (int i = 0; i < config->more_count; i++) {
-		struct sgpu_device_info other;
+	for (int i = 0; i <= config->more_count; i++) {
+		int rc = sgpu_device_get_info(device_at(config, i), &other, error);
 
-		rc = sgpu_device_get_info(config->more[i], &other, error);
 		if (rc != SGPU_OK) {
 			return rc;
 		}
+		info = i == 0 ? other : info;
 		if (other.opens_on_device != info.opens_on_device ||
 		    other.pins_host_memory != info.pins_host_memory ||
 		    other.secure != info.secure) {
@@ -150,6 +146,9 @@ static int learn_traits(const struct sgpu_runner_config *config, struct sgpu_run
 				error, SGPU_EUSAGE,
 				"the devices of a runner are of one kind, and these are not");
 		}
+	}
+	if (!info.opens_on_device) {
+		spin_ns = config->many_runs ? 0 : SPIN_ON_CPU_NS;
 	}
 	*traits = (struct sgpu_run_traits){
 		.opens_on_device = info.opens_on_device,
@@ -187,32 +186,15 @@ char *sgpu_run_text(const char *format, ...)
 	return strdup(error.text);
 }
 
-void sgpu_runner_add(struct sgpu_run *run)
+int sgpu_run_failure(const struct sgpu_run_base *base, const char *what, const char *id, int code,
+		     const char *text, char **made)
 {
-	struct sgpu_runner *runner = run->runner;
-
-	pthread_mutex_lock(&runner->mutex);
-	for (int i = 1; i < runner->device_count; i++) {
-		run->first = runner->begun[i] < runner->begun[run->first] ? i : run->first;
+	if (atomic_load(&base->stop) == SGPU_ETIMEOUT) {
+		code = SGPU_ETIMEOUT;
+		text = "";
 	}
-	runner->begun[run->first]++;
-	run->next = runner->runs;
-	runner->runs = run;
-	pthread_mutex_unlock(&runner->mutex);
-	sgpu_loop_expect(runner->loop, false);
-	sgpu_loop_wake(runner->loop); /* the run may have a deadline */
-}
-
-void sgpu_runner_remove(struct sgpu_run *run)
-{
-	struct sgpu_run **link = &run->runner->runs;
-
-	while (*link != run) {
-		link = &(*link)->next;
-	}
-	*link = run->next;
-	run->runner->begun[run->first]--;
-	sgpu_loop_expect(run->runner->loop, true);
+	*made = sgpu_run_text("%s '%s' failed: %s", what, id, text[0] ? text : sgpu_strerror(code));
+	return code;
 }
 
 /* Checks all runs for cancellations and deadlines. */
@@ -265,9 +247,8 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 				 SGPU_RUN_DEVICES_MAX)
 		     : learn_traits(config, &r->traits, error);
 	rc = rc ? rc : sgpu_threads_create(r->traits.spin_ns, &r->threads, error);
-	rc = rc ? rc : make_device(r, config->device, &engine, error);
-	for (int i = 0; rc == SGPU_OK && i < config->more_count; i++) {
-		rc = make_device(r, config->more[i], &engine, error);
+	for (int i = 0; rc == SGPU_OK && i <= config->more_count; i++) {
+		rc = make_device(r, device_at(config, i), &engine, error);
 	}
 	rc = rc ? rc : sgpu_loop_create(tick, r, r->traits.spin_ns, &r->loop, error);
 	if (rc < 0) {

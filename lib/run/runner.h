@@ -71,10 +71,6 @@ struct sgpu_runner {
 	unsigned begun[SGPU_RUN_DEVICES_MAX];
 };
 
-/* Adds a run to the list. Its first device becomes the device that is first for the fewest runs. */
-void sgpu_runner_add(struct sgpu_run *run);
-/* Removes a run from the list. The mutex is held. */
-void sgpu_runner_remove(struct sgpu_run *run);
 /* On the loop's thread, with the lock: carries out a stop or a deadline that is due. Returns the
  * time of the next check; 0: none. */
 uint64_t sgpu_run_look(struct sgpu_run *run);
@@ -103,8 +99,7 @@ struct sgpu_run {
 	struct sgpu_outputs *outputs;
 
 	struct sgpu_tar_reader *tar;
-	struct sgpu_blocking reader, finisher;
-	struct sgpu_note admitted, read;
+	struct sgpu_note reader, finisher, admitted, read;
 	struct sgpu_io_guard guard;
 	atomic_bool cancel; /* sgpu_run_cancel was called */
 	bool inside;	    /* the run has entered; only for sgpu_presence_* */

@@ -14,10 +14,10 @@ struct spreader {
 	int devices;
 	const struct sgpu_spread_costs *costs;
 	struct sgpu_spread *spread;
-	uint64_t *there;   /* by segment and device: when the segment is on it, or NEVER */
-	uint64_t *ended;   /* by operation: when it has ended */
-	uint64_t *idle;	   /* by device: when its operations so far have ended */
-	uint64_t *arrived; /* by device: when its inputs so far have arrived */
+	uint64_t *there; /* by segment and device: when the segment is on it, or NEVER */
+	uint64_t *ended; /* by operation: when it has ended */
+	uint64_t idle[SGPU_RUN_DEVICES_MAX];	/* when a device's operations so far have ended */
+	uint64_t arrived[SGPU_RUN_DEVICES_MAX]; /* when its inputs so far have arrived */
 };
 
 /* The cost of one operation on one device. */
@@ -185,14 +185,9 @@ int sgpu_spread_create(const struct sgpu_manifest *manifest, int devices,
 		rc = sgpu_fail_nomem(error);
 		goto out;
 	}
-	if (devices == 1) {
-		return SGPU_OK;
-	}
 	s.there = malloc((segments + 1) * (size_t)devices * sizeof(*s.there));
 	s.ended = calloc(operations + 1, sizeof(*s.ended));
-	s.idle = calloc((size_t)devices, sizeof(*s.idle));
-	s.arrived = calloc((size_t)devices, sizeof(*s.arrived));
-	if (!s.there || !s.ended || !s.idle || !s.arrived) {
+	if (!s.there || !s.ended) {
 		rc = sgpu_fail_nomem(error);
 		goto out;
 	}
@@ -213,8 +208,6 @@ int sgpu_spread_create(const struct sgpu_manifest *manifest, int devices,
 out:
 	free(s.there);
 	free(s.ended);
-	free(s.idle);
-	free(s.arrived);
 	if (rc < 0) {
 		sgpu_spread_clear(spread);
 	}

@@ -8,11 +8,12 @@
 
 #include "base/base.h"
 #include "run/loop.h"
+#include "run/run.h"
 
 struct sgpu_threads {
 	pthread_mutex_t mutex;
 	pthread_cond_t filled;
-	struct sgpu_blocking *head, *tail;
+	struct sgpu_note *head, *tail;
 	pthread_t *threads;
 	uint64_t spin_ns;
 	_Atomic uint32_t calls; /* tasks given so far, and the end */
@@ -43,7 +44,7 @@ static void wait_for_task(struct sgpu_threads *threads)
 static void *work_thread(void *argument)
 {
 	struct sgpu_threads *threads = argument;
-	struct sgpu_blocking *task;
+	struct sgpu_note *task;
 
 	pthread_mutex_lock(&threads->mutex);
 	for (;;) {
@@ -57,7 +58,7 @@ static void *work_thread(void *argument)
 		threads->head = task->next;
 		threads->queued--;
 		pthread_mutex_unlock(&threads->mutex);
-		task->work(task);
+		task->handle(task);
 		pthread_mutex_lock(&threads->mutex);
 	}
 	pthread_mutex_unlock(&threads->mutex);
@@ -138,7 +139,7 @@ void sgpu_threads_release(struct sgpu_threads *threads)
 	pthread_mutex_unlock(&threads->mutex);
 }
 
-void sgpu_threads_give(struct sgpu_threads *threads, struct sgpu_blocking *task)
+void sgpu_threads_give(struct sgpu_threads *threads, struct sgpu_note *task)
 {
 	task->next = NULL;
 	pthread_mutex_lock(&threads->mutex);
@@ -156,11 +157,13 @@ void sgpu_threads_give(struct sgpu_threads *threads, struct sgpu_blocking *task)
 	pthread_mutex_unlock(&threads->mutex);
 }
 
+enum { IDLE_STREAMS_MAX = 4 * SGPU_PLAN_STREAMS_MAX };
+
 struct sgpu_run_streams {
 	struct sgpu_device *device;
 	pthread_mutex_t mutex;
-	struct sgpu_stream **streams;
-	size_t count, capacity;
+	int count;
+	struct sgpu_stream *streams[IDLE_STREAMS_MAX];
 };
 
 int sgpu_streams_create(struct sgpu_device *device, struct sgpu_run_streams **streams,
@@ -182,10 +185,9 @@ void sgpu_streams_free(struct sgpu_run_streams **streams)
 	if (!s) {
 		return;
 	}
-	for (size_t i = 0; i < s->count; i++) {
+	for (int i = 0; i < s->count; i++) {
 		sgpu_stream_free(&s->streams[i]);
 	}
-	free(s->streams);
 	pthread_mutex_destroy(&s->mutex);
 	free(s);
 	*streams = NULL;
@@ -213,15 +215,7 @@ void sgpu_streams_give(struct sgpu_run_streams *streams, struct sgpu_stream **st
 		return;
 	}
 	pthread_mutex_lock(&streams->mutex);
-	if (streams->count == streams->capacity) {
-		size_t capacity = streams->capacity ? 2 * streams->capacity : 16;
-		struct sgpu_stream **more =
-			realloc(streams->streams, capacity * sizeof(struct sgpu_stream *));
-
-		streams->streams = more ? more : streams->streams;
-		streams->capacity = more ? capacity : streams->capacity;
-	}
-	if (streams->count < streams->capacity) {
+	if (streams->count < IDLE_STREAMS_MAX) {
 		streams->streams[streams->count++] = *stream;
 		*stream = NULL;
 	}
