@@ -7,10 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/base.h"
 
-enum { TOKEN_MAX = 512 };
+enum { TOKEN_MAX = 512, LONG = 1 << 20 };
 
 static bool is_blank(char c)
 {
@@ -177,7 +178,11 @@ int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists,
 		    size_t frame_max, json_t **frame, int *line, int *column,
 		    struct sgpu_error *error)
 {
-	char *copy = malloc(size + 1);
+	/* A long copy goes back to the kernel, and is no hole in the heap. */
+	const bool mapped = size > LONG;
+	char *copy = mapped ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				   -1, 0)
+			    : malloc(size + 1);
 	const char *at = text;
 	size_t position = 0;
 	int ignored;
@@ -187,6 +192,7 @@ int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists,
 		lists[i].count = 0;
 		lists[i].parts = NULL;
 	}
+	copy = copy == MAP_FAILED ? NULL : copy;
 	int rc = copy ? split(text, size, lists, list_count, frame_max, copy, &at, error)
 		      : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
@@ -194,7 +200,11 @@ int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists,
 					error);
 		at = text + position;
 	}
-	free(copy);
+	if (mapped && copy) {
+		munmap(copy, size);
+	} else {
+		free(copy);
+	}
 	sgpu_json_place(text, rc ? (size_t)(at - text) : 0, line ? line : &ignored,
 			column ? column : &ignored);
 	if (rc != SGPU_OK) {

@@ -95,4 +95,25 @@ static inline uint64_t sgpu_arena_extent(uint64_t size)
 	return (size + (size == 0) + SGPU_ARENA_PAGE - 1) / SGPU_ARENA_PAGE * SGPU_ARENA_PAGE;
 }
 
+/* ---- unused memory ----
+ * It is poisoned for AddressSanitizer, which then finds a kernel that accesses memory outside of
+ * its buffer. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SGPU_POISONS 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define SGPU_POISONS 1
+#endif
+
+#ifdef SGPU_POISONS
+#include <sanitizer/asan_interface.h>
+#define SGPU_POISON(address, size) __asan_poison_memory_region((void *)(uintptr_t)(address), size)
+#define SGPU_UNPOISON(address, size) \
+	__asan_unpoison_memory_region((void *)(uintptr_t)(address), size)
+#else
+#define SGPU_POISON(address, size) ((void)(address), (void)(size))
+#define SGPU_UNPOISON(address, size) ((void)(address), (void)(size))
+#endif
+
 #endif

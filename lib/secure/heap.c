@@ -11,7 +11,7 @@
 
 #include "base/base.h"
 #include "channel/channel.h"
-#include "device/poison.h"
+#include "device/arena.h"
 #include "secure/context.h"
 
 /* Bytes to map: a quarter of those mapped, within these bounds; more if a block needs more. */

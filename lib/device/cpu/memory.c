@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <device/arena.h>
 #include <device/cpu/cpu.h>
-#include <device/poison.h>
 
 #define SMALL_MAX ((uint64_t)SGPU_CPU_PAGE << (SGPU_CPU_CLASSES - 1))
 #define HUGE_PAGE ((uint64_t)2 << 20)

@@ -360,8 +360,8 @@ int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *addr
 	struct sgpu_block *block;
 	int rc = sgpu_cuda_enter(device, error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_cuda_memory_count(device, pages, error);
+	if (rc == SGPU_OK && sgpu_cuda_memory_count(device, pages, NULL) != SGPU_OK) {
+		rc = out_of_memory(device, size, error);
 	}
 	if (rc < 0) {
 		return rc;
