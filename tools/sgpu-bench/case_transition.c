@@ -163,7 +163,7 @@ static int measure_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 	const struct sgpu_bench_variant variant = { "word to a kernel and back", start_answer, ask,
 						    NULL, &g };
 	void *words;
-	int rc;
+	int rc, ended;
 
 	if (strcmp(bench->info.selector, "cpu") == 0) {
 		sgpu_bench_waive(bench, &point, NULL, "no GPU: the device is '%s'",
@@ -178,8 +178,9 @@ static int measure_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 	rc = sgpu_device_module_load(bench->device, kernel, sizeof(kernel), &g.module, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_module, (uintptr_t)g.module, 0, error);
 	rc = rc ? rc : sgpu_bench_measure(bench, &point, &variant, 1, error);
-	g.words[0] = g.turn; /* ends a kernel that still waits */
-	return rc;
+	g.words[0] = g.turn; /* ends a kernel that still waits, whose task is here */
+	ended = sgpu_stream_sync(g.stream, rc ? NULL : error);
+	return rc ? rc : ended;
 }
 
 int bench_transition(struct sgpu_bench *bench, struct sgpu_error *error)
