@@ -109,6 +109,15 @@ lasts() {
 	run -6 bash -c 'true | sgpu-measure certify -k EK.pem --certificate EK.crt'
 }
 
+@test "standard output does not write into a file that is read" {
+	for name in EK.pem EK.crt AK.csr; do
+		cp "$name" kept
+		run --separate-stderr -2 bash -c "sgpu-measure certify -k EK.pem --certificate EK.crt AK.csr 1<>$name"
+		assert_contains "$stderr" "'standard output' is both input and output"
+		assert_same "$name" kept
+	done
+}
+
 @test "--json tells the fingerprint, which is the digest of the public key" {
 	requires openssl jq
 	run --separate-stderr -0 sgpu-measure keygen --json -o new.pem --request new.csr

@@ -17,6 +17,8 @@
 
 #include <sgpu/keys.h>
 
+#include "remote/carrier.h"
+
 #include "../../tools/common/cli.h"
 #include "../../tools/sgpu-enclave/serving.h"
 #include "../../tools/sgpu-serve/serve.h"
@@ -25,7 +27,7 @@
 enum { SUBMISSIONS = 8, HELD_MAX = 24, ROUNDS = 300, PATIENCE_MS = 60000, BATCH_BYTES = 1000 };
 
 /* In the place of the C library's, which asks the file system of a file: how often that was. */
-static int asked;
+static atomic_int asked;
 
 int fstatfs(int fd, struct statfs *about)
 {
@@ -454,6 +456,30 @@ UNIT_TEST(clients_that_hang_up_at_any_time_leave_no_connection)
 }
 
 /* ---- a supervisor that lies ---- */
+/* The counters are in the supervisor's memory, and the worker has a table of its sessions. */
+UNIT_TEST(a_supervisor_that_changes_the_counters_lets_no_more_sessions_in)
+{
+	struct serve_counters *counters;
+
+	begin(LYING_SEED);
+	counters = (struct serve_counters *)(uintptr_t)w.process.counters;
+	REQUIRE(mprotect(counters, sizeof(*counters), PROT_READ | PROT_WRITE) == 0);
+	for (int i = 0; i < HELD_MAX; i++) {
+		struct sgpu_greeting message = { .magic = 0 };
+		int files[2], far, *client = connect_client(&far);
+
+		REQUIRE(sgpu_link_create(&files[0], &files[1], &error) == SGPU_OK);
+		CHECK(sgpu_wire_send(*client, WIRE_SESSION, &message, sizeof(message), files, 2));
+		hand_over(far, geteuid(), true);
+		close(files[0]);
+		close(files[1]);
+		CHECK(recv(*client, &message, sizeof(message), 0) > 0 &&
+		      (message.kind == WIRE_TAKEN) == (i < TENANT_SESSIONS_MAX));
+		atomic_store(&counters->sessions, 0);
+	}
+	end();
+}
+
 UNIT_TEST(what_no_supervisor_says_ends_the_worker)
 {
 	for (int kind = 1; kind < WIRE_KINDS; kind++) {
@@ -647,6 +673,7 @@ int main(int argc, char **argv)
 	UNIT_RUN(a_descriptor_that_could_block_is_refused_without_asking_its_file_system);
 	UNIT_RUN(a_message_whose_descriptors_do_not_all_come_is_refused);
 	UNIT_RUN(clients_that_hang_up_at_any_time_leave_no_connection);
+	UNIT_RUN(a_supervisor_that_changes_the_counters_lets_no_more_sessions_in);
 	UNIT_RUN(what_no_supervisor_says_ends_the_worker);
 	UNIT_RUN(a_worker_whose_supervisor_has_gone_ends_with_its_clients);
 	UNIT_RUN(an_answer_whose_code_is_none_is_an_error_of_the_system);

@@ -293,8 +293,8 @@ struct cli_table {
 void cli_table_row(struct cli_table *table, size_t columns, const char *const *cells);
 /* Prints a table to standard output and frees it. Returns an exit status. */
 int cli_table_print(struct cli_table *table);
-/* Writes a whole text to a file, which appears when it is complete and may be no input, or to
- * standard output ("-" or NULL). */
+/* Writes a whole text to a file, which appears when it is complete, or to standard output ("-" or
+ * NULL); neither may be an input. */
 SGPU_MUST_CHECK int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 				   struct sgpu_error *error);
 /* The text of a JSON value; its numbers have their shortest form, 0.58, not 0.57999999999999996,

@@ -20,7 +20,8 @@ static bool requested; /* there has been a request */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sgpu_remote_service *services[TENANT_SESSIONS_MAX]; /* sessions that run */
-static atomic_uint places = TENANT_SESSIONS_MAX;		  /* the limit for the tenant */
+/* Open now, and the limit for the tenant. The supervisor can change what the counters say. */
+static atomic_uint sessions, places = TENANT_SESSIONS_MAX;
 
 static int run_session_of(int connection, const int fds[2], struct sgpu_error *error)
 {
@@ -61,13 +62,15 @@ static int serve_session(int connection, struct sgpu_error *error)
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	if (atomic_fetch_add(&serving.counters->sessions, 1) >= atomic_load(&places)) {
+	if (atomic_fetch_add(&sessions, 1) >= atomic_load(&places)) {
 		rc = sgpu_fail(error, SGPU_ERETRY, "this user has %u sessions, which is the limit",
 			       atomic_load(&places));
 	} else {
+		atomic_fetch_add(&serving.counters->sessions, 1);
 		rc = run_session_of(connection, fds, error);
+		atomic_fetch_sub(&serving.counters->sessions, 1);
 	}
-	atomic_fetch_sub(&serving.counters->sessions, 1);
+	atomic_fetch_sub(&sessions, 1);
 	close(fds[0]);
 	close(fds[1]);
 	return rc;
