@@ -100,6 +100,8 @@ run_there() {
 	assert_contains "$stderr" "modules"
 	[ -z "$output" ]
 	kill "$SERVER" && wait "$SERVER" || true
+	run --separate-stderr -3 sgpu host update lab --yes
+	[[ $stderr != *authority* ]]
 	# Another machine in its place, with another authority.
 	sgpu-measure keygen -q -o ca2.pem --authority ca2.crt
 	sgpu-measure keygen -q -o ek2.pem | sgpu-measure certify -k ca2.pem --certificate ca2.crt -o ek2.crt

@@ -385,11 +385,13 @@ static int keep(struct host *host, struct request *r, bool is_new)
 					       host->address, "socket", host->socket),
 				     NULL);
 	status = status ? status : make_policy(host, r);
-	status = status ? status : host_appraise(host, host->policy, nonce, quote, &recipient);
-	if (status && r->roots == old_roots) {
-		cli_note("the authority that the host names has the digest %s; if that is "
-			 "another, and its operator confirms it: --roots FILE",
-			 r->facts.authority);
+	if (!status) {
+		status = host_appraise(host, host->policy, nonce, quote, &recipient);
+		if (status && r->roots == old_roots) {
+			cli_note("the authority that the host names has the digest %s; if that is "
+				 "another, and its operator confirms it: --roots FILE",
+				 r->facts.authority);
+		}
 	}
 	if (!status) {
 		show_facts(host, r);
