@@ -63,14 +63,17 @@ struct sgpu_work {
 	bool last;
 	const void *custom; /* DIGEST: the customisation string; MEASURE: the key, or NULL */
 	size_t custom_size;
+	struct sgpu_task *task; /* its outcome; may be NULL, except for digests and measures */
 };
 
 /* Tells the ranges of device memory that `work` touches; returns their number, 1 or 2. Check
  * ranges[0] first: unless it is allocated, its size may have made ranges[1] wrap around. */
 int sgpu_work_ranges(const struct sgpu_work *work, struct sgpu_device_range ranges[2]);
-/* Enqueues `work`; sgpu_copy_in and its like call this. */
-SGPU_MUST_CHECK int sgpu_device_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
-					struct sgpu_task *task);
+/* Enqueues `count` pieces of work, in order; sgpu_copy_in and its like call this. Several short
+ * runs of chunks that are opened, or sealed, may become one kernel. An error says why a piece was
+ * not enqueued; its task tells it, too, and the pieces after it are not enqueued. */
+SGPU_MUST_CHECK int sgpu_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
+				 int count);
 
 struct sgpu_device_stream_calls {
 	int (*create)(struct sgpu_device *device, struct sgpu_stream **stream,
@@ -81,8 +84,7 @@ struct sgpu_device_stream_calls {
 	int (*callback)(struct sgpu_stream *stream, void (*function)(void *argument),
 			void *argument);
 	/* Gets OPEN_FROM and SEAL_TO only if the key calls have `reaches`. */
-	int (*enqueue)(struct sgpu_stream *stream, const struct sgpu_work *work,
-		       struct sgpu_task *task);
+	int (*enqueue)(struct sgpu_stream *stream, const struct sgpu_work *work);
 	int (*launch)(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 		      const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
 	int (*event_create)(struct sgpu_device *device, struct sgpu_event **event,
@@ -104,8 +106,9 @@ struct sgpu_device_graph_calls {
 };
 
 struct sgpu_device_key_calls {
-	int (*load)(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
-		    struct sgpu_device_key **key, struct sgpu_error *error);
+	/* All keys or none. */
+	int (*load)(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material, int count,
+		    struct sgpu_device_key **keys, struct sgpu_error *error);
 	void (*free)(struct sgpu_device_key *key);
 	/* NULL: device memory is host memory. */
 	bool (*reaches)(struct sgpu_device *device, const void *memory, uint64_t size, bool write);

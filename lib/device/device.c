@@ -158,22 +158,30 @@ int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 	return BACKEND(stream)->stream->wait(stream, event);
 }
 
-int sgpu_device_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
-			 struct sgpu_device_key **key, struct sgpu_error *error)
+int sgpu_device_keys_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material,
+			  int count, struct sgpu_device_key **keys, struct sgpu_error *error)
 {
 	int rc;
 
-	*key = NULL;
-	rc = BACKEND(stream)->key->load(stream, keys, key, error);
-	return guarded(rc, *key, stream);
+	memset(keys, 0, (size_t)count * sizeof(struct sgpu_device_key *));
+	rc = BACKEND(stream)->key->load(stream, material, count, keys, error);
+	for (int i = 0; i < count; i++) {
+		(void)guarded(rc, keys[i], stream);
+	}
+	return rc;
+}
+
+int sgpu_device_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material,
+			 struct sgpu_device_key **key, struct sgpu_error *error)
+{
+	return sgpu_device_keys_load(stream, material, 1, key, error);
 }
 
 bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write)
 {
 	const struct sgpu_device_key_calls *key = BACKEND(device)->key;
 
-	return size <= SGPU_REACHED_MAX && key->reaches &&
-	       key->reaches(under(device), memory, size, write);
+	return key->reaches && key->reaches(under(device), memory, size, write);
 }
 
 int sgpu_task_refuse(struct sgpu_task *task, int rc, const char *text)
@@ -234,55 +242,67 @@ int sgpu_work_ranges(const struct sgpu_work *work, struct sgpu_device_range rang
 	}
 }
 
-int sgpu_device_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
-			struct sgpu_task *task)
+static int enqueue_one(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	const bool seals = work->kind == SGPU_WORK_SEAL || work->kind == SGPU_WORK_SEAL_TO;
 	struct sgpu_device_range ranges[2];
 	int rc;
 
 	if ((seals && !work->last && work->size % SGPU_CHUNK != 0) ||
-	    (work->kind == SGPU_WORK_DIGEST &&
-	     (!task || work->custom_size > SGPU_DIGEST_CUSTOM_MAX))) {
+	    ((work->kind == SGPU_WORK_DIGEST || work->kind == SGPU_WORK_MEASURE) &&
+	     (!work->task || work->custom_size > SGPU_DIGEST_CUSTOM_MAX))) {
 		return SGPU_EUSAGE;
 	}
 	if (work->kind >= SGPU_WORK_OPEN_FROM && !BACKEND(stream)->key->reaches) {
-		return sgpu_task_refuse(task, SGPU_EUSAGE,
+		return sgpu_task_refuse(work->task, SGPU_EUSAGE,
 					"the device does not reach the host's memory");
 	}
 	if (work->key && GUARD(work->key) != GUARD(stream)) {
-		return sgpu_task_refuse(task, SGPU_EPOLICY, "the key is not of this context");
+		return sgpu_task_refuse(work->task, SGPU_EPOLICY, "the key is not of this context");
 	}
-	rc = GUARD(stream) ? enter(stream, ranges, sgpu_work_ranges(work, ranges), task) : SGPU_OK;
-	return rc < 0 ? rc : leave(stream, BACKEND(stream)->stream->enqueue(stream, work, task));
+	rc = GUARD(stream) ? enter(stream, ranges, sgpu_work_ranges(work, ranges), work->task)
+			   : SGPU_OK;
+	return rc < 0 ? rc : leave(stream, BACKEND(stream)->stream->enqueue(stream, work));
+}
+
+int sgpu_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work, int count)
+{
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < count; i++) {
+		rc = enqueue_one(stream, &work[i]);
+	}
+	return rc;
 }
 
 int sgpu_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
 		 struct sgpu_task *task)
 {
 	const struct sgpu_work work = {
-		.kind = SGPU_WORK_COPY_IN, .out = to, .from = from, .size = size
+		.kind = SGPU_WORK_COPY_IN, .out = to, .from = from, .size = size, .task = task
 	};
 
-	return sgpu_device_enqueue(stream, &work, task);
+	return sgpu_enqueue(stream, &work, 1);
 }
 
 int sgpu_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
 		  struct sgpu_task *task)
 {
 	const struct sgpu_work work = {
-		.kind = SGPU_WORK_COPY_OUT, .in = from, .to = to, .size = size
+		.kind = SGPU_WORK_COPY_OUT, .in = from, .to = to, .size = size, .task = task
 	};
 
-	return sgpu_device_enqueue(stream, &work, task);
+	return sgpu_enqueue(stream, &work, 1);
 }
 
 int sgpu_device_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 		      struct sgpu_task *task)
 {
-	const struct sgpu_work work = { .kind = SGPU_WORK_CLEAR, .out = memory, .size = size };
+	const struct sgpu_work work = {
+		.kind = SGPU_WORK_CLEAR, .out = memory, .size = size, .task = task
+	};
 
-	return sgpu_device_enqueue(stream, &work, task);
+	return sgpu_enqueue(stream, &work, 1);
 }
 
 int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
@@ -293,9 +313,10 @@ int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t
 					.to = digest,
 					.size = size,
 					.custom = key,
-					.custom_size = key ? SGPU_KEY_SIZE : 0 };
+					.custom_size = key ? SGPU_KEY_SIZE : 0,
+					.task = task };
 
-	return task ? sgpu_device_enqueue(stream, &work, task) : SGPU_EUSAGE;
+	return sgpu_enqueue(stream, &work, 1);
 }
 
 static int enqueue_chunks(struct sgpu_stream *stream, enum sgpu_work_kind kind,
@@ -308,9 +329,10 @@ static int enqueue_chunks(struct sgpu_stream *stream, enum sgpu_work_kind kind,
 					.size = size,
 					.key = key,
 					.first = first,
-					.last = last };
+					.last = last,
+					.task = task };
 
-	return sgpu_device_enqueue(stream, &work, task);
+	return sgpu_enqueue(stream, &work, 1);
 }
 
 int sgpu_device_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,

@@ -156,13 +156,17 @@ SGPU_MUST_CHECK int sgpu_recording_launch(struct sgpu_stream *stream,
 					  struct sgpu_recording *recording, struct sgpu_task *task);
 
 /* ---- keys of sealed segments ---- */
-/* Loads the key schedule of a segment into the device, with the tables derived from it. Copies
- * `keys` before it returns; every stream of the device may then use the key. The key schedule goes
- * to a GPU sealed under a session key (sgpu_device_agree). If it is changed on its way, the first
- * task that uses the key ends with SGPU_EAUTH. The first load on a device waits for the agreement
- * and a known-answer test of the kernels: SGPU_EDEVICE if either fails. */
+/* Loads the key schedules of `count` segments into the device, with the tables derived from them:
+ * all, or none after an error. Copies `material` before it returns; every stream of the device may
+ * then use the keys. Each key schedule goes to a GPU sealed by itself under a session key
+ * (sgpu_device_agree). If one is changed on its way, the first task that uses this key ends with
+ * SGPU_EAUTH. The first load on a device waits for the agreement and a known-answer test of the
+ * kernels: SGPU_EDEVICE if either fails. */
+SGPU_MUST_CHECK int sgpu_device_keys_load(struct sgpu_stream *stream,
+					  const struct sgpu_sealed_keys *material, int count,
+					  struct sgpu_device_key **keys, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_device_key_load(struct sgpu_stream *stream,
-					 const struct sgpu_sealed_keys *keys,
+					 const struct sgpu_sealed_keys *material,
 					 struct sgpu_device_key **key, struct sgpu_error *error);
 /* Frees the key and wipes it on the device, too. No work with it may be pending. */
 void sgpu_device_key_free(struct sgpu_device_key **key);

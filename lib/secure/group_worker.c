@@ -205,7 +205,8 @@ static int move_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item
 	struct sgpu_work work = { .size = item->size,
 				  .key = w->keys[item->object],
 				  .first = item->first,
-				  .last = item->last };
+				  .last = item->last,
+				  .task = task };
 	struct sgpu_device_range buffer = { 0 };
 	uint8_t *area = NULL;
 	sgpu_devptr staged;
@@ -226,7 +227,7 @@ static int move_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item
 		*(seals ? &work.in : &work.out) = buffer.address;
 		work.to = seals ? area : NULL;
 		work.from = seals ? NULL : area;
-		return sgpu_device_enqueue(stream, &work, task);
+		return sgpu_enqueue(stream, &work, 1);
 	}
 	/* The device does not reach host memory. */
 	rc = w->staging ? SGPU_OK : alloc(w, w->config.area_size, &w->staging, &task->error);
@@ -237,7 +238,7 @@ static int move_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item
 	if (rc == SGPU_OK && !seals) {
 		rc = sgpu_copy_in(stream, staged, area, sealed, NULL);
 	}
-	rc = rc < 0 ? rc : sgpu_device_enqueue(stream, &work, task);
+	rc = rc < 0 ? rc : sgpu_enqueue(stream, &work, 1);
 	return rc < 0 || !seals ? rc : sgpu_copy_out(stream, area, staged, sealed, NULL);
 }
 

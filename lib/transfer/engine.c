@@ -237,7 +237,11 @@ int sgpu_engine_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work
 		[SGPU_WORK_OPEN_FROM] = "open on the device",
 		[SGPU_WORK_SEAL_TO] = "seal on the device",
 	};
-	int rc = sgpu_device_enqueue(stream, work, task);
+	struct sgpu_work tasked = *work;
+	int rc;
+
+	tasked.task = task;
+	rc = sgpu_enqueue(stream, &tasked, 1);
 
 	return rc == SGPU_OK
 		       ? rc

@@ -169,7 +169,7 @@ SGPU_MUST_CHECK int sgpu_engine_start_workers(struct sgpu_engine *engine, struct
 /* Makes `to` wait for all work that `from` has so far. */
 SGPU_MUST_CHECK int sgpu_engine_follow(struct sgpu_engine *engine, struct sgpu_stream *from,
 				       struct sgpu_stream *to, struct sgpu_error *error);
-/* sgpu_device_enqueue, with an error text. */
+/* Enqueues one piece of work, with an error text. */
 SGPU_MUST_CHECK int sgpu_engine_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
 					struct sgpu_task *task, struct sgpu_error *error);
 

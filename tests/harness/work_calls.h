@@ -17,9 +17,10 @@ static inline int open_from(struct sgpu_stream *on, struct sgpu_device_key *key,
 					.size = size,
 					.key = key,
 					.first = first,
-					.last = last };
+					.last = last,
+					.task = task };
 
-	return sgpu_device_enqueue(on, &work, task);
+	return sgpu_enqueue(on, &work, 1);
 }
 
 static inline int seal_to(struct sgpu_stream *on, struct sgpu_device_key *key, uint64_t first,
@@ -32,9 +33,10 @@ static inline int seal_to(struct sgpu_stream *on, struct sgpu_device_key *key, u
 					.size = size,
 					.key = key,
 					.first = first,
-					.last = last };
+					.last = last,
+					.task = task };
 
-	return sgpu_device_enqueue(on, &work, task);
+	return sgpu_enqueue(on, &work, 1);
 }
 
 static inline int digest_of(struct sgpu_stream *on, sgpu_devptr in, uint64_t size,
@@ -46,9 +48,10 @@ static inline int digest_of(struct sgpu_stream *on, sgpu_devptr in, uint64_t siz
 					.to = digest,
 					.size = size,
 					.custom = custom,
-					.custom_size = custom_size };
+					.custom_size = custom_size,
+					.task = task };
 
-	return sgpu_device_enqueue(on, &work, task);
+	return sgpu_enqueue(on, &work, 1);
 }
 
 #endif

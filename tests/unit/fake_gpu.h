@@ -191,22 +191,22 @@ static inline const void *fake_pinned(const void *from)
 	return from;
 }
 
-static inline int fake_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
-			       struct sgpu_task *task)
+static inline int fake_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	struct sgpu_work real = *work;
 	struct sgpu_task *told;
 	int rc = SGPU_EDEVICE;
 
 	if (work->kind == SGPU_WORK_CLEAR) {
-		return fake.real->stream->enqueue(stream, work, task);
+		return fake.real->stream->enqueue(stream, work);
 	}
 	if (work->kind == SGPU_WORK_COPY_IN && fake.before_copy_in) {
 		fake.before_copy_in(work->size);
 	}
 	fake_order(true);
 	if (!fake_fails()) {
-		told = fake_task_new(stream, task);
+		told = fake_task_new(stream, work->task);
+		real.task = told;
 		if (work->kind == SGPU_WORK_COPY_IN) {
 			real.from = fake_pinned(work->from);
 		} else if (work->kind == SGPU_WORK_DIGEST || work->kind == SGPU_WORK_MEASURE) {
@@ -215,23 +215,23 @@ static inline int fake_enqueue(struct sgpu_stream *stream, const struct sgpu_wor
 			late->digest_to = work->to;
 			real.to = late->digest;
 		}
-		rc = fake.real->stream->enqueue(stream, &real, told);
+		rc = fake.real->stream->enqueue(stream, &real);
 	}
 	fake_order(false);
 	return rc;
 }
 
-static inline int fake_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
-				struct sgpu_device_key **key, struct sgpu_error *why)
+static inline int fake_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material,
+				int count, struct sgpu_device_key **keys, struct sgpu_error *why)
 {
 	int rc;
 
 	if (fake_fails()) {
 		return fake_error(why);
 	}
-	rc = fake.real->key->load(stream, keys, key, why);
-	if (rc == SGPU_OK) {
-		fake_adopt(*key);
+	rc = fake.real->key->load(stream, material, count, keys, why);
+	for (int i = 0; rc == SGPU_OK && i < count; i++) {
+		fake_adopt(keys[i]);
 		atomic_fetch_add(&fake.keys, 1);
 	}
 	return rc;

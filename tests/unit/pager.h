@@ -158,8 +158,7 @@ static inline struct paged_space *paged_at(struct sgpu_stream *stream, sgpu_devp
 }
 
 /* The processor clears and measures, and does nothing else. */
-static inline int paged_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
-				struct sgpu_task *task)
+static inline int paged_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	const bool clears = work->kind == SGPU_WORK_CLEAR;
 	const sgpu_devptr memory = clears ? work->out : work->in;
@@ -167,9 +166,9 @@ static inline int paged_enqueue(struct sgpu_stream *stream, const struct sgpu_wo
 	const struct sgpu_pager *pager = &s->device->pager;
 
 	return clears ? pager->clear(pager->device, s->handle, memory - s->base, work->size,
-				     &task->error)
+				     &work->task->error)
 		      : pager->measure(pager->device, s->handle, memory - s->base, work->size,
-				       work->custom, work->to, &task->error);
+				       work->custom, work->to, &work->task->error);
 }
 
 /* The device; it has the calls of the pager as they are now. */

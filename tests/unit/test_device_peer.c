@@ -200,13 +200,13 @@ UNIT_TEST(no_two_chunks_are_sealed_under_the_same_key_and_nonce)
 static const struct sgpu_device_key_calls *real_keys;
 static unsigned loads, loads_until_failure;
 
-static int count_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
-		      struct sgpu_device_key **key, struct sgpu_error *error)
+static int count_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material,
+		      int count, struct sgpu_device_key **keys, struct sgpu_error *error)
 {
 	if (++loads == loads_until_failure) {
 		return sgpu_fail(error, SGPU_ENOMEM, "no memory for a key");
 	}
-	return real_keys->load(stream, keys, key, error);
+	return real_keys->load(stream, material, count, keys, error);
 }
 
 UNIT_TEST(a_key_is_replaced_before_it_has_sealed_too_much)

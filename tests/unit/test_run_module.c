@@ -141,12 +141,12 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 	return start_add(stream, module, function, shape, args, sizes, count, task);
 }
 
-static int enqueue(struct sgpu_stream *stream, const struct sgpu_work *work, struct sgpu_task *task)
+static int enqueue(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	if (work->kind != SGPU_WORK_CLEAR) {
-		return fake_enqueue(stream, work, task);
+		return fake_enqueue(stream, work);
 	}
-	return fake_fails() ? SGPU_EDEVICE : fake.real->stream->enqueue(stream, work, task);
+	return fake_fails() ? SGPU_EDEVICE : fake.real->stream->enqueue(stream, work);
 }
 
 static int fail_at_last(struct sgpu_launch *launch, void *argument)

@@ -42,7 +42,7 @@ static bool is_elsewhere(const struct sgpu_stream *stream)
 	return false;
 }
 
-static int enqueue(struct sgpu_stream *stream, const struct sgpu_work *work, struct sgpu_task *task)
+static int enqueue(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	int rc = SGPU_OK;
 
@@ -50,16 +50,16 @@ static int enqueue(struct sgpu_stream *stream, const struct sgpu_work *work, str
 		atomic_fetch_add(&opened, 1);
 		rc = before_open ? before_open(stream, work->in, work->size) : SGPU_OK;
 	}
-	return rc == SGPU_OK ? real->stream->enqueue(stream, work, task) : rc;
+	return rc == SGPU_OK ? real->stream->enqueue(stream, work) : rc;
 }
 
-static int load_key(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
-		    struct sgpu_device_key **key, struct sgpu_error *why)
+static int load_key(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material, int count,
+		    struct sgpu_device_key **keys, struct sgpu_error *why)
 {
-	int rc = real->key->load(stream, keys, key, why);
+	int rc = real->key->load(stream, material, count, keys, why);
 
-	if (rc == SGPU_OK) {
-		fake_backend_give(*key, &backend);
+	for (int i = 0; rc == SGPU_OK && i < count; i++) {
+		fake_backend_give(keys[i], &backend);
 	}
 	return rc;
 }
@@ -208,7 +208,7 @@ static int fetch_sealed(struct sgpu_stream *stream, uint8_t *data, sgpu_devptr s
 	};
 	int rc = sgpu_stream_sync(stream, NULL); /* it waits for the other device */
 
-	rc = rc == SGPU_OK ? real->stream->enqueue(stream, &copy, NULL) : rc;
+	rc = rc == SGPU_OK ? real->stream->enqueue(stream, &copy) : rc;
 	return rc == SGPU_OK ? sgpu_stream_sync(stream, NULL) : rc;
 }
 
@@ -261,7 +261,7 @@ static int change(struct sgpu_stream *stream, sgpu_devptr sealed, uint64_t size)
 	int rc = fetch_sealed(stream, data, sealed, size);
 
 	data[size / 2] ^= 1;
-	rc = rc == SGPU_OK ? real->stream->enqueue(stream, &copy, NULL) : rc;
+	rc = rc == SGPU_OK ? real->stream->enqueue(stream, &copy) : rc;
 	rc = rc == SGPU_OK ? sgpu_stream_sync(stream, NULL) : rc;
 	free(data);
 	return rc;

@@ -493,8 +493,7 @@ UNIT_TEST(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwar
 static atomic_bool copies_slowly;
 static atomic_int copies;
 
-static int counted_copies(struct sgpu_stream *stream, const struct sgpu_work *work,
-			  struct sgpu_task *task)
+static int counted_copies(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	if (work->kind == SGPU_WORK_COPY_OUT) {
 		atomic_fetch_add(&copies, 1);
@@ -502,7 +501,7 @@ static int counted_copies(struct sgpu_stream *stream, const struct sgpu_work *wo
 			usleep(10000);
 		}
 	}
-	return fake_enqueue(stream, work, task);
+	return fake_enqueue(stream, work);
 }
 
 /* While others are on the device that is not stopped: the run's own transfers are. */

@@ -28,17 +28,17 @@ static void look_for_plaintext(const uint8_t *data, uint64_t size)
 	pthread_mutex_unlock(&bus);
 }
 
-static int copy_in(struct sgpu_stream *on, const struct sgpu_work *work, struct sgpu_task *task)
+static int copy_in(struct sgpu_stream *on, const struct sgpu_work *work)
 {
 	uint8_t *changed = (uint8_t *)(uintptr_t)work->from;
 	int rc;
 
 	look_for_plaintext(work->from, work->size);
 	if (!flip_in) {
-		return real->stream->enqueue(on, work, task);
+		return real->stream->enqueue(on, work);
 	}
 	changed[work->size / 2] ^= 1;
-	rc = real->stream->enqueue(on, work, task);
+	rc = real->stream->enqueue(on, work);
 	flip_in = 0;
 	return real->stream->sync(on, NULL) == SGPU_OK ? rc : SGPU_EDEVICE;
 }
@@ -54,23 +54,22 @@ static void flip_on_device(struct sgpu_stream *on, sgpu_devptr at)
 		.kind = SGPU_WORK_COPY_IN, .out = at, .from = &byte, .size = 1
 	};
 
-	CHECK(real->stream->enqueue(on, &out, NULL) == SGPU_OK &&
+	CHECK(real->stream->enqueue(on, &out) == SGPU_OK &&
 	      real->stream->sync(on, NULL) == SGPU_OK);
 	byte ^= 1;
-	CHECK(real->stream->enqueue(on, &in, NULL) == SGPU_OK &&
-	      real->stream->sync(on, NULL) == SGPU_OK);
+	CHECK(real->stream->enqueue(on, &in) == SGPU_OK && real->stream->sync(on, NULL) == SGPU_OK);
 }
 
 /* Alters device memory in place, before it is measured. */
-static int enqueue(struct sgpu_stream *on, const struct sgpu_work *work, struct sgpu_task *task)
+static int enqueue(struct sgpu_stream *on, const struct sgpu_work *work)
 {
 	if (work->kind == SGPU_WORK_COPY_IN) {
-		return copy_in(on, work, task);
+		return copy_in(on, work);
 	}
 	if (work->kind == SGPU_WORK_MEASURE && flip_there) {
 		flip_on_device(on, work->in + work->size / 2);
 	}
-	return real->stream->enqueue(on, work, task);
+	return real->stream->enqueue(on, work);
 }
 
 /* ---- modules ---- */

@@ -362,13 +362,12 @@ static void be_wrong(void *object)
 	fake_backend_give(object, &wrong);
 }
 
-static int alter_in(struct sgpu_stream *stream, const struct sgpu_work *work,
-		    struct sgpu_task *task)
+static int alter_in(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	if (work->kind == SGPU_WORK_COPY_IN && countdown-- == 0 && work->size > 0) {
 		((uint8_t *)(uintptr_t)work->from)[work->size / 2] ^= 0x10;
 	}
-	return real->stream->enqueue(stream, work, task);
+	return real->stream->enqueue(stream, work);
 }
 
 static int refuse_event(struct sgpu_device *device, struct sgpu_event **event,
@@ -483,13 +482,12 @@ static void catch (const void *from, uint64_t size)
 }
 
 /* Where kernels reach the host's memory, little is opened from there without a copy. */
-static int catch_in(struct sgpu_stream *stream, const struct sgpu_work *work,
-		    struct sgpu_task *task)
+static int catch_in(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	if (work->kind == SGPU_WORK_COPY_IN || work->kind == SGPU_WORK_OPEN_FROM) {
 		catch (work->from, work->size);
 	}
-	return real->stream->enqueue(stream, work, task);
+	return real->stream->enqueue(stream, work);
 }
 
 /* Sealed text of the same plaintext under the same nonce would be the same. */

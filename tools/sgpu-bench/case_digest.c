@@ -37,11 +37,12 @@ static int enqueue(void *argument, struct sgpu_error *error)
 					.to = d->digest,
 					.size = d->size,
 					.custom = d->pages ? NULL : custom,
-					.custom_size = d->pages ? 0 : sizeof(custom) - 1 };
+					.custom_size = d->pages ? 0 : sizeof(custom) - 1,
+					.task = &d->task };
 	int rc;
 
 	memset(d->digest, 0, sizeof(d->digest));
-	rc = sgpu_device_enqueue(d->bench->stream, &work, &d->task);
+	rc = sgpu_enqueue(d->bench->stream, &work, 1);
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot digest: %s", sgpu_strerror(rc));
 }
 

@@ -3,6 +3,7 @@
  * Shared by the files of the CPU device.
  *
  * A stream is a queue and a thread that runs its items in order and sleeps while there are none.
+ * Short work on a stream that has no other is run by the thread that enqueues it.
  * Work that computes holds a token of the pool, which bounds the processors in use whatever the
  * number of streams.
  */
@@ -18,9 +19,10 @@
 
 enum {
 	SGPU_CPU_PAGE = 4096,
-	SGPU_CPU_CLASSES = 9,	  /* small blocks: 4 KiB to 1 MiB, powers of two */
-	SGPU_CPU_STREAMS = 2048,  /* most in use at once: each has a thread */
-	SGPU_CPU_PIECE = 1 << 20, /* plaintext bytes to move at a time */
+	SGPU_CPU_CLASSES = 9,	    /* small blocks: 4 KiB to 1 MiB, powers of two */
+	SGPU_CPU_STREAMS = 2048,    /* most in use at once: each has a thread */
+	SGPU_CPU_PIECE = 1 << 20,   /* plaintext bytes to move at a time */
+	SGPU_CPU_BRIEF = 128 << 10, /* bytes that brief work touches at most */
 };
 
 /* ---- memory.c ---- */
@@ -101,6 +103,7 @@ struct sgpu_cpu_item {
 	int (*work)(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 		    struct sgpu_task *task);
 	bool moves;		/* WORK: only copies or clears */
+	bool brief;		/* WORK: takes less time than a thread takes to wake */
 	struct sgpu_task *task; /* or NULL */
 	void *to;
 	const void *from;
@@ -108,6 +111,7 @@ struct sgpu_cpu_item {
 	struct sgpu_device_key *key; /* to open or seal with */
 	uint64_t first;		     /* the first chunk's index */
 	bool last;		     /* the last chunk ends the segment */
+	bool shared;		     /* the sealed chunks are in memory of the host */
 	sgpu_launch_fn launch;
 	void (*call)(void *argument); /* CALL */
 	void *argument;		      /* of launch and call; or a digest's customisation */
@@ -121,6 +125,7 @@ struct sgpu_stream {
 	struct sgpu_cpu_item *items; /* the queue, a ring: item n is at n % capacity */
 	uint64_t capacity;	     /* a power of two */
 	uint64_t enqueued, ended;    /* items, so far */
+	bool lent;		     /* the thread that enqueues runs an item itself */
 	pthread_cond_t work;	     /* an item was enqueued */
 	pthread_cond_t progress;     /* an item ended */
 	struct sgpu_stream *next;    /* the device's next stream */
@@ -166,8 +171,7 @@ SGPU_MUST_CHECK int sgpu_cpu_peer_wait(struct sgpu_stream *stream, struct sgpu_e
 extern const struct sgpu_device_stream_calls sgpu_cpu_stream_calls;
 
 /* ---- work.c, keys.c, modules.c ---- */
-SGPU_MUST_CHECK int sgpu_cpu_enqueue_work(struct sgpu_stream *stream, const struct sgpu_work *work,
-					  struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cpu_enqueue_work(struct sgpu_stream *stream, const struct sgpu_work *work);
 int sgpu_cpu_open_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 		      struct sgpu_task *task);
 int sgpu_cpu_seal_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,

@@ -24,58 +24,92 @@ static void key_free(struct sgpu_device_key *key)
 	sgpu_free_wiped(&key, sizeof(*key));
 }
 
-static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
-		    struct sgpu_device_key **key, struct sgpu_error *error)
+static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material, int count,
+		    struct sgpu_device_key **keys, struct sgpu_error *error)
 {
-	struct sgpu_device_key *new = calloc(1, sizeof(*new));
-	int rc;
+	int rc = SGPU_OK;
 
-	if (!new) {
-		return sgpu_fail_nomem(error);
+	for (int i = 0; rc == SGPU_OK && i < count; i++) {
+		struct sgpu_device_key *new = calloc(1, sizeof(*new));
+
+		if (!new) {
+			rc = sgpu_fail_nomem(error);
+			break;
+		}
+		new->object.backend = stream->object.backend;
+		new->keys = material[i];
+		keys[i] = new;
+		rc = sgpu_aead_create(NULL, new->keys.key, &new->model, error);
 	}
-	new->object.backend = stream->object.backend;
-	new->keys = *keys;
-	rc = sgpu_aead_create(NULL, keys->key, &new->model, error);
-	if (rc != SGPU_OK) {
-		key_free(new);
-		return rc;
+	for (int i = 0; rc != SGPU_OK && i < count && keys[i]; i++) {
+		key_free(keys[i]);
+		keys[i] = NULL;
 	}
-	*key = new;
-	return SGPU_OK;
+	return rc;
+}
+
+/* Kernels of the CPU device reach all memory of the process. */
+static bool reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write)
+{
+	(void)device;
+	(void)memory;
+	(void)size;
+	(void)write;
+	return true;
 }
 
 /* ---- chunk runs ---- */
 /* Chunks that a worker takes at a time. For GRAIN_MIN or fewer, one worker is faster than several.
  */
-enum { GRAIN_MIN = 8, GRAIN_MAX = 64 };
+enum { GRAIN_MIN = 8, GRAIN_MAX = 64, SHARED_CHUNKS = 4 };
 
 struct run {
 	const struct sgpu_cpu_item *item;
 	bool open;
+	bool shared;	      /* the sealed side is memory of the host */
 	uint64_t count;	      /* chunks */
 	pthread_mutex_t lock; /* everything below */
 	int code;
 	uint64_t bad_chunk;
 };
 
-/* Opens or seals chunks [begin, end) of the run. */
-static int work_chunks(const struct run *run, struct sgpu_aead *aead, uint64_t begin, uint64_t end,
-		       uint64_t *bad_chunk)
+/* Opens or seals `count` chunks from number `first` on. */
+static int work_chunks(const struct run *run, struct sgpu_aead *aead, uint64_t first, bool last,
+		       const uint8_t *in, uint64_t size, uint8_t *out, uint64_t *bad_chunk)
+{
+	const struct sgpu_sealed_keys *keys = &run->item->key->keys;
+
+	*bad_chunk = first;
+	return run->open ? sgpu_open_chunks(aead, keys, first, last, in, size, out, bad_chunk)
+			 : sgpu_seal_chunks(aead, keys, first, last, in, size, out);
+}
+
+/* Opens or seals chunks [begin, end) of the run. Others may change the host's memory meanwhile, and
+ * ciphers read what they open, and what they have sealed, more than once: so sealed bytes there go
+ * through `own`, of SHARED_CHUNKS chunks, where nobody else reaches them. */
+static int work_piece(const struct run *run, struct sgpu_aead *aead, uint64_t begin, uint64_t end,
+		      uint8_t *own, uint64_t *bad_chunk)
 {
 	const struct sgpu_cpu_item *item = run->item;
-	uint64_t in_chunk = run->open ? SGPU_SEALED_CHUNK : SGPU_CHUNK;
-	uint64_t out_chunk = run->open ? SGPU_CHUNK : SGPU_SEALED_CHUNK;
-	uint64_t from = begin * in_chunk, size = sgpu_min_u64(end * in_chunk, item->size) - from;
+	const uint64_t in_chunk = run->open ? SGPU_SEALED_CHUNK : SGPU_CHUNK;
+	const uint64_t out_chunk = run->open ? SGPU_CHUNK : SGPU_SEALED_CHUNK;
+	const uint64_t from = begin * in_chunk;
+	const uint64_t size = sgpu_min_u64(end * in_chunk, item->size) - from;
 	const uint8_t *in = (const uint8_t *)item->from + from;
 	uint8_t *out = (uint8_t *)item->to + begin * out_chunk;
-	bool last = item->last && end == run->count;
+	const bool last = item->last && end == run->count;
+	int rc;
 
-	*bad_chunk = item->first + begin;
-	if (run->open) {
-		return sgpu_open_chunks(aead, &item->key->keys, item->first + begin, last, in, size,
-					out, bad_chunk);
+	if (own && run->open) {
+		memcpy(own, in, size);
+		in = own;
 	}
-	return sgpu_seal_chunks(aead, &item->key->keys, item->first + begin, last, in, size, out);
+	rc = work_chunks(run, aead, item->first + begin, last, in, size,
+			 own && !run->open ? own : out, bad_chunk);
+	if (rc == SGPU_OK && own && !run->open) {
+		memcpy(out, own, sgpu_run_sealed_size(size, last));
+	}
+	return rc;
 }
 
 /* Opens or seals some chunks of a run. The lowest chunk that fails is reported, in whatever order
@@ -83,13 +117,20 @@ static int work_chunks(const struct run *run, struct sgpu_aead *aead, uint64_t b
 static void work_grain(void *argument, uint64_t begin, uint64_t end)
 {
 	struct run *run = argument;
+	const uint64_t step = run->shared ? SHARED_CHUNKS : end - begin;
 	struct sgpu_aead *aead = NULL;
 	uint64_t bad_chunk = run->item->first + begin;
-	int rc = sgpu_aead_copy(run->item->key->model, &aead, NULL);
+	uint8_t *own = run->shared ? malloc(SHARED_CHUNKS * SGPU_SEALED_CHUNK) : NULL;
+	int rc = run->shared && !own ? SGPU_ENOMEM
+				     : sgpu_aead_copy(run->item->key->model, &aead, NULL);
 
-	if (rc == SGPU_OK) {
-		rc = work_chunks(run, aead, begin, end, &bad_chunk);
-	}
+	do { /* also for an empty run, which fails if it should end the segment */
+		const uint64_t next = sgpu_min_u64(begin + step, end);
+
+		rc = rc ? rc : work_piece(run, aead, begin, next, own, &bad_chunk);
+		begin = next;
+	} while (rc == SGPU_OK && begin < end);
+	free(own);
 	sgpu_aead_free(&aead);
 	pthread_mutex_lock(&run->lock);
 	if (rc != SGPU_OK && (run->code == SGPU_OK || bad_chunk < run->bad_chunk)) {
@@ -112,9 +153,7 @@ static int run_chunks(struct sgpu_device *device, struct run *run, uint64_t *bad
 	if (run->count > GRAIN_MIN) {
 		rc = sgpu_pool_for(device->pool, run->count, grain, work_grain, run);
 	} else {
-		work_grain(
-			run, 0,
-			run->count); /* an empty run, too: it fails if it should end the segment */
+		work_grain(run, 0, run->count);
 	}
 	pthread_mutex_destroy(&run->lock);
 	if (run->code != SGPU_OK) {
@@ -127,7 +166,7 @@ static int run_chunks(struct sgpu_device *device, struct run *run, uint64_t *bad
 int sgpu_cpu_open_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 		      struct sgpu_task *task)
 {
-	struct run run = { .item = item, .open = true };
+	struct run run = { .item = item, .open = true, .shared = item->shared };
 	int rc;
 
 	run.count = item->size / SGPU_SEALED_CHUNK + (item->size % SGPU_SEALED_CHUNK != 0);
@@ -146,7 +185,9 @@ int sgpu_cpu_open_run(struct sgpu_device *device, const struct sgpu_cpu_item *it
 int sgpu_cpu_seal_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 		      struct sgpu_task *task)
 {
-	struct run run = { .item = item, .count = item->size / SGPU_CHUNK + item->last };
+	struct run run = { .item = item,
+			   .shared = item->shared,
+			   .count = item->size / SGPU_CHUNK + item->last };
 	uint64_t unused;
 
 	(void)task;
@@ -156,4 +197,5 @@ int sgpu_cpu_seal_run(struct sgpu_device *device, const struct sgpu_cpu_item *it
 const struct sgpu_device_key_calls sgpu_cpu_key_calls = {
 	.load = key_load,
 	.free = key_free,
+	.reaches = reaches,
 };

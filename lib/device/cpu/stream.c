@@ -56,19 +56,6 @@ static void unlock_and_wake(struct sgpu_stream *stream)
 	pthread_cond_signal(&stream->work);
 }
 
-int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
-{
-	int rc;
-
-	pthread_mutex_lock(&stream->device->lock);
-	rc = append(stream, item);
-	unlock_and_wake(stream);
-	if (rc < 0 && item->task) {
-		item->task->code = sgpu_fail_nomem(&item->task->error);
-	}
-	return rc;
-}
-
 /* ---- the thread ---- */
 /* Work that computes, or moves more than INLINE_BYTES, holds a token of the pool, so that --jobs
  * bounds the processors in use. */
@@ -97,6 +84,42 @@ static void perform(struct sgpu_device *device, const struct sgpu_cpu_item *item
 	}
 }
 
+/* Runs an item on the thread that enqueues it. The lock is held. */
+static void perform_here(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
+{
+	struct sgpu_device *device = stream->device;
+
+	stream->lent = true;
+	stream->enqueued++;
+	pthread_mutex_unlock(&device->lock);
+	perform(device, item);
+	pthread_mutex_lock(&device->lock);
+	stream->lent = false;
+	stream->ended++;
+	pthread_cond_broadcast(&stream->progress);
+}
+
+int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
+{
+	int rc = SGPU_OK;
+
+	pthread_mutex_lock(&stream->device->lock);
+	if (item->brief && stream->enqueued == stream->ended) {
+		perform_here(stream, item);
+	} else {
+		rc = append(stream, item);
+	}
+	if (stream->enqueued != stream->ended) {
+		unlock_and_wake(stream);
+	} else {
+		pthread_mutex_unlock(&stream->device->lock);
+	}
+	if (rc < 0 && item->task) {
+		item->task->code = sgpu_fail_nomem(&item->task->error);
+	}
+	return rc;
+}
+
 /* The lock is held. */
 static void drop_event(struct sgpu_event *event)
 {
@@ -122,7 +145,7 @@ static void *run_stream(void *argument)
 
 	pthread_mutex_lock(&device->lock);
 	while (item.kind != SGPU_CPU_END) {
-		while (stream->enqueued == stream->ended) {
+		while (stream->enqueued == stream->ended || stream->lent) {
 			pthread_cond_wait(&stream->work, &device->lock);
 		}
 		item = stream->items[stream->ended % stream->capacity];

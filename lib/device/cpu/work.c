@@ -114,35 +114,37 @@ static struct custom *copy_custom(const struct sgpu_work *work)
 }
 
 /* ---- requests ---- */
-int sgpu_cpu_enqueue_work(struct sgpu_stream *stream, const struct sgpu_work *work,
-			  struct sgpu_task *task)
+int sgpu_cpu_enqueue_work(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	static int (*const performs[])(struct sgpu_device * device,
 				       const struct sgpu_cpu_item *item, struct sgpu_task *task) = {
-		[SGPU_WORK_COPY_IN] = perform_copy,   [SGPU_WORK_COPY_OUT] = perform_copy,
-		[SGPU_WORK_CLEAR] = perform_clear,    [SGPU_WORK_DIGEST] = perform_digest,
-		[SGPU_WORK_MEASURE] = perform_digest, [SGPU_WORK_OPEN] = sgpu_cpu_open_run,
-		[SGPU_WORK_SEAL] = sgpu_cpu_seal_run,
+		[SGPU_WORK_COPY_IN] = perform_copy,	 [SGPU_WORK_COPY_OUT] = perform_copy,
+		[SGPU_WORK_CLEAR] = perform_clear,	 [SGPU_WORK_DIGEST] = perform_digest,
+		[SGPU_WORK_MEASURE] = perform_digest,	 [SGPU_WORK_OPEN] = sgpu_cpu_open_run,
+		[SGPU_WORK_SEAL] = sgpu_cpu_seal_run,	 [SGPU_WORK_OPEN_FROM] = sgpu_cpu_open_run,
+		[SGPU_WORK_SEAL_TO] = sgpu_cpu_seal_run,
 	};
 	struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK,
 				      .work = performs[work->kind],
 				      .moves = work->kind <= SGPU_WORK_CLEAR,
-				      .task = task,
+				      .brief = work->size <= SGPU_CPU_BRIEF,
+				      .task = work->task,
 				      .to = work->to ? work->to : pointer(work->out),
 				      .from = work->from ? work->from : pointer(work->in),
 				      .size = work->size,
 				      .key = work->key,
 				      .first = work->first,
-				      .last = work->last };
+				      .last = work->last,
+				      .shared = work->kind >= SGPU_WORK_OPEN_FROM };
 	struct sgpu_device_range ranges[2];
 	const int count = sgpu_work_ranges(work, ranges);
-	int rc = sgpu_device_check(stream->device, ranges, count, task);
+	int rc = sgpu_device_check(stream->device, ranges, count, work->task);
 
 	if (rc == SGPU_OK && (work->kind == SGPU_WORK_DIGEST || work->kind == SGPU_WORK_MEASURE)) {
 		item.argument = copy_custom(work);
-		rc = item.argument
-			     ? SGPU_OK
-			     : sgpu_task_refuse(task, SGPU_ENOMEM, sgpu_strerror(SGPU_ENOMEM));
+		rc = item.argument ? SGPU_OK
+				   : sgpu_task_refuse(work->task, SGPU_ENOMEM,
+						      sgpu_strerror(SGPU_ENOMEM));
 	}
 	rc = rc == SGPU_OK ? sgpu_cpu_enqueue(stream, &item) : rc;
 	if (rc < 0 && item.argument) {

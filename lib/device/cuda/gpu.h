@@ -294,9 +294,9 @@ struct sgpu_cuda_keys {
 };
 SGPU_MUST_CHECK int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cuda_keys_close(struct sgpu_device *device);
-SGPU_MUST_CHECK int sgpu_cuda_key_load(struct sgpu_stream *stream,
-				       const struct sgpu_sealed_keys *keys,
-				       struct sgpu_device_key **key, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_keys_load(struct sgpu_stream *stream,
+					const struct sgpu_sealed_keys *material, int count,
+					struct sgpu_device_key **keys, struct sgpu_error *error);
 void sgpu_cuda_key_free(struct sgpu_device_key *key);
 /* Notes that work with the key has ended, and so has its set-up. */
 void sgpu_cuda_key_was_used(struct sgpu_device_key *key);
@@ -445,8 +445,7 @@ void sgpu_cuda_measure_free(struct sgpu_device *device, struct sgpu_cuda_measure
 /* ---- work.c ---- */
 extern const struct sgpu_device_memory_calls sgpu_cuda_memory_calls;
 extern const struct sgpu_device_key_calls sgpu_cuda_key_calls;
-SGPU_MUST_CHECK int sgpu_cuda_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
-				      struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work);
 SGPU_MUST_CHECK int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function,
 				     void *argument, const struct sgpu_device_range *ranges,
 				     int count, struct sgpu_task *task);

@@ -167,8 +167,8 @@ static void give_up(struct sgpu_device *device, struct sgpu_stream *stream,
 	retire(device, key->state, usable);
 }
 
-int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material,
-		       struct sgpu_device_key **key, struct sgpu_error *error)
+static int load_key(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material,
+		    struct sgpu_device_key **key, struct sgpu_error *error)
 {
 	struct sgpu_device *device = stream->device;
 	struct sgpu_cuda_keys *keys = &device->keys;
@@ -212,6 +212,21 @@ int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys
 	sgpu_cuda_stream_hold(stream);
 	*key = new;
 	return SGPU_OK;
+}
+
+int sgpu_cuda_keys_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material,
+			int count, struct sgpu_device_key **keys, struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < count; i++) {
+		rc = load_key(stream, &material[i], &keys[i], error);
+	}
+	for (int i = 0; rc != SGPU_OK && i < count && keys[i]; i++) {
+		sgpu_cuda_key_free(keys[i]);
+		keys[i] = NULL;
+	}
+	return rc;
 }
 
 CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key,

@@ -249,26 +249,25 @@ static const struct {
 	[SGPU_WORK_SEAL_TO] = { chunks, "cannot seal on the device" },
 };
 
-int sgpu_cuda_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
-		      struct sgpu_task *task)
+int sgpu_cuda_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
-	struct sgpu_cuda_record record = { .task = task };
+	struct sgpu_cuda_record record = { .task = work->task };
 	struct sgpu_device_range ranges[2];
 	const int count = sgpu_work_ranges(work, ranges);
 	const bool moves = work->kind <= SGPU_WORK_CLEAR;
 	struct sgpu_work here = *work;
 	CUresult result = CUDA_SUCCESS;
-	int rc = sgpu_device_check(stream->device, ranges, count, task);
+	int rc = sgpu_device_check(stream->device, ranges, count, work->task);
 
 	if (rc == SGPU_OK && work->kind >= SGPU_WORK_OPEN_FROM) {
 		sgpu_devptr *host = work->kind == SGPU_WORK_SEAL_TO ? &here.out : &here.in;
 
 		*host = reached(stream->device, work);
 		rc = *host ? SGPU_OK
-			   : sgpu_task_refuse(task, SGPU_EUSAGE,
+			   : sgpu_task_refuse(work->task, SGPU_EUSAGE,
 					      "the device does not reach the host's memory");
 	}
-	rc = rc == SGPU_OK ? sgpu_cuda_begin(stream, task) : rc;
+	rc = rc == SGPU_OK ? sgpu_cuda_begin(stream, work->task) : rc;
 	if (rc < 0) {
 		return rc;
 	}
@@ -282,7 +281,7 @@ int sgpu_cuda_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
 
 static bool reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write)
 {
-	return sgpu_cuda_reach(device, memory, size, write) != 0;
+	return size <= SGPU_REACHED_MAX && sgpu_cuda_reach(device, memory, size, write) != 0;
 }
 
 const struct sgpu_device_memory_calls sgpu_cuda_memory_calls = {
@@ -297,7 +296,7 @@ const struct sgpu_device_memory_calls sgpu_cuda_memory_calls = {
 };
 
 const struct sgpu_device_key_calls sgpu_cuda_key_calls = {
-	.load = sgpu_cuda_key_load,
+	.load = sgpu_cuda_keys_load,
 	.free = sgpu_cuda_key_free,
 	.reaches = reaches,
 	.agree = sgpu_cuda_agree,
