@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pool of workers: tokens limit how many threads compute; these share loops piece by piece.
+ * A pool of workers: tokens limit how many threads compute; these share loops piece by piece. A
+ * worker that has nothing to do looks for work for a moment before it sleeps, since waking it takes
+ * longer than a short loop.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,9 +19,12 @@ struct loop {
 	void (*body)(void *argument, uint64_t begin, uint64_t end);
 	void *argument;
 	uint64_t count, grain;
+	unsigned most;		       /* workers that may help at a time */
 	atomic_uint_fast64_t position; /* start of the next piece */
 	unsigned helpers;	       /* workers in the loop, under the pool's lock */
 };
+
+enum { LOOK_NS = 50000 };
 
 struct sgpu_pool {
 	pthread_mutex_t lock;
@@ -28,6 +33,8 @@ struct sgpu_pool {
 	pthread_cond_t helper_out; /* a worker left a loop */
 	unsigned jobs, tokens, waiting;
 	struct loop *loops;
+	_Atomic uint32_t calls; /* loops started so far */
+	uint64_t look_ns;
 	atomic_bool cancelled;
 	bool stop;
 	unsigned thread_count;
@@ -63,7 +70,7 @@ static struct loop *find_work(struct sgpu_pool *pool)
 		return NULL;
 	}
 	for (struct loop *loop = pool->loops; loop; loop = loop->next) {
-		if (has_pieces(loop)) {
+		if (loop->helpers < loop->most && has_pieces(loop)) {
 			return loop;
 		}
 	}
@@ -77,8 +84,16 @@ static void *worker(void *argument)
 	pthread_mutex_lock(&pool->lock);
 	for (;;) {
 		struct loop *loop = NULL;
+		bool looked = false;
 		while (!pool->stop && !(loop = find_work(pool))) {
-			pthread_cond_wait(&pool->work, &pool->lock);
+			const uint32_t seen = atomic_load(&pool->calls);
+			if (!looked) {
+				pthread_mutex_unlock(&pool->lock);
+				looked = !sgpu_spin(&pool->calls, seen, pool->look_ns);
+				pthread_mutex_lock(&pool->lock);
+			} else {
+				pthread_cond_wait(&pool->work, &pool->lock);
+			}
 		}
 		if (pool->stop) {
 			break;
@@ -119,14 +134,7 @@ int sgpu_pool_create(unsigned jobs, struct sgpu_pool **pool_out, struct sgpu_err
 	pthread_cond_init(&pool->token_free, NULL);
 	pthread_cond_init(&pool->work, NULL);
 	pthread_cond_init(&pool->helper_out, NULL);
-	while (pool->thread_count + 1 < jobs) {
-		int rc = sgpu_thread_start(&threads[pool->thread_count], worker, pool, error);
-		if (rc) {
-			sgpu_pool_free(&pool);
-			return rc;
-		}
-		pool->thread_count++;
-	}
+	pool->look_ns = sgpu_cpu_count() > 1 ? LOOK_NS : 0;
 	*pool_out = pool;
 	return 0;
 }
@@ -206,22 +214,45 @@ static void remove_loop(struct sgpu_pool *pool, struct loop *loop)
 	*link = loop->next;
 }
 
+/* Shows a loop to workers, and starts those that are missing. With fewer the loop takes longer. The
+ * caller holds the lock. */
+static void add_loop(struct sgpu_pool *pool, struct loop *loop)
+{
+	loop->next = pool->loops;
+	pool->loops = loop;
+	atomic_fetch_add(&pool->calls, 1);
+	while (pool->thread_count < loop->most &&
+	       sgpu_thread_start(&pool->threads[pool->thread_count], worker, pool, NULL) == 0) {
+		pool->thread_count++;
+	}
+	for (unsigned i = 0; i < loop->most && pool->tokens; i++) {
+		pthread_cond_signal(&pool->work);
+	}
+}
+
 int sgpu_pool_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
 		  void (*body)(void *argument, uint64_t begin, uint64_t end), void *argument)
+{
+	return sgpu_pool_share(pool, count, grain, pool->jobs, body, argument);
+}
+
+int sgpu_pool_share(struct sgpu_pool *pool, uint64_t count, uint64_t grain, unsigned helpers,
+		    void (*body)(void *argument, uint64_t begin, uint64_t end), void *argument)
 {
 	struct loop loop = {
 		.body = body, .argument = argument, .count = count, .grain = grain ? grain : 1
 	};
-	bool shared = pool->jobs > 1 && count > loop.grain;
+	const uint64_t pieces = count / loop.grain + (count % loop.grain != 0);
+	bool shared;
+
+	loop.most = helpers < pool->jobs ? helpers : pool->jobs - 1;
+	loop.most = loop.most < pieces ? loop.most : pieces ? (unsigned)pieces - 1 : 0;
+	shared = loop.most > 0;
 
 	atomic_init(&loop.position, 0);
 	if (shared) {
 		pthread_mutex_lock(&pool->lock);
-		loop.next = pool->loops;
-		pool->loops = &loop;
-		if (pool->tokens) {
-			pthread_cond_broadcast(&pool->work);
-		}
+		add_loop(pool, &loop);
 		pthread_mutex_unlock(&pool->lock);
 	}
 	run_pieces(pool, &loop);

@@ -18,7 +18,8 @@ extern "C" {
  * (sgpu_pool_enter/leave); idle workers join its loops while tokens are free. */
 struct sgpu_pool;
 
-/* jobs: 1 to SGPU_POOL_JOBS_MAX; 0 means sgpu_cpu_count(). Starts jobs - 1 threads. */
+/* jobs: 1 to SGPU_POOL_JOBS_MAX; 0 means sgpu_cpu_count(). The workers, jobs - 1 threads, start
+ * when a loop first needs them. */
 enum { SGPU_POOL_JOBS_MAX = 1024 };
 SGPU_MUST_CHECK int sgpu_pool_create(unsigned jobs, struct sgpu_pool **pool,
 				     struct sgpu_error *error);
@@ -41,6 +42,12 @@ bool sgpu_pool_cancelled(const struct sgpu_pool *pool);
 SGPU_MUST_CHECK int sgpu_pool_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
 				  void (*body)(void *argument, uint64_t begin, uint64_t end),
 				  void *argument);
+
+/* As sgpu_pool_for, with at most `helpers` workers besides the caller. */
+SGPU_MUST_CHECK int sgpu_pool_share(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
+				    unsigned helpers,
+				    void (*body)(void *argument, uint64_t begin, uint64_t end),
+				    void *argument);
 
 #ifdef __cplusplus
 }

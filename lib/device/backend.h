@@ -31,50 +31,9 @@ struct sgpu_device_memory_calls {
 		     struct sgpu_task *task);
 };
 
-/* The order matters: COPY_IN to CLEAR only move bytes and come first, OPEN_FROM and SEAL_TO come
- * last. The last two do what OPEN and SEAL do, but kernels access host memory, and no copy is
- * needed. The host's bytes may change while they are opened, so each byte is read once. SGPU_EUSAGE
- * at once if sgpu_device_reaches is false. */
-enum sgpu_work_kind {
-	SGPU_WORK_COPY_IN,
-	SGPU_WORK_COPY_OUT,
-	SGPU_WORK_CLEAR,
-	SGPU_WORK_DIGEST,
-	SGPU_WORK_MEASURE,
-	SGPU_WORK_OPEN,
-	SGPU_WORK_SEAL,
-	SGPU_WORK_OPEN_FROM,
-	SGPU_WORK_SEAL_TO,
-};
-
-/* A stream's work with device memory. For a DIGEST of more than 8 KiB, a GPU leaves the final node
- * of KT128 to the CPU. So chaining values pass through host memory, and so does the state after the
- * first 8 KiB, from which anyone who knows most of these bytes can compute the others. HIGH memory
- * is therefore measured, not digested. */
-enum { SGPU_DIGEST_CUSTOM_MAX = 256 };
-struct sgpu_work {
-	enum sgpu_work_kind kind;
-	sgpu_devptr in, out; /* device memory: read, and written */
-	const void *from;    /* host memory of COPY_IN, OPEN_FROM */
-	void *to;	     /* host memory of COPY_OUT, SEAL_TO, and a digest */
-	uint64_t size;	     /* bytes read; CLEAR: bytes written */
-	struct sgpu_device_key *key;
-	uint64_t first; /* number of the first chunk */
-	bool last;
-	const void *custom; /* DIGEST: the customisation string; MEASURE: the key, or NULL */
-	size_t custom_size;
-	struct sgpu_task *task; /* its outcome; may be NULL, except for digests and measures */
-};
-
 /* Tells the ranges of device memory that `work` touches; returns their number, 1 or 2. Check
  * ranges[0] first: unless it is allocated, its size may have made ranges[1] wrap around. */
 int sgpu_work_ranges(const struct sgpu_work *work, struct sgpu_device_range ranges[2]);
-/* Enqueues `count` pieces of work, in order; sgpu_copy_in and its like call this. Several short
- * runs of chunks that are opened, or sealed, may become one kernel. An error says why a piece was
- * not enqueued; its task tells it, too, and the pieces after it are not enqueued. */
-SGPU_MUST_CHECK int sgpu_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
-				 int count);
-
 struct sgpu_device_stream_calls {
 	int (*create)(struct sgpu_device *device, struct sgpu_stream **stream,
 		      struct sgpu_error *error);
@@ -167,8 +126,9 @@ struct sgpu_device_backend {
 		    struct sgpu_error *error);
 	int (*synchronize)(struct sgpu_device *device, struct sgpu_error *error);
 	void (*cancel)(struct sgpu_device *device, bool cancel);
-	/* Each of the next four is NULL if the backend has no operations of its own, needs no
-	 * parts, loads no code, or has no evidence. */
+	/* Each of the next five is NULL if the backend computes on no processor of the host, has no
+	 * operations of its own, needs no parts, loads no code, or has no evidence. */
+	struct sgpu_pool *(*pool)(struct sgpu_device *device);
 	sgpu_op_fn (*op)(const char *name);
 	/* fills in SGPU_DEVICE_PARTS_MAX at most; returns how many */
 	int (*parts)(struct sgpu_device_part *parts);

@@ -415,6 +415,11 @@ const char *sgpu_device_timer_name(enum sgpu_device_timer timer)
 	return (unsigned)timer < SGPU_ARRAY_LENGTH(names) ? names[timer] : "";
 }
 
+struct sgpu_pool *sgpu_device_pool(struct sgpu_device *device)
+{
+	return BACKEND(device)->pool ? BACKEND(device)->pool(under(device)) : NULL;
+}
+
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel)
 {
 	BACKEND(device)->cancel(under(device), cancel);

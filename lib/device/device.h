@@ -88,6 +88,8 @@ SGPU_MUST_CHECK int sgpu_device_prepare_modules(const char *program, int devices
 sgpu_op_fn sgpu_device_kind_op(const char *kind, const char *name);
 /* The same as sgpu_device_kind_op, for a device. */
 sgpu_op_fn sgpu_device_op(struct sgpu_device *device, const char *name);
+/* The workers of the host on which the device computes, or NULL. */
+struct sgpu_pool *sgpu_device_pool(struct sgpu_device *device);
 /* If `cancel` is true, asks running kernels to stop early and lets no later ones start, until
  * called with false. Their tasks end with SGPU_ECANCELED. */
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel);
@@ -184,6 +186,49 @@ SGPU_MUST_CHECK int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct s
  * the CPU device, which copies first. */
 enum { SGPU_REACHED_MAX = 12 * SGPU_SEALED_CHUNK };
 bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
+
+/* ---- work ---- */
+/* The order matters: COPY_IN to CLEAR only move bytes and come first, OPEN_FROM and SEAL_TO come
+ * last. The last two do what OPEN and SEAL do, but kernels access host memory, and no copy is
+ * needed. The host's bytes may change while they are opened, so each byte is read once. SGPU_EUSAGE
+ * at once if sgpu_device_reaches is false. */
+enum sgpu_work_kind {
+	SGPU_WORK_COPY_IN,
+	SGPU_WORK_COPY_OUT,
+	SGPU_WORK_CLEAR,
+	SGPU_WORK_DIGEST,
+	SGPU_WORK_MEASURE,
+	SGPU_WORK_OPEN,
+	SGPU_WORK_SEAL,
+	SGPU_WORK_OPEN_FROM,
+	SGPU_WORK_SEAL_TO,
+};
+
+/* A stream's work with device memory. For a DIGEST of more than 8 KiB, a GPU leaves the final node
+ * of KT128 to the CPU. So chaining values pass through host memory, and so does the state after the
+ * first 8 KiB, from which anyone who knows most of these bytes can compute the others. HIGH memory
+ * is therefore measured, not digested. */
+enum { SGPU_DIGEST_CUSTOM_MAX = 256 };
+struct sgpu_work {
+	enum sgpu_work_kind kind;
+	sgpu_devptr in, out; /* device memory: read, and written */
+	const void *from;    /* host memory of COPY_IN, OPEN_FROM */
+	void *to;	     /* host memory of COPY_OUT, SEAL_TO, and a digest */
+	uint64_t size;	     /* bytes read; CLEAR: bytes written */
+	struct sgpu_device_key *key;
+	uint64_t first; /* number of the first chunk */
+	bool last;
+	const void *custom; /* DIGEST: the customisation string; MEASURE: the key, or NULL */
+	size_t custom_size;
+	struct sgpu_task *task; /* its outcome; may be NULL, except for digests and measures */
+	bool alone;		/* nobody else changes the host's memory of OPEN_FROM, SEAL_TO */
+};
+
+/* Enqueues `count` pieces of work, in order; sgpu_copy_in and its like call this. Several short
+ * runs of chunks that are opened, or sealed, may become one kernel. An error says why a piece was
+ * not enqueued; its task tells it, too, and the pieces after it are not enqueued. */
+SGPU_MUST_CHECK int sgpu_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
+				 int count);
 
 /* ---- two devices of one process ---- */
 /* Allocates memory of `device` that `peer` reaches at the same address; `peer` reaches no other

@@ -14,7 +14,6 @@
 #include <time.h>
 
 #include "base/io.h"
-#include "run/inputs.h"
 #include "run/job.h"
 #include "run/plan.h"
 #include "run/private.h"
@@ -130,13 +129,12 @@ void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared 
 }
 
 /* Plans a job for a runner's devices, and keeps it in the runner's table. */
-static int plan_job(struct sgpu_prepared *prepared, const struct sgpu_run_base *base,
-		    struct sgpu_error *error)
+static int plan_job(struct sgpu_prepared *prepared, struct sgpu_run *run, struct sgpu_error *error)
 {
-	const int streams = ENGINE_STREAMS * base->device_count;
+	const int streams = ENGINE_STREAMS * run->device_count;
 	struct sgpu_plan *plan;
-	int rc = sgpu_plan_create_limited(prepared->manifest, base->device_count,
-					  &base->traits->costs, SGPU_PLAN_MATRIX_MAX,
+	int rc = sgpu_plan_create_limited(prepared->manifest, run->device_count,
+					  &run->runner->traits.costs, SGPU_PLAN_MATRIX_MAX,
 					  &prepared->plan, error);
 
 	if (rc != SGPU_OK) {
@@ -145,13 +143,13 @@ static int plan_job(struct sgpu_prepared *prepared, const struct sgpu_run_base *
 	plan = prepared->plan;
 	/* Operations use few streams in turn: with more streams than the driver has queues, streams
 	 * would share queues. */
-	if (base->traits->opens_on_device && plan->stream_count > streams) {
+	if (run->runner->traits.opens_on_device && plan->stream_count > streams) {
 		for (int i = 0; i < prepared->manifest->operation_count; i++) {
 			plan->stream[i] %= streams;
 		}
 		plan->stream_count = streams;
 	}
-	sgpu_prepared_keep(base->prepared, prepared);
+	sgpu_prepared_keep(&run->runner->prepared, prepared);
 	return SGPU_OK;
 }
 
@@ -432,15 +430,15 @@ static int load_manifest(struct sgpu_job *job, struct sgpu_error *error)
 
 static const struct sgpu_manifest *find_manifest(void *argument, const uint8_t *sha256)
 {
-	struct sgpu_run_base *base = argument;
+	struct sgpu_run *run = argument;
 
-	base->job->prepared = sgpu_prepared_find(base->prepared, sha256);
-	return base->job->prepared ? base->job->prepared->manifest : NULL;
+	run->job.prepared = sgpu_prepared_find(&run->runner->prepared, sha256);
+	return run->job.prepared ? run->job.prepared->manifest : NULL;
 }
 
 static int fetch_manifest(void *argument, char **text, size_t *size, struct sgpu_error *error)
 {
-	const int *fd = ((struct sgpu_run_base *)argument)->job->options->manifest;
+	const int *fd = ((struct sgpu_run *)argument)->job.options->manifest;
 
 	if (!fd) {
 		sgpu_fail(error, SGPU_EMANIFEST,
@@ -482,11 +480,10 @@ int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error)
 }
 
 /* Reads seal.json, authenticates it, and reads what it and the index name. */
-static int read_head(struct sgpu_run_base *base, struct sgpu_tar_reader *tar,
-		     struct sgpu_error *error)
+static int read_head(struct sgpu_run *run, struct sgpu_tar_reader *tar, struct sgpu_error *error)
 {
-	const struct sgpu_manifest_source source = { find_manifest, fetch_manifest, base };
-	struct sgpu_job *job = base->job;
+	const struct sgpu_manifest_source source = { find_manifest, fetch_manifest, run };
+	struct sgpu_job *job = &run->job;
 	uint64_t begin = sgpu_now_ns();
 	int rc = sgpu_batch_read_seal(tar, SGPU_READ_BATCH, &job->batch, error);
 
@@ -497,14 +494,14 @@ static int read_head(struct sgpu_run_base *base, struct sgpu_tar_reader *tar,
 		free(job->batch->index_text);
 		job->batch->index_text = NULL;
 	}
-	sgpu_trace_add(base->trace, SGPU_SPAN_READ, -1, "batch.json", begin, sgpu_now_ns(), 0);
+	sgpu_trace_add(&run->trace, SGPU_SPAN_READ, -1, "batch.json", begin, sgpu_now_ns(), 0);
 	return rc;
 }
 
-int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar, struct sgpu_error *error)
+int sgpu_admit(struct sgpu_run *run, struct sgpu_tar_reader *tar, struct sgpu_error *error)
 {
-	struct sgpu_job *job = base->job;
-	int rc = read_head(base, tar, error);
+	struct sgpu_job *job = &run->job;
+	int rc = read_head(run, tar, error);
 
 	if (rc == SGPU_OK && !job->prepared) {
 		rc = load_manifest(job, error);
@@ -513,10 +510,10 @@ int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar, struct s
 	rc = rc ? rc : check_modules(job, error);
 	rc = rc ? rc : check_sizes(job, error);
 	if (rc == SGPU_OK && !job->prepared->plan) {
-		rc = plan_job(job->prepared, base, error);
+		rc = plan_job(job->prepared, run, error);
 	}
 	rc = rc ? rc : check_places(job, error);
-	rc = rc ? rc : sgpu_lent_create(base, &base->lent, error);
+	rc = rc ? rc : sgpu_lent_create(run, error);
 	job->plan = rc == SGPU_OK ? job->prepared->plan : NULL;
 	return rc;
 }

@@ -14,7 +14,7 @@
  * keeps those of its last batches for later batches with the same manifest. A kept job depends only
  * on the manifest's text, by whose hash it is found, and on the devices. */
 
-struct sgpu_run_base;
+struct sgpu_run;
 
 enum {
 	SGPU_PREPARED_MAX = 64,		    /* jobs that a runner keeps */
@@ -77,8 +77,8 @@ enum { SGPU_RESULT_LINE = 64 };
 SGPU_MUST_CHECK int sgpu_results_place(const struct sgpu_job *job, struct sgpu_location next,
 				       uint64_t left, struct sgpu_error *error);
 
-/* Fills in base->job, whose options are set. */
-SGPU_MUST_CHECK int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar,
+/* Fills in run->job, whose options are set. */
+SGPU_MUST_CHECK int sgpu_admit(struct sgpu_run *run, struct sgpu_tar_reader *tar,
 			       struct sgpu_error *error);
 /* Records the batch, or refuses it if it was recorded before. This is the last check: a batch that
  * another check refuses may come again, so it must not be recorded. */

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See inputs.h. The client may change the bytes in a lease at any time. So the engine copies them,
+ * The leases of a batch: those that it names for its inputs, and one for its results if the options
+ * ask for that. The client may change the bytes in a lease at any time. So the engine copies them,
  * and opens or digests its own copy. Only the header of a sealed payload is read in the lease
  * itself, once.
  */
-#include "run/inputs.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/base.h>
 
-#include "run/job.h"
 #include "run/private.h"
 
 struct sgpu_lent {
@@ -79,20 +77,18 @@ static int make_results(struct sgpu_lent *lent, struct sgpu_error *error)
 	return sgpu_results_place(job, at, total, error);
 }
 
-int sgpu_lent_create(const struct sgpu_run_base *base, struct sgpu_lent **lent,
-		     struct sgpu_error *error)
+int sgpu_lent_create(struct sgpu_run *run, struct sgpu_error *error)
 {
-	const struct sgpu_job *job = base->job;
+	const struct sgpu_job *job = &run->job;
 	struct sgpu_lease_pool_info info;
 	struct sgpu_lent *made;
 	int rc = SGPU_OK;
 
-	*lent = NULL;
 	if (!job->options->leases) {
 		return SGPU_OK; /* check_places has refused a batch that names any */
 	}
 	made = calloc(1, sizeof(*made));
-	*lent = made;
+	run->lent = made;
 	if (!made) {
 		return sgpu_fail_nomem(error);
 	}

@@ -7,53 +7,41 @@
  * is measured in host memory.
  */
 #include "crypto/crypto.h"
-#include "run/launch.h"
-
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/job.h"
-#include "run/loop.h"
-#include "run/memory.h"
 #include "run/private.h"
 #include "secure/context.h"
 
-enum state { UNTRIED, LOADING, TRIED };
-
 struct module {
-	enum state state;
+	bool tried;
 	int code;			 /* outcome of loading it */
 	struct sgpu_error error;	 /* why it failed */
 	uint8_t digest[SGPU_KT128_SIZE]; /* that the first operation named */
 	struct sgpu_device_module *loaded;
-	struct sgpu_note task;
-	struct sgpu_note note;
 };
 
 struct sgpu_modules {
-	struct sgpu_run_base *base;
-	void (*loaded)(void *argument, int segment);
-	void *argument;
 	struct module *list; /* by segment of the manifest; NULL if no operation is of a module */
 	char *broken_rule;
 };
 
-static const char *id_of(const struct sgpu_modules *modules, int segment)
+static const char *id_of(const struct sgpu_run *run, int segment)
 {
-	return modules->base->job->manifest->segments[segment].id;
+	return run->job.manifest->segments[segment].id;
 }
 
-static const struct sgpu_operation *operation_of(const struct sgpu_modules *modules, int operation)
+static const struct sgpu_operation *operation_of(const struct sgpu_run *run, int operation)
 {
-	return &modules->base->job->manifest->operations[operation];
+	return &run->job.manifest->operations[operation];
 }
 
 /* The device where the image arrives and all operations of the module run. */
-static const struct sgpu_run_device *device_of(const struct sgpu_modules *modules, int segment)
+static const struct sgpu_run_device *device_of(const struct sgpu_run *run, int segment)
 {
-	const struct sgpu_plan *plan = modules->base->job->plan;
+	const struct sgpu_plan *plan = run->job.plan;
 
-	return &modules->base->devices[plan->buffers[plan->in_buffer[segment]].device];
+	return &run->devices[plan->buffers[plan->in_buffer[segment]].device];
 }
 
 static const char *text_of(const struct sgpu_error *error, int rc)
@@ -61,53 +49,46 @@ static const char *text_of(const struct sgpu_error *error, int rc)
 	return error->text[0] ? error->text : sgpu_strerror(rc);
 }
 
-int sgpu_modules_create(struct sgpu_run_base *base, void (*loaded)(void *argument, int segment),
-			void *argument, struct sgpu_modules **modules, struct sgpu_error *error)
+int sgpu_modules_create(struct sgpu_run *run, struct sgpu_error *error)
 {
-	*modules = calloc(1, sizeof(**modules));
-	if (!*modules) {
+	run->modules = calloc(1, sizeof(*run->modules));
+	if (!run->modules) {
 		return sgpu_fail_nomem(error);
 	}
-	(*modules)->base = base;
-	(*modules)->loaded = loaded;
-	(*modules)->argument = argument;
-	if (base->job->has_module) {
-		(*modules)->list = calloc((size_t)base->job->manifest->segment_count,
-					  sizeof(*(*modules)->list));
+	if (run->job.has_module) {
+		run->modules->list = calloc((size_t)run->job.manifest->segment_count,
+					    sizeof(*run->modules->list));
 	}
-	return (*modules)->list || !base->job->has_module ? SGPU_OK : sgpu_fail_nomem(error);
+	return run->modules->list || !run->job.has_module ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-void sgpu_modules_unload(struct sgpu_modules *modules)
+void sgpu_modules_unload(struct sgpu_run *run)
 {
-	for (int i = 0; modules->list && i < modules->base->job->manifest->segment_count; i++) {
-		sgpu_device_module_free(&modules->list[i].loaded);
+	for (int i = 0; run->modules->list && i < run->job.manifest->segment_count; i++) {
+		sgpu_device_module_free(&run->modules->list[i].loaded);
 	}
 }
 
-void sgpu_modules_free(struct sgpu_modules **modules)
+void sgpu_modules_free(struct sgpu_run *run)
 {
-	struct sgpu_modules *m = *modules;
-
-	if (!m) {
-		return;
+	if (run->modules) {
+		sgpu_modules_unload(run);
+		free(run->modules->list);
+		free(run->modules->broken_rule);
+		free(run->modules);
+		run->modules = NULL;
 	}
-	sgpu_modules_unload(m);
-	free(m->list);
-	free(m->broken_rule);
-	free(m);
-	*modules = NULL;
 }
 
-const char *sgpu_modules_broken_rule(const struct sgpu_modules *modules)
+const char *sgpu_modules_broken_rule(const struct sgpu_run *run)
 {
-	return modules->broken_rule;
+	return run->modules->broken_rule;
 }
 
-bool sgpu_modules_broke_rules(const struct sgpu_modules *modules)
+bool sgpu_modules_broke_rules(const struct sgpu_run *run)
 {
-	for (int i = 0; modules->list && i < modules->base->device_count; i++) {
-		if (sgpu_device_module_broke_rules(modules->base->devices[i].device)) {
+	for (int i = 0; run->modules->list && i < run->device_count; i++) {
+		if (sgpu_device_module_broke_rules(run->devices[i].device)) {
 			return true;
 		}
 	}
@@ -116,22 +97,21 @@ bool sgpu_modules_broke_rules(const struct sgpu_modules *modules)
 
 /* Ends the run without a response if a module broke the rules: it is not what its owner meant to
  * run. */
-static void stop_for_rules(struct sgpu_modules *modules, const char *text)
+static void stop_for_rules(struct sgpu_run *run, const char *text)
 {
-	if (sgpu_modules_broke_rules(modules) && !modules->broken_rule) {
-		modules->broken_rule = sgpu_run_text("%s", text);
-		sgpu_run_stop(modules->base, SGPU_EPOLICY);
+	if (sgpu_modules_broke_rules(run) && !run->modules->broken_rule) {
+		run->modules->broken_rule = sgpu_run_text("%s", text);
+		sgpu_run_stop(run, SGPU_EPOLICY);
 	}
 }
 
 /* ---- loading: on a thread that may block ---- */
 /* Uses a stream of its own, since the operation's stream may first have to wait for other
  * operations. */
-static int copy_image(struct sgpu_modules *modules, int segment, void *image, uint64_t size,
+static int copy_image(struct sgpu_run *run, int segment, void *image, uint64_t size,
 		      struct sgpu_error *error)
 {
-	struct sgpu_run_base *base = modules->base;
-	struct sgpu_run_streams *streams = device_of(modules, segment)->streams;
+	struct sgpu_run_streams *streams = device_of(run, segment)->streams;
 	struct sgpu_stream *stream = NULL;
 	struct sgpu_task task = { 0 };
 	int synced, rc = sgpu_streams_take(streams, &stream, error);
@@ -139,8 +119,8 @@ static int copy_image(struct sgpu_modules *modules, int segment, void *image, ui
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	rc = sgpu_copy_out(stream, image,
-			   base->memory->buffers[base->job->plan->in_buffer[segment]], size, &task);
+	rc = sgpu_copy_out(stream, image, run->memory.buffers[run->job.plan->in_buffer[segment]],
+			   size, &task);
 	synced = sgpu_stream_sync(stream, error);
 	sgpu_streams_give(streams, &stream, synced == SGPU_OK);
 	rc = rc ? rc : synced != SGPU_OK ? synced : task.code;
@@ -166,97 +146,53 @@ static int load_measured(struct sgpu_device *device, const void *image, size_t s
 	return sgpu_device_module_load(device, image, size, loaded, error);
 }
 
-static int load_image(struct sgpu_modules *modules, int segment, struct module *m)
+static int load_image(struct sgpu_run *run, int segment, struct module *m)
 {
 	uint8_t *image;
 	uint64_t size = 0;
 	int rc;
 
-	if (!sgpu_type_bytes(&modules->base->job->manifest->segments[segment].type, &size) ||
-	    size == 0 || size > SGPU_MODULE_SIZE_MAX) {
+	if (!sgpu_type_bytes(&run->job.manifest->segments[segment].type, &size) || size == 0 ||
+	    size > SGPU_MODULE_SIZE_MAX) {
 		return sgpu_fail(&m->error, SGPU_EINVALID,
 				 "it has %llu bytes, a module has 1 to %d",
 				 (unsigned long long)size, (int)SGPU_MODULE_SIZE_MAX);
 	}
 	image = malloc((size_t)size);
-	rc = image ? copy_image(modules, segment, image, size, &m->error)
-		   : sgpu_fail_nomem(&m->error);
+	rc = image ? copy_image(run, segment, image, size, &m->error) : sgpu_fail_nomem(&m->error);
 	rc = rc ? rc
-		: load_measured(device_of(modules, segment)->device, image, (size_t)size, m->digest,
+		: load_measured(device_of(run, segment)->device, image, (size_t)size, m->digest,
 				&m->loaded, &m->error);
 	sgpu_free_wiped(&image, (size_t)size);
 	return rc;
 }
 
-static void load_blocking(struct sgpu_note *task)
-{
-	struct sgpu_modules *modules = task->owner;
-	struct module *m = &modules->list[task->index];
-
-	m->code = load_image(modules, task->index, m);
-	sgpu_threads_release(modules->base->threads);
-	sgpu_loop_post(modules->base->loop, &m->note);
-}
-
-/* ---- deciding when to load: on the loop's thread ---- */
-static void note_loaded(struct sgpu_note *note)
-{
-	struct sgpu_modules *modules = note->owner;
-	struct module *m = &modules->list[note->index];
-	struct sgpu_error why;
-
-	m->state = TRIED;
-	modules->base->under_way--;
-	if (m->code == SGPU_EPOLICY) {
-		sgpu_fail(&why, m->code, "module '%s': %s", id_of(modules, note->index),
-			  m->error.text);
-		stop_for_rules(modules, why.text);
-	}
-	modules->loaded(modules->argument, note->index);
-}
-
-static void begin_load(struct sgpu_modules *modules, int segment,
-		       const uint8_t digest[SGPU_KT128_SIZE])
-{
-	struct module *m = &modules->list[segment];
-
-	memcpy(m->digest, digest, sizeof(m->digest));
-	m->state = TRIED;
-	m->code = sgpu_threads_reserve(modules->base->threads, &m->error);
-	if (m->code != SGPU_OK) {
-		return;
-	}
-	m->state = LOADING;
-	modules->base->under_way++;
-	m->task = (struct sgpu_note){ .handle = load_blocking, .owner = modules, .index = segment };
-	m->note = (struct sgpu_note){ .handle = note_loaded, .owner = modules, .index = segment };
-	sgpu_threads_give(modules->base->threads, &m->task);
-}
-
 /* A module that failed to load is not loaded again. All of its operations must name the same
  * digest. */
-int sgpu_modules_ready(struct sgpu_modules *modules, int operation, struct sgpu_error *error)
+int sgpu_modules_ready(struct sgpu_run *run, int operation, struct sgpu_error *error)
 {
-	const struct sgpu_operation *op = operation_of(modules, operation);
-	struct module *m = &modules->list[op->module->segment];
+	const struct sgpu_operation *op = operation_of(run, operation);
+	struct module *m = &run->modules->list[op->module->segment];
+	const char *id = id_of(run, op->module->segment);
 
 	if (!op->module->has_digest) {
 		return sgpu_fail(error, SGPU_EPOLICY, "it names no digest of its module");
 	}
-	if (m->state == UNTRIED) {
-		begin_load(modules, op->module->segment, op->module->digest);
-	}
-	if (m->state == LOADING) {
-		return SGPU_GRAPH_LATER;
+	if (!m->tried) {
+		m->tried = true;
+		memcpy(m->digest, op->module->digest, sizeof(m->digest));
+		m->code = load_image(run, op->module->segment, m);
+		if (m->code == SGPU_EPOLICY) {
+			sgpu_fail(error, m->code, "module '%s': %s", id, m->error.text);
+			stop_for_rules(run, error->text);
+		}
 	}
 	if (!sgpu_equal(m->digest, op->module->digest, sizeof(m->digest))) {
 		return sgpu_fail(error, SGPU_EPOLICY,
-				 "module '%s': operations name different digests of it",
-				 id_of(modules, op->module->segment));
+				 "module '%s': operations name different digests of it", id);
 	}
 	return m->code == SGPU_OK ? SGPU_OK
-				  : sgpu_fail(error, m->code, "module '%s': %s",
-					      id_of(modules, op->module->segment),
+				  : sgpu_fail(error, m->code, "module '%s': %s", id,
 					      text_of(&m->error, m->code));
 }
 
@@ -330,7 +266,7 @@ static struct sgpu_module_memory memory_of(const struct sgpu_operation *op,
 }
 
 /* Enqueues the function, and tells the device which memory it may touch. */
-static int launch_module(struct sgpu_modules *modules, const struct sgpu_operation *op,
+static int launch_module(struct sgpu_run *run, const struct sgpu_operation *op,
 			 const struct sgpu_op_call *call, struct sgpu_stream *stream,
 			 struct sgpu_task *task)
 {
@@ -346,21 +282,21 @@ static int launch_module(struct sgpu_modules *modules, const struct sgpu_operati
 		shape.grid[i] = module->grid[i];
 		shape.block[i] = module->block[i];
 	}
-	return sgpu_device_module_launch_on(stream, modules->list[module->segment].loaded,
+	return sgpu_device_module_launch_on(stream, run->modules->list[module->segment].loaded,
 					    module->function, &shape, values.args, values.sizes,
 					    module->param_count, &memory, task);
 }
 
-int sgpu_module_start(struct sgpu_modules *modules, int operation, const struct sgpu_op_call *call,
+int sgpu_module_start(struct sgpu_run *run, int operation, const struct sgpu_op_call *call,
 		      struct sgpu_stream *stream, struct sgpu_task *clears, struct sgpu_task *task,
 		      struct sgpu_error *error)
 {
-	const struct sgpu_operation *op = operation_of(modules, operation);
+	const struct sgpu_operation *op = operation_of(run, operation);
 	int rc = clear_outputs(op, call, stream, clears);
 
-	rc = rc ? rc : launch_module(modules, op, call, stream, task);
+	rc = rc ? rc : launch_module(run, op, call, stream, task);
 	if (rc != SGPU_OK) {
-		sgpu_fail(error, rc, "module '%s': %s", id_of(modules, op->module->segment),
+		sgpu_fail(error, rc, "module '%s': %s", id_of(run, op->module->segment),
 			  text_of(&task->error, rc));
 		/* Waits, since the clears that were enqueued write to tasks that the caller frees.
 		 */
@@ -369,10 +305,10 @@ int sgpu_module_start(struct sgpu_modules *modules, int operation, const struct 
 	return rc;
 }
 
-void sgpu_module_end(struct sgpu_modules *modules, int operation, const struct sgpu_task *clears,
+void sgpu_module_end(struct sgpu_run *run, int operation, const struct sgpu_task *clears,
 		     struct sgpu_task *task)
 {
-	const struct sgpu_operation *op = operation_of(modules, operation);
+	const struct sgpu_operation *op = operation_of(run, operation);
 	const struct sgpu_task *bad = task;
 	struct sgpu_error why;
 
@@ -384,9 +320,9 @@ void sgpu_module_end(struct sgpu_modules *modules, int operation, const struct s
 	}
 	why = bad->error;
 	task->code = sgpu_fail(&task->error, bad->code, "module '%s', function '%s': %s",
-			       id_of(modules, op->module->segment), op->module->function,
+			       id_of(run, op->module->segment), op->module->function,
 			       text_of(&why, bad->code));
 	if (task->code == SGPU_EPOLICY) {
-		stop_for_rules(modules, task->error.text);
+		stop_for_rules(run, task->error.text);
 	}
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each output is a transfer of the engine. A result that is to be masked is first sealed on the
- * device, under a key of its own, so that host memory only ever holds its ciphertext.
+ * Results. One that is to be masked is first sealed on the device, under a key of its own, so that
+ * host memory only ever holds its ciphertext. Small ones follow their operation on its stream, to
+ * staging memory that is theirs until the operation is known to have succeeded; large ones are
+ * transfers that begin then.
  *
  * A device that pins host memory copies a result of moderate size straight to the buffer where it
  * waits for the response. Larger results would pin too much memory, so the engine copies them in
@@ -9,72 +11,82 @@
  * their places in that file without waiting. Results that have a region or a lease do not wait
  * either.
  */
-#include "base/io.h"
-#include "run/outputs.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/base.h"
-#include "run/job.h"
-#include "run/inputs.h"
-#include "run/loop.h"
-#include "run/memory.h"
+#include "base/io.h"
 #include "run/private.h"
+#include "stage/stage.h"
 
 enum { HUGE_PAGE = 2 << 20 };
 
 struct output {
-	struct sgpu_note left;
+	struct output *next; /* among the transfers under way */
 	struct sgpu_outputs *all;
 	int segment;
-	struct sgpu_transfer *transfer; /* for the loop only */
-	struct sgpu_device_key *key;
-	uint8_t header[SGPU_SEALED_HEADER]; /* made with the key */
+	struct sgpu_transfer *transfer;
+	struct sgpu_staging_buffer *staging; /* of a small one that follows its operation */
+	uint8_t *staged;
+	struct sgpu_task copy, seal;
 	uint8_t *data;
 	uint8_t *leased;	   /* its place in a lease, or NULL */
 	bool pinned;		   /* data is from sgpu_host_alloc */
 	struct sgpu_source region; /* where it goes, if the batch names a region for it */
-	int code;		   /* of the transfer */
 	char *text;
 	struct sgpu_output_end end;
 };
 
 struct sgpu_outputs {
-	struct sgpu_run_base *base;
+	struct sgpu_run *run;
 	/* Where results go in the response's file before it is complete: offsets, by segment of the
 	 * manifest; 0: not to the file. NULL: none goes there. */
 	uint64_t *places;
-	void (*left)(void *owner);
-	void *owner;
-	const struct sgpu_job *job;
-	struct output *list;	      /* by segment of the manifest */
+	struct output *list; /* by segment of the manifest */
+	struct output *under_way;
 	struct sgpu_error file_error; /* of writing to the file */
 	uint64_t pinned;	      /* bytes of pinned memory that results have */
 };
 
 static const struct sgpu_batch_segment *in_batch(const struct output *output)
 {
-	return &output->all->job->batch->segments[output->all->job->in_batch[output->segment]];
+	return sgpu_run_segment(output->all->run, output->segment);
+}
+
+static int number_in_batch(const struct output *output)
+{
+	return output->all->run->job.in_batch[output->segment];
 }
 
 /* Returns the device that wrote the output, from which it leaves. */
 static int device_of(const struct output *output)
 {
-	const struct sgpu_plan *plan = output->all->job->plan;
+	const struct sgpu_plan *plan = output->all->run->job.plan;
 
 	return plan->buffers[plan->out_buffer[output->segment]].device;
 }
 
 static const struct sgpu_run_device *run_device(const struct output *output)
 {
-	return &output->all->base->devices[device_of(output)];
+	return &output->all->run->devices[device_of(output)];
+}
+
+static sgpu_devptr memory_of(const struct output *output)
+{
+	const struct sgpu_run *run = output->all->run;
+
+	return run->memory.buffers[run->job.plan->out_buffer[output->segment]];
 }
 
 static bool is_sealed(const struct output *output)
 {
 	return in_batch(output)->masking == SGPU_MASKING_AES_GCM;
+}
+
+static const uint8_t *header_of(const struct output *output)
+{
+	return output->all->run->headers[number_in_batch(output)];
 }
 
 /* ---- memory ---- */
@@ -98,7 +110,7 @@ static uint8_t *large_memory(uint64_t size)
 static int make_memory(struct output *output, struct sgpu_error *error)
 {
 	struct sgpu_outputs *all = output->all;
-	const struct sgpu_run_traits *traits = all->base->traits;
+	const struct sgpu_run_traits *traits = &all->run->runner->traits;
 	const uint64_t size = output->end.size;
 	void *data = NULL;
 	int rc = sgpu_limit_take(SGPU_HOST_MEMORY, size, error);
@@ -137,82 +149,12 @@ static void drop_memory(struct output *output)
 	output->pinned = false;
 }
 
-/* ---- the transfer ---- */
-static int put_header(struct output *output, struct sgpu_error *error)
-{
-	const struct sgpu_run_base *base = output->all->base;
-	const size_t size = sizeof(output->header);
-
-	if (output->data || output->leased) {
-		memcpy(output->data ? output->data : output->leased, output->header, size);
-		return SGPU_OK;
-	}
-	if (output->region.fd >= 0) {
-		return sgpu_pwrite(output->region.fd, output->region.name, output->header, size,
-				   output->region.offset, error);
-	}
-	return sgpu_pwrite(base->submission.out_fd, base->submission.out_name, output->header, size,
-			   output->end.place, error);
-}
-
-/* Makes the output's key and its header, and starts to load the key onto the device. */
-static int make_key(struct output *output, struct sgpu_stream *stream, struct sgpu_error *error)
-{
-	const struct sgpu_job *job = output->all->job;
-	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
-	struct sgpu_sealed_keys keys = { 0 };
-	size_t context_size = 0;
-	int rc = sgpu_batch_segment_key(job->batch, job->batch_key, in_batch(output)->id,
-					job->response_id, key, context, &context_size, error);
-
-	rc = rc ? rc : sgpu_sealed_keys_new(key, context, context_size, &keys, error);
-	if (rc == SGPU_OK) {
-		sgpu_sealed_header(&keys, output->header);
-		rc = sgpu_device_key_load(stream, &keys, &output->key, error);
-	}
-	sgpu_wipe(key, sizeof(key));
-	sgpu_wipe(&keys, sizeof(keys));
-	return rc;
-}
-
-static int prepare_sealed(void *argument, struct sgpu_stream *stream,
-			  struct sgpu_transfer_request *request, struct sgpu_error *error)
-{
-	struct output *output = argument;
-	int rc = output->key ? SGPU_OK : make_key(output, stream, error);
-
-	rc = rc ? rc : put_header(output, error);
-	request->key = output->key;
-	return rc;
-}
-
-static void note_span(void *argument, const struct sgpu_transfer_span *span)
-{
-	const struct output *output = argument;
-
-	sgpu_trace_step(output->all->base->trace, device_of(output), span, in_batch(output)->id);
-}
-
-/* May be called by a callback of the device. */
-static void note_done(void *argument, const struct sgpu_transfer_result *result)
-{
-	struct output *output = argument;
-	struct sgpu_run_base *base = output->all->base;
-
-	output->code = result->code;
-	if (result->code != SGPU_OK) {
-		output->text = sgpu_run_text("%s", result->error.text);
-	}
-	memcpy(output->end.digest, result->digest, sizeof(output->end.digest));
-	sgpu_trace_paths(base->trace, true, result->bytes);
-	sgpu_loop_post(base->loop, &output->left);
-}
-
+/* ---- where outputs go ---- */
 static void fail_output(struct output *output, int rc, const char *text)
 {
 	char *why;
 
-	output->end.code = sgpu_run_failure(output->all->base, "segment", in_batch(output)->id, rc,
+	output->end.code = sgpu_run_failure(output->all->run, "segment", in_batch(output)->id, rc,
 					    text ? text : "", &why);
 	free(output->text);
 	output->text = why;
@@ -220,103 +162,84 @@ static void fail_output(struct output *output, int rc, const char *text)
 	drop_memory(output);
 }
 
-static void note_left(struct sgpu_note *note)
-{
-	struct output *output = note->owner;
-	struct sgpu_outputs *all = output->all;
-
-	sgpu_device_key_free(&output->key);
-	sgpu_transfer_free(&output->transfer);
-	if ((output->code == SGPU_ESYSTEM || output->code == SGPU_ENOSPACE) &&
-	    output->end.place > 0) {
-		(void)sgpu_fail(&all->file_error, output->code, "%s",
-				output->text ? output->text : "");
-	}
-	if (output->code != SGPU_OK) {
-		fail_output(output, output->code, output->text);
-	} else {
-		output->end.whole = true;
-		output->end.data = output->data;
-		atomic_fetch_add(&all->base->trace->bytes_out, output->data ? 0 : output->end.size);
-	}
-	all->base->under_way--;
-	all->left(all->owner);
-}
-
 /* Decides where the output goes: to a lease, to a region, to its place in the file, else to memory.
  */
-static int make_sink(struct output *output, struct sgpu_transfer_sink *sink,
-		     struct sgpu_error *error)
+static int find_place(struct output *output, struct sgpu_error *error)
 {
-	const struct sgpu_outputs *all = output->all;
-	struct sgpu_run_base *base = all->base;
-	const uint64_t header = is_sealed(output) ? SGPU_SEALED_HEADER : 0;
+	struct sgpu_run *run = output->all->run;
 	const struct sgpu_location *place = in_batch(output)->place;
-	int rc;
 
 	if (place && place->kind == SGPU_LOCATION_LEASE) {
-		output->leased = sgpu_lent_output(base->lent, place);
-		*sink = sgpu_sink_to_memory(output->leased + header,
-					    base->job->options->leases_registered);
+		output->leased = sgpu_lent_output(run->lent, place);
 		return SGPU_OK;
 	}
 	if (place) {
-		rc = sgpu_leases_source(base->leases, place, output->end.size, true,
-					&output->region, error);
-		return rc != SGPU_OK ? rc
-				     : sgpu_sink_to_file(run_device(output)->engine,
-							 output->region.fd, output->region.name,
-							 output->region.offset + header, true, sink,
-							 error);
+		return sgpu_leases_source(run->leases, place, output->end.size, true,
+					  &output->region, error);
 	}
-	if (all->places && all->places[output->segment] > 0) {
-		output->end.place = all->places[output->segment];
-		return sgpu_sink_to_file(run_device(output)->engine, base->submission.out_fd,
-					 base->submission.out_name, output->end.place + header,
-					 false, sink, error);
+	if (output->all->places && output->all->places[output->segment] > 0) {
+		output->end.place = output->all->places[output->segment];
+		return SGPU_OK;
 	}
-	rc = make_memory(output, error);
-	if (rc == SGPU_OK) {
-		*sink = sgpu_sink_to_memory(output->data + header, output->pinned);
-	}
-	return rc;
+	return make_memory(output, error);
 }
 
-static int start_output(struct output *output, uint64_t actual, struct sgpu_error *error)
+/* Writes bytes of the payload to their place, from `at` on. */
+static int put(struct output *output, uint64_t at, const void *bytes, size_t size,
+	       struct sgpu_error *error)
 {
-	struct sgpu_run_base *base = output->all->base;
-	const bool sealed = is_sealed(output);
-	struct sgpu_transfer_request request = {
-		.direction = SGPU_TRANSFER_OUT,
-		.last = sealed,
-		.size = actual,
-		.digested = !sealed,
-		.rank = base->rank,
-		.queued = base->many,
-		.prepare = sealed ? prepare_sealed : NULL,
-		.span = note_span,
-		.done = note_done,
-		.argument = output,
-	};
-	int rc;
+	const struct sgpu_run *run = output->all->run;
 
-	output->end.size = output->end.actual = actual;
-	if (sealed && !sgpu_sealed_size(actual, &output->end.size)) {
-		return sgpu_fail(error, SGPU_EINVALID, "it is too large to be sealed");
+	if (output->data || output->leased) {
+		memcpy((output->data ? output->data : output->leased) + at, bytes, size);
+		return SGPU_OK;
 	}
-	request.memory = base->memory->buffers[base->job->plan->out_buffer[output->segment]];
-	rc = make_sink(output, &request.sink, error);
-	if (rc != SGPU_OK) {
-		return rc;
+	if (output->region.fd >= 0) {
+		return sgpu_pwrite(output->region.fd, output->region.name, bytes, size,
+				   output->region.offset + at, error);
 	}
-	rc = sgpu_transfer_start(run_device(output)->engine, &request, &output->transfer, error);
-	if (rc != SGPU_OK && request.sink.close) {
-		request.sink.close(request.sink.context);
-	}
-	return rc;
+	return sgpu_pwrite(run->submission.out_fd, run->submission.out_name, bytes, size,
+			   output->end.place + at, error);
 }
 
-/* ---- the outputs of an operation ---- */
+static int put_header(struct output *output, struct sgpu_error *error)
+{
+	return is_sealed(output) ? put(output, 0, header_of(output), SGPU_SEALED_HEADER, error)
+				 : SGPU_OK;
+}
+
+static int set_size(struct output *output, uint64_t actual, struct sgpu_error *error)
+{
+	output->end.size = output->end.actual = actual;
+	return is_sealed(output) && !sgpu_sealed_size(actual, &output->end.size)
+		       ? sgpu_fail(error, SGPU_EINVALID, "it is too large to be sealed")
+		       : SGPU_OK;
+}
+
+/* Ends an output. rc: SGPU_OK, or why it failed. */
+static void end_output(struct output *output, int rc, const char *text)
+{
+	struct sgpu_outputs *all = output->all;
+
+	sgpu_run_drop_key(all->run, number_in_batch(output));
+	if (output->staging) {
+		sgpu_staging_give(run_device(output)->engine, output->staging);
+		output->staging = NULL;
+	}
+	sgpu_source_close(&output->region);
+	if ((rc == SGPU_ESYSTEM || rc == SGPU_ENOSPACE) && output->end.place > 0) {
+		(void)sgpu_fail(&all->file_error, rc, "%s", text ? text : "");
+	}
+	if (rc != SGPU_OK) {
+		fail_output(output, rc, text);
+		return;
+	}
+	output->end.whole = true;
+	output->end.data = output->data;
+	atomic_fetch_add(&all->run->trace.bytes_out, output->data ? 0 : output->end.size);
+}
+
+/* ---- small outputs ---- */
 /* Computes the bytes of an output. The operation may report fewer elements than its type has, never
  * more. */
 static int actual_size(const struct sgpu_segment *s, const struct sgpu_op_call *call,
@@ -333,81 +256,272 @@ static int actual_size(const struct sgpu_segment *s, const struct sgpu_op_call *
 	return SGPU_OK;
 }
 
-void sgpu_outputs_start(struct sgpu_outputs *outputs, int operation,
-			const struct sgpu_op_call *call, uint64_t elements)
+/* Enqueues the sealing, or the copy and the digest, of an output to staging memory. */
+static int follow(struct output *output, struct sgpu_stream *stream, uint64_t size)
 {
-	const struct sgpu_operation *op = &outputs->job->manifest->operations[operation];
+	struct sgpu_run *run = output->all->run;
+	struct sgpu_device_key *key = NULL;
+	void *host = NULL;
+	int rc = is_sealed(output) ? sgpu_run_key(run, number_in_batch(output), &key, NULL)
+				   : SGPU_OK;
+
+	rc = rc ? rc : sgpu_staging_take(run_device(output)->engine, &output->staging, &host, NULL);
+	if (rc != SGPU_OK || !output->staging) {
+		return rc;
+	}
+	output->staged = host;
+	if (key && !sgpu_device_reaches(run_device(output)->device, host,
+					sgpu_run_sealed_size(size, true), true)) {
+		sgpu_staging_give(run_device(output)->engine, output->staging);
+		output->staging = NULL;
+		return SGPU_OK;
+	}
+	struct sgpu_work works[2] = { { .kind = SGPU_WORK_SEAL_TO,
+					.in = memory_of(output),
+					.to = host,
+					.size = size,
+					.key = key,
+					.last = true,
+					.alone = true,
+					.task = &output->seal } };
+
+	if (!key) {
+		works[0] = (struct sgpu_work){ .kind = SGPU_WORK_COPY_OUT,
+					       .in = memory_of(output),
+					       .to = host,
+					       .size = size,
+					       .task = &output->copy };
+		works[1] = (struct sgpu_work){ .kind = SGPU_WORK_DIGEST,
+					       .in = memory_of(output),
+					       .to = output->end.digest,
+					       .size = size,
+					       .task = &output->seal };
+	}
+	rc = sgpu_enqueue(stream, works, key ? 1 : 2);
+	if (rc != SGPU_OK && output->copy.code == SGPU_OK && output->seal.code == SGPU_OK) {
+		output->seal.code = rc;
+	}
+	return SGPU_OK;
+}
+
+void sgpu_outputs_follow(struct sgpu_run *run, int operation, const struct sgpu_op_call *call,
+			 struct sgpu_stream *stream)
+{
+	const struct sgpu_operation *op = &run->job.manifest->operations[operation];
+
+	if (call->op->at_most && call->op->at_most(call)) {
+		return; /* only the operation knows how large its outputs are */
+	}
+	for (int i = 0; i < op->arg_count; i++) {
+		const struct sgpu_segment *s = &run->job.manifest->segments[op->args[i].segment];
+		uint64_t size = 0;
+
+		if (op->args[i].output && sgpu_segment_is_output(s) &&
+		    sgpu_type_bytes(&s->type, &size) && size <= SGPU_TRANSFER_SMALL) {
+			/* What cannot follow now begins when the operation has ended. */
+			(void)!follow(&run->outputs->list[op->args[i].segment], stream, size);
+		}
+	}
+}
+
+/* Brings a small output, whose operation has succeeded, from staging memory to its place. */
+static void place_small(struct output *output)
+{
+	const uint64_t header = is_sealed(output) ? SGPU_SEALED_HEADER : 0;
+	const struct sgpu_task *bad = output->copy.code != SGPU_OK ? &output->copy : &output->seal;
+	struct sgpu_run *run = output->all->run;
+	struct sgpu_error error = { 0 };
+	uint64_t paths[SGPU_PATHS] = { 0 }, bytes;
+	int rc = bad->code;
+
+	bytes = output->end.size - header;
+	sgpu_trace_step(&run->trace, device_of(output),
+			&(struct sgpu_transfer_span){ .step = header > 0 ? SGPU_STEP_SEAL
+									 : SGPU_STEP_COPY_OUT,
+						      .row = SGPU_ENGINE_SEAL,
+						      .begin_ns = output->seal.begin_ns,
+						      .end_ns = output->seal.end_ns,
+						      .bytes = bytes },
+			in_batch(output)->id);
+	if (rc != SGPU_OK) {
+		end_output(output, rc, bad->error.text);
+		return;
+	}
+	paths[run->runner->traits.pins ? SGPU_PATH_PINNED : SGPU_PATH_PAGEABLE] = bytes;
+	sgpu_trace_paths(&run->trace, true, paths);
+	rc = find_place(output, &error);
+	rc = rc ? rc : put_header(output, &error);
+	rc = rc ? rc : put(output, header, output->staged, (size_t)bytes, &error);
+	end_output(output, rc, error.text);
+}
+
+/* ---- large outputs ---- */
+static void note_span(void *argument, const struct sgpu_transfer_span *span)
+{
+	const struct output *output = argument;
+
+	sgpu_trace_step(&output->all->run->trace, device_of(output), span, in_batch(output)->id);
+}
+
+static int make_sink(struct output *output, struct sgpu_transfer_sink *sink,
+		     struct sgpu_error *error)
+{
+	const struct sgpu_run *run = output->all->run;
+	const uint64_t header = is_sealed(output) ? SGPU_SEALED_HEADER : 0;
+	struct sgpu_engine *engine = run_device(output)->engine;
+
+	if (output->leased) {
+		*sink = sgpu_sink_to_memory(output->leased + header,
+					    run->job.options->leases_registered);
+	} else if (output->data) {
+		*sink = sgpu_sink_to_memory(output->data + header, output->pinned);
+	} else if (output->region.fd >= 0) {
+		return sgpu_sink_to_file(engine, output->region.fd, output->region.name,
+					 output->region.offset + header, true, sink, error);
+	} else {
+		return sgpu_sink_to_file(engine, run->submission.out_fd, run->submission.out_name,
+					 output->end.place + header, false, sink, error);
+	}
+	return SGPU_OK;
+}
+
+static int begin_large(struct output *output, struct sgpu_error *error)
+{
+	struct sgpu_run *run = output->all->run;
+	const bool sealed = is_sealed(output);
+	struct sgpu_transfer_request request = {
+		.direction = SGPU_TRANSFER_OUT,
+		.last = sealed,
+		.memory = memory_of(output),
+		.size = output->end.actual,
+		.digested = !sealed,
+		.rank = run->rank,
+		.span = note_span,
+		.argument = output,
+	};
+	int rc = sealed ? sgpu_run_key(run, number_in_batch(output), &request.key, error) : SGPU_OK;
+
+	rc = rc ? rc : find_place(output, error);
+	rc = rc ? rc : put_header(output, error);
+	rc = rc ? rc
+		: sgpu_run_get_stream(run, device_of(output), SGPU_RUN_COPY_OUT, &request.copy,
+				      error);
+	rc = rc ? rc
+		: sgpu_run_get_stream(run, device_of(output), SGPU_RUN_SEAL, &request.crypt, error);
+	rc = rc ? rc : make_sink(output, &request.sink, error);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	rc = sgpu_transfer_begin(run_device(output)->engine, &request, &output->transfer, error);
+	if (rc != SGPU_OK && request.sink.close) {
+		request.sink.close(request.sink.context);
+	}
+	return rc;
+}
+
+bool sgpu_outputs_advance(struct sgpu_run *run)
+{
+	bool any = false;
+
+	for (struct output **link = &run->outputs->under_way; *link;) {
+		struct output *output = *link;
+		const struct sgpu_transfer_result *result;
+
+		any |= sgpu_transfer_step(output->transfer);
+		result = sgpu_transfer_end(output->transfer);
+		if (!result) {
+			link = &output->next;
+			continue;
+		}
+		*link = output->next;
+		memcpy(output->end.digest, result->digest, sizeof(output->end.digest));
+		sgpu_trace_paths(&run->trace, true, result->bytes);
+		end_output(output, result->code, result->error.text);
+		sgpu_transfer_free(&output->transfer);
+	}
+	return any;
+}
+
+/* ---- the outputs of an operation ---- */
+void sgpu_outputs_begin(struct sgpu_run *run, int operation, const struct sgpu_op_call *call,
+			bool failed, uint64_t elements)
+{
+	const struct sgpu_operation *op = &run->job.manifest->operations[operation];
 
 	for (int i = 0; i < op->arg_count; i++) {
-		const struct sgpu_segment *s =
-			&outputs->job->manifest->segments[op->args[i].segment];
-		struct output *output = &outputs->list[op->args[i].segment];
+		const struct sgpu_segment *s = &run->job.manifest->segments[op->args[i].segment];
+		struct output *output = &run->outputs->list[op->args[i].segment];
 		struct sgpu_error error = { 0 };
 		uint64_t actual = 0;
-		int rc = atomic_load(&outputs->base->stop);
+		int rc = atomic_load(&run->stop);
 
 		if (!op->args[i].output || !sgpu_segment_is_output(s)) {
 			continue;
 		}
+		if (failed) {
+			if (output->staging) {
+				sgpu_staging_give(run_device(output)->engine, output->staging);
+				output->staging = NULL;
+			}
+			continue;
+		}
 		rc = rc ? rc : actual_size(s, call, elements, &actual, &error);
-		rc = rc ? rc : start_output(output, actual, &error);
+		rc = rc ? rc : set_size(output, actual, &error);
+		if (rc == SGPU_OK && output->staging) {
+			place_small(output);
+			continue;
+		}
+		rc = rc ? rc : begin_large(output, &error);
 		if (rc != SGPU_OK) {
-			fail_output(output, rc, error.text);
+			end_output(output, rc, error.text);
 		} else {
-			outputs->base->under_way++;
+			output->next = run->outputs->under_way;
+			run->outputs->under_way = output;
 		}
 	}
 }
 
-void sgpu_output_prepare(struct sgpu_outputs *outputs, int segment, struct sgpu_stream *stream)
+void sgpu_outputs_stop(struct sgpu_run *run, int rc)
 {
-	if (is_sealed(&outputs->list[segment])) {
-		(void)!make_key(&outputs->list[segment], stream, NULL);
+	for (struct output *o = run->outputs->under_way; o; o = o->next) {
+		sgpu_transfer_stop(o->transfer, rc);
 	}
 }
 
-void sgpu_outputs_stop(struct sgpu_outputs *outputs, int rc)
+bool sgpu_outputs_pending(const struct sgpu_run *run)
 {
-	for (int i = 0; i < outputs->job->manifest->segment_count; i++) {
-		if (outputs->list[i].transfer) {
-			sgpu_transfer_cancel(outputs->list[i].transfer, rc);
-		}
+	return run->outputs->under_way != NULL;
+}
+
+bool sgpu_outputs_placed(const struct sgpu_run *run)
+{
+	return run->outputs->places != NULL;
+}
+
+int sgpu_outputs_file_failure(const struct sgpu_run *run, struct sgpu_error *error)
+{
+	if (run->outputs->file_error.code != SGPU_OK) {
+		*error = run->outputs->file_error;
 	}
+	return run->outputs->file_error.code;
 }
 
-bool sgpu_outputs_placed(const struct sgpu_outputs *outputs)
+const struct sgpu_output_end *sgpu_output_get(const struct sgpu_run *run, int segment)
 {
-	return outputs->places != NULL;
-}
-
-int sgpu_outputs_file_failure(const struct sgpu_outputs *outputs, struct sgpu_error *error)
-{
-	if (outputs->file_error.code != SGPU_OK) {
-		*error = outputs->file_error;
-	}
-	return outputs->file_error.code;
-}
-
-const struct sgpu_output_end *sgpu_output_get(const struct sgpu_outputs *outputs, int segment)
-{
-	return &outputs->list[segment].end;
+	return &run->outputs->list[segment].end;
 }
 
 /* ---- creation ---- */
-int sgpu_outputs_create(struct sgpu_run_base *base, void (*left)(void *owner), void *owner,
-			struct sgpu_outputs **outputs, struct sgpu_error *error)
+int sgpu_outputs_create(struct sgpu_run *run, struct sgpu_error *error)
 {
-	const int count = base->job->manifest->segment_count;
+	const int count = run->job.manifest->segment_count;
 	struct sgpu_outputs *made = calloc(1, sizeof(*made));
 
-	*outputs = made;
+	run->outputs = made;
 	if (!made) {
 		return sgpu_fail_nomem(error);
 	}
-	made->base = base;
-	made->job = base->job;
-	made->left = left;
-	made->owner = owner;
+	made->run = run;
 	made->list = calloc((size_t)count + 1, sizeof(*made->list));
 	if (!made->list) {
 		return sgpu_fail_nomem(error);
@@ -416,27 +530,23 @@ int sgpu_outputs_create(struct sgpu_run_base *base, void (*left)(void *owner), v
 		made->list[i].all = made;
 		made->list[i].segment = i;
 		made->list[i].region.fd = -1;
-		made->list[i].left = (struct sgpu_note){ .handle = note_left,
-							 .owner = &made->list[i],
-							 .index = i };
 	}
-	return sgpu_respond_plan(base, &made->places, error);
+	return sgpu_respond_plan(run, &made->places, error);
 }
 
-void sgpu_outputs_free(struct sgpu_outputs **outputs)
+void sgpu_outputs_free(struct sgpu_run *run)
 {
-	struct sgpu_outputs *made = *outputs;
+	struct sgpu_outputs *made = run->outputs;
 
 	if (!made) {
 		return;
 	}
-	for (int i = 0; made->list && i < made->job->manifest->segment_count; i++) {
-		sgpu_device_key_free(&made->list[i].key);
+	for (int i = 0; made->list && i < run->job.manifest->segment_count; i++) {
 		drop_memory(&made->list[i]);
 		free(made->list[i].text);
 	}
 	free(made->list);
 	free(made->places);
 	free(made);
-	*outputs = NULL;
+	run->outputs = NULL;
 }

@@ -1,16 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Declarations that the objects of a run share. An object knows only those whose headers it
- * includes; only run.c knows them all. What each thread does:
- *
- *   loop      the runner's one thread: owns the graphs of all runs, starts operations and outputs
- *   readers   threads of the runner, one for each active run: admit the batch, bring in its
- *             payloads, write the response
- *   workers   threads of the engine: read files, copy
- *   streams   threads of the device: run kernels and callbacks
- *
- * The other threads send notes to the loop. All threads may read what is set before the batch is
- * admitted.
+ * A run, and what its files share. A run belongs to one thread from its submission to its end; only
+ * members that are atomic are for others.
  */
 #ifndef SGPU_RUN_PRIVATE_H
 #define SGPU_RUN_PRIVATE_H
@@ -18,19 +9,20 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "run/run.h"
+#include "base/io.h"
+#include "run/job.h"
 #include "run/plan.h"
+#include "run/run.h"
+#include "run/runner.h"
 #include "transfer/transfer.h"
 
-/* The trace of a run: spans, their sums, and the paths of payloads. Any thread may add to it. */
-
+/* ---- trace.c: spans, their sums, and the paths of payloads ---- */
 struct sgpu_run_trace {
 	atomic_uint_fast64_t begin_ns, end_ns; /* end: 0 until the run ends */
 	atomic_uint_fast64_t bytes_in, bytes_out;
 	bool keeps_spans;
-	int operations;	       /* rows of streams; rows of engines follow, then rows of moves */
-	int devices, first;    /* their number; the runner's number of the plan's device 0 */
-	pthread_mutex_t mutex; /* guards the members below */
+	int operations;	    /* rows of streams; rows of engines follow, then rows of moves */
+	int devices, first; /* their number; the runner's number of the plan's device 0 */
 	struct sgpu_span *spans;
 	size_t count, capacity;
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
@@ -51,63 +43,269 @@ void sgpu_trace_paths(struct sgpu_run_trace *trace, bool out, const uint64_t byt
 /* Sorts the spans by their begin, when the run has ended. */
 void sgpu_trace_sort(struct sgpu_run_trace *trace);
 
-struct sgpu_loop;
-struct sgpu_run_streams;
-struct sgpu_threads;
-struct sgpu_engine;
-struct sgpu_prepared_table;
-struct sgpu_links;
-
-/* The kind of the runner's devices, and its limits. */
-struct sgpu_run_traits {
-	bool opens_on_device;
-	bool pins;
-	bool shared_files; /* as in struct sgpu_runner_config */
-	uint64_t pinned_max;
-	struct sgpu_spread_costs costs; /* SGPU_SPREAD_COSTS, except in tests */
-	uint64_t spin_ns;		/* how long a thread looks for work before it sleeps */
+/* ---- memory.c: the buffers of a plan on its devices ---- */
+struct sgpu_memory {
+	sgpu_devptr *buffers; /* of the plan */
+	struct sgpu_memory_share {
+		uint64_t bytes; /* of all buffers of the plan on this device */
+		uint64_t paged; /* the same, if each begins on a page */
+		int count;
+		sgpu_devptr together; /* one allocation for all of them; 0: each has its own */
+	} shares[SGPU_RUN_DEVICES_MAX];
+	uint64_t taken; /* bytes taken from the process's limit */
 };
 
-struct sgpu_run_device {
-	int number; /* in the order of the runner's configuration */
-	struct sgpu_device *device;
-	struct sgpu_run_streams *streams;
-	struct sgpu_engine *engine;
+/* Streams of a run on a device; the plan's streams come besides. */
+enum sgpu_run_stream {
+	SGPU_RUN_COPY_IN,
+	SGPU_RUN_OPEN,
+	SGPU_RUN_SEAL,
+	SGPU_RUN_COPY_OUT,
+	SGPU_RUN_STREAMS
 };
 
-/* The part of a run that all of its objects see. */
-struct sgpu_run_base {
-	struct sgpu_run_traits *traits;
-	struct sgpu_loop *loop;
-	struct sgpu_threads *threads;
-	struct sgpu_run_device devices[SGPU_RUN_DEVICES_MAX]; /* in the plan's order */
-	int device_count;
-	struct sgpu_links *links; /* between the devices */
-	struct sgpu_prepared_table *prepared;
-	struct sgpu_run_trace *trace;
+struct sgpu_inputs;
+struct sgpu_operations;
+struct sgpu_outputs;
+struct sgpu_modules;
+struct sgpu_lent;
+
+struct sgpu_run {
+	struct sgpu_runner *runner;
+	struct sgpu_run *next; /* in the runner's list */
+	struct sgpu_thread_task task;
 	struct sgpu_submission submission;
-	struct sgpu_job *job;	    /* the admitted batch */
-	struct sgpu_memory *memory; /* the batch's buffers on the devices */
+	sgpu_run_done_fn done;
+	void *argument;
+	int first; /* its first device; the plan's device 0 */
+	int device_count;
+	struct sgpu_run_device devices[SGPU_RUN_DEVICES_MAX]; /* in the plan's order */
+	struct sgpu_stream *streams[SGPU_RUN_DEVICES_MAX][SGPU_RUN_STREAMS]; /* NULL: not yet */
+	struct sgpu_stream **plan_streams; /* by stream of the plan; NULL: not yet */
+	bool unsure; /* a stream may have work left when all that the run waits for has ended */
+
+	struct sgpu_run_trace trace;
+	struct sgpu_job job; /* the admitted batch */
+	struct sgpu_tar_reader *tar;
+	struct sgpu_memory memory;		/* the batch's buffers on the devices */
+	struct sgpu_device_key **keys;		/* by segment of the batch; NULL: not loaded */
+	uint8_t (*headers)[SGPU_SEALED_HEADER]; /* of results, by segment of the batch */
+	struct sgpu_inputs *inputs;
+	struct sgpu_operations *operations;
+	struct sgpu_modules *modules;
+	struct sgpu_outputs *outputs;
+	char **move_texts;	    /* by move of the plan: why it failed, or NULL */
 	struct sgpu_leases *leases; /* the batch's files and regions */
 	struct sgpu_lent *lent;	    /* the batch's leases, or NULL */
 	uint64_t rank;		    /* of this run's transfers; lower ranks go first */
-	bool many;		    /* many segments: several threads handle them */
 	bool reserved;		    /* space was reserved: truncate the file after the response */
 	uint64_t response_size;	    /* least bytes that the response needs in its file, or 0 */
-	int under_way; /* moves, outputs, module loads that have not ended; for the loop only */
-	atomic_int done, failed, operations; /* the graph's progress */
-	int wake_fd;			     /* eventfd: wakes reads and writes of this run */
-	atomic_int stop;		     /* 0, or the code with which the run must end */
-	atomic_uint_fast64_t stop_ns;	     /* when `stop` was set */
+
+	int code;
+	struct sgpu_error error;
+	bool descriptor_failed;
+	bool inside; /* under the presence's mutex */
+	bool stop_seen;
+	atomic_int done_count, failed_count, operation_count; /* the graph's progress */
+	struct sgpu_io_guard guard;
+	int wake_fd;		      /* eventfd: wakes reads and writes of this run */
+	atomic_int cancel;	      /* set by sgpu_run_cancel */
+	atomic_int stop;	      /* 0, or the code with which the run must end */
+	atomic_uint_fast64_t stop_ns; /* when `stop` was set */
+	atomic_bool busy;	      /* the devices may have work of the run */
+	_Atomic uint32_t ended;
 };
 
+/* ---- run.c ---- */
 /* Stops the run soon. The `code` of the first call counts. */
-void sgpu_run_stop(struct sgpu_run_base *base, int code);
+void sgpu_run_stop(struct sgpu_run *run, int code);
+/* Does what can be done without waiting: notices what has ended, and starts what may start. Returns
+ * whether anything was done. */
+bool sgpu_run_advance(struct sgpu_run *run);
+/* Waits a little for the devices, if the run has nothing else to do since `begin_ns`. */
+void sgpu_run_pause(struct sgpu_run *run, uint64_t begin_ns);
 /* Formats a text as sgpu_fail does, from malloc; NULL if out of memory. */
 char *sgpu_run_text(const char *format, ...) SGPU_PRINTF(1, 2);
 /* Makes, as sgpu_run_text does, the text of the failure of an "operation" or a "segment"; text:
  * why, or "". Returns the failure's code. After the run's deadline, that is the reason instead. */
-int sgpu_run_failure(const struct sgpu_run_base *base, const char *what, const char *id, int code,
+int sgpu_run_failure(const struct sgpu_run *run, const char *what, const char *id, int code,
 		     const char *text, char **made);
+/* Returns a stream of the run, which is taken from the runner when it is first needed. */
+SGPU_MUST_CHECK int sgpu_run_get_stream(struct sgpu_run *run, int device,
+					enum sgpu_run_stream which, struct sgpu_stream **stream,
+					struct sgpu_error *error);
+/* The same for a stream of the plan. That of the device's number has what is moved whole, too. */
+SGPU_MUST_CHECK int sgpu_run_plan_stream(struct sgpu_run *run, int number,
+					 struct sgpu_stream **stream, struct sgpu_error *error);
+
+static inline const struct sgpu_batch_segment *sgpu_run_segment(const struct sgpu_run *run,
+								int segment)
+{
+	return &run->job.batch->segments[run->job.in_batch[segment]];
+}
+
+/* Whether a payload of so many bytes is moved whole, with others in one step. */
+static inline bool sgpu_run_is_small(uint64_t size)
+{
+	return size <= SGPU_TRANSFER_SMALL + SGPU_SEALED_HEADER;
+}
+
+/* ---- memory.c ---- */
+/* Allocates all buffers; small buffers of a GPU are one allocation. Errors: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_memory_create(struct sgpu_run *run, struct sgpu_error *error);
+/* Clears and frees the memory; no work on it may be pending. Accepts zeroed memory. */
+void sgpu_memory_clear(struct sgpu_run *run);
+
+/* ---- keys.c ---- */
+/* Gives the key of a sealed segment of the batch on a device. Loads those of the segments after it
+ * along with it, if there are not too many. */
+SGPU_MUST_CHECK int sgpu_run_key(struct sgpu_run *run, int in_batch, struct sgpu_device_key **key,
+				 struct sgpu_error *error);
+/* No work with the key may be pending. */
+void sgpu_run_drop_key(struct sgpu_run *run, int in_batch);
+
+/* ---- inputs.c: payloads on their way to the device ---- */
+/* Makes the inputs, and takes every region that the batch names, so that none outlives the run. */
+SGPU_MUST_CHECK int sgpu_inputs_create(struct sgpu_run *run, struct sgpu_error *error);
+/* Every input must have ended. */
+void sgpu_inputs_free(struct sgpu_run *run);
+/* Brings in the payloads in files, regions and leases, then those that the batch contains; returns
+ * when all were read. Every input ends, whatever this returns. Errors: those of reading the batch,
+ * or why the run was stopped. */
+SGPU_MUST_CHECK int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error);
+/* Takes steps for the inputs under way; returns whether anything was done. */
+bool sgpu_inputs_advance(struct sgpu_run *run);
+void sgpu_inputs_stop(struct sgpu_run *run, int code);
+/* Whether inputs are under way. */
+bool sgpu_inputs_pending(const struct sgpu_run *run);
+/* Waits for what is moved whole; the device has no operation of the run. */
+void sgpu_inputs_sync(struct sgpu_run *run);
+
+/* ---- operations.c: the graph ---- */
+SGPU_MUST_CHECK int sgpu_operations_create(struct sgpu_run *run, struct sgpu_error *error);
+/* None of its operations may still be enqueued. */
+void sgpu_operations_free(struct sgpu_run *run);
+/* Notes that an input, or a move of the plan, has ended. code: SGPU_OK, or why it failed. text: the
+ * reason in words; must live as long as the run. */
+void sgpu_graph_arrived(struct sgpu_run *run, int segment, int code, const char *text);
+void sgpu_graph_moved(struct sgpu_run *run, int move, int code, const char *text);
+/* Notices operations that have ended, and starts those that may start. Returns whether there were
+ * any. */
+bool sgpu_operations_advance(struct sgpu_run *run);
+/* Starts no more operations. Enqueued ones end by themselves. */
+void sgpu_operations_stop(struct sgpu_run *run);
+/* Whether operations are on the devices, and whether every input and operation has ended. */
+bool sgpu_operations_pending(const struct sgpu_run *run);
+bool sgpu_operations_ended(const struct sgpu_run *run);
+/* Returns SGPU_OK, or why an operation has no result: *text says why it failed or, if it is NULL,
+ * *cause says why it was not run. Only after the graph has ended. */
+int sgpu_graph_outcome(const struct sgpu_run *run, int operation, const char **text,
+		       const char **cause);
+/* Returns the text of a failed input that no operation reads, or NULL. Only after the end. */
+const char *sgpu_graph_unused_input(const struct sgpu_run *run);
+
+/* ---- moves.c: sealed copies between the runner's devices ---- */
+/* Opens the sealed paths (struct sgpu_peer) that the plan needs, and keeps them in the runner. */
+SGPU_MUST_CHECK int sgpu_moves_open(struct sgpu_run *run, struct sgpu_error *error);
+/* Moves a segment that is there to the devices that read it, and waits. */
+void sgpu_moves_make(struct sgpu_run *run, int segment);
+void sgpu_moves_free(struct sgpu_run *run);
+
+/* ---- module.c: kernels that a batch brings in its segments ---- */
+SGPU_MUST_CHECK int sgpu_modules_create(struct sgpu_run *run, struct sgpu_error *error);
+/* No launch may be pending. Accepts NULL. */
+void sgpu_modules_free(struct sgpu_run *run);
+/* Unloads the modules from the devices. The outcomes of loading stay known. */
+void sgpu_modules_unload(struct sgpu_run *run);
+/* Makes sure that the module of an operation is loaded; its inputs must have arrived. Errors: why
+ * the module cannot or may not be used. */
+SGPU_MUST_CHECK int sgpu_modules_ready(struct sgpu_run *run, int operation,
+				       struct sgpu_error *error);
+/* Enqueues an operation of a module: clears its outputs, then starts its function. clears: a zeroed
+ * task for each argument. */
+SGPU_MUST_CHECK int sgpu_module_start(struct sgpu_run *run, int operation,
+				      const struct sgpu_op_call *call, struct sgpu_stream *stream,
+				      struct sgpu_task *clears, struct sgpu_task *task,
+				      struct sgpu_error *error);
+/* Stores the outcome of a launch in *task. */
+void sgpu_module_end(struct sgpu_run *run, int operation, const struct sgpu_task *clears,
+		     struct sgpu_task *task);
+/* Returns the rule that a module broke, which stops the run with SGPU_EPOLICY; NULL: none. */
+const char *sgpu_modules_broken_rule(const struct sgpu_run *run);
+/* Whether a module, of this run or of another, broke the rules on the run's devices. False if this
+ * run has no module. */
+bool sgpu_modules_broke_rules(const struct sgpu_run *run);
+
+/* ---- leases.c ---- */
+/* Takes all leases that the batch names, and makes one for its results, in which results without a
+ * place get theirs. run->lent is NULL if the runner gives no leases. Errors: those of
+ * sgpu_lease_take; SGPU_EINVALID if a payload does not lie in its lease. */
+SGPU_MUST_CHECK int sgpu_lent_create(struct sgpu_run *run, struct sgpu_error *error);
+/* Ends the leases, except the results' lease if it was offered. */
+void sgpu_lent_free(struct sgpu_lent **lent);
+/* Returns where the payload of an input is. */
+const uint8_t *sgpu_lent_input(const struct sgpu_lent *lent, const struct sgpu_location *location);
+/* Returns where an output goes whose place is in the results' lease. */
+uint8_t *sgpu_lent_output(const struct sgpu_lent *lent, const struct sgpu_location *location);
+/* Lets others take the results' lease from now on. `lent` may be NULL. */
+void sgpu_lent_offer(struct sgpu_lent *lent);
+/* Ends the results' lease, unless somebody has taken it. */
+void sgpu_lent_withdraw(struct sgpu_lent *lent);
+
+/* ---- outputs.c: results on their way from the device ---- */
+SGPU_MUST_CHECK int sgpu_outputs_create(struct sgpu_run *run, struct sgpu_error *error);
+/* No output may be under way. */
+void sgpu_outputs_free(struct sgpu_run *run);
+/* Enqueues small outputs of an operation behind it on its stream: what it will have written is
+ * sealed, and copied, to staging memory of the host. */
+void sgpu_outputs_follow(struct sgpu_run *run, int operation, const struct sgpu_op_call *call,
+			 struct sgpu_stream *stream);
+/* Brings the outputs of an operation that has run to their places, or starts to. failed: it has
+ * none. elements: how many it wrote, if only the operation knows. */
+void sgpu_outputs_begin(struct sgpu_run *run, int operation, const struct sgpu_op_call *call,
+			bool failed, uint64_t elements);
+/* Takes steps for the outputs under way; returns whether anything was done. */
+bool sgpu_outputs_advance(struct sgpu_run *run);
+void sgpu_outputs_stop(struct sgpu_run *run, int code);
+bool sgpu_outputs_pending(const struct sgpu_run *run);
+/* Returns whether results may be in the response's file already. */
+bool sgpu_outputs_placed(const struct sgpu_run *run);
+/* Returns SGPU_OK, or why writing results to that file failed: there can be no response then. */
+int sgpu_outputs_file_failure(const struct sgpu_run *run, struct sgpu_error *error);
+
+struct sgpu_output_end {
+	int code;
+	const char *text;      /* why it failed */
+	bool whole;	       /* all of it has left; false with SGPU_OK: it was never started */
+	const uint8_t *data;   /* the payload; NULL: it is in a file, a region or a lease */
+	uint64_t place;	       /* offset in the response's file, or 0 */
+	uint64_t size, actual; /* bytes of the payload; of plaintext */
+	uint8_t digest[SGPU_KT128_SIZE]; /* if it is not sealed */
+};
+/* Returns the outcome of an output. No output may be under way any more. */
+const struct sgpu_output_end *sgpu_output_get(const struct sgpu_run *run, int segment);
+
+/* ---- respond.c ---- */
+struct sgpu_moved {
+	uint64_t from, to, size;
+};
+/* Moves payloads within a file. Both before and after, they are in order and do not overlap. */
+SGPU_MUST_CHECK int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list,
+				    int count, struct sgpu_error *error);
+/* Plans where in the response's file results are written before it is complete. *places: offsets by
+ * segment of the manifest, from malloc; 0: not in the file. They are right if no output fails; else
+ * sgpu_respond moves the results. *places is NULL if they cannot be known or are not worth it: for
+ * a pipe, a file that cannot be read, a module that may break a rule, a result of unknown size. */
+SGPU_MUST_CHECK int sgpu_respond_plan(struct sgpu_run *run, uint64_t **places,
+				      struct sgpu_error *error);
+/* Reserves the space that the response will need in a file without a name, if the file system can:
+ * a batch that is recorded runs only once, and should not find the disk full. Errors:
+ * SGPU_ENOSPACE. */
+SGPU_MUST_CHECK int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error);
+/* Writes the response: each output's outcome and payload. Returns 0; SGPU_ESEGMENTS if some outputs
+ * failed; or why the response could not be written. */
+SGPU_MUST_CHECK int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error);
+/* Truncates the response's file at its position: results may have been written beyond it. */
+SGPU_MUST_CHECK int sgpu_respond_cut(const struct sgpu_run *run, struct sgpu_error *error);
 
 #endif

@@ -5,7 +5,6 @@
  */
 #include "base/io.h"
 #include "stage/stage.h"
-#include "run/outputs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,9 +18,6 @@
 #include <sgpu/base.h>
 
 #include "batch/tar.h"
-#include "run/job.h"
-#include "run/graph.h"
-#include "run/inputs.h"
 #include "run/private.h"
 
 enum {
@@ -31,11 +27,9 @@ enum {
 };
 
 struct writer {
-	struct sgpu_run_base *base;
+	struct sgpu_run *run;
 	const struct sgpu_job *job;
-	const struct sgpu_graph *graph;
-	struct sgpu_outputs *outputs; /* NULL while nothing has run: the response is laid out as if
-					 all succeeds */
+	bool has_run; /* false: the response is laid out as if all will succeed */
 	int fd;
 	const char *name;
 	bool placed; /* results may be in the file already */
@@ -47,9 +41,9 @@ static int failure(struct writer *w, int segment, char **text)
 {
 	const struct sgpu_manifest *m = w->job->manifest;
 	const int writer = m->segments[segment].writer;
-	const struct sgpu_output_end *end = sgpu_output_get(w->outputs, segment);
+	const struct sgpu_output_end *end = sgpu_output_get(w->run, segment);
 	const char *own, *cause;
-	int rc = sgpu_graph_outcome(w->graph, writer, &own, &cause);
+	int rc = sgpu_graph_outcome(w->run, writer, &own, &cause);
 
 	*text = NULL;
 	if (rc != SGPU_OK) {
@@ -105,7 +99,7 @@ static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segmen
 	if (!to->id) {
 		return sgpu_fail_nomem(error);
 	}
-	if (!w->outputs) {
+	if (!w->has_run) {
 		(void)sgpu_result_size(asked, &expected.size); /* it was admitted, so it has one */
 		fill_payload(asked, &expected, to);
 		return SGPU_OK;
@@ -114,7 +108,7 @@ static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segmen
 	if (rc != SGPU_OK) {
 		return fill_failure(to, rc, text, error);
 	}
-	fill_payload(asked, sgpu_output_get(w->outputs, segment), to);
+	fill_payload(asked, sgpu_output_get(w->run, segment), to);
 	return SGPU_OK;
 }
 
@@ -122,13 +116,13 @@ static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segmen
 static json_t *timings(const struct writer *w)
 {
 	const json_int_t usual_ns = 10000000;
-	const struct sgpu_run_trace *trace = w->base->trace;
+	const struct sgpu_run_trace *trace = &w->run->trace;
 	json_t *object = json_object();
 	json_int_t total = (json_int_t)(sgpu_now_ns() - atomic_load(&trace->begin_ns));
 	int rc = 0; /* setting a member of NULL fails */
 
 	for (int i = 0; rc == 0 && i < SGPU_SPAN_KINDS; i++) {
-		json_int_t ns = w->outputs ? (json_int_t)trace->totals[i].ns : usual_ns;
+		json_int_t ns = w->has_run ? (json_int_t)trace->totals[i].ns : usual_ns;
 
 		if (i != SGPU_SPAN_WRITE && (i != SGPU_SPAN_MOVE || w->job->plan->move_count > 0)) {
 			rc = json_object_set_new(object, sgpu_span_name((enum sgpu_span_kind)i),
@@ -136,7 +130,7 @@ static json_t *timings(const struct writer *w)
 		}
 	}
 	rc = rc ? rc
-		: json_object_set_new(object, "total", json_integer(w->outputs ? total : usual_ns));
+		: json_object_set_new(object, "total", json_integer(w->has_run ? total : usual_ns));
 	if (rc < 0) {
 		json_decref(object);
 		return NULL;
@@ -231,7 +225,7 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 			 struct sgpu_error *error)
 {
 	const int segment = segment_of(w, response, index);
-	const struct sgpu_output_end *end = sgpu_output_get(w->outputs, segment);
+	const struct sgpu_output_end *end = sgpu_output_get(w->run, segment);
 	const bool small = end->data && end->size <= SMALL_MAX;
 	uint64_t begin = sgpu_now_ns();
 	int rc = small ? write_small(w, response, index, end, error)
@@ -239,8 +233,8 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 
 	if (rc == SGPU_OK && end->data) {
 		rc = small ? SGPU_OK : sgpu_write(w->fd, w->name, end->data, end->size, error);
-		atomic_fetch_add(&w->base->trace->bytes_out, end->size);
-		sgpu_trace_add(w->base->trace, SGPU_SPAN_WRITE, -1,
+		atomic_fetch_add(&w->run->trace.bytes_out, end->size);
+		sgpu_trace_add(&w->run->trace, SGPU_SPAN_WRITE, -1,
 			       w->job->manifest->segments[segment].id, begin, sgpu_now_ns(),
 			       end->size);
 	} else if (rc == SGPU_OK && lseek(w->fd, (off_t)end->size, SEEK_CUR) < 0) {
@@ -337,7 +331,7 @@ static int settle_places(struct writer *w, struct sgpu_batch *response, struct s
 	rc = rc == SGPU_OK && !moves ? sgpu_fail_nomem(error) : rc;
 	for (int i = 0; rc == SGPU_OK && i < response->segment_count; i++) {
 		const int segment = segment_of(w, response, i);
-		const struct sgpu_output_end *end = sgpu_output_get(w->outputs, segment);
+		const struct sgpu_output_end *end = sgpu_output_get(w->run, segment);
 
 		if (places[segment] > 0 && !end->data && end->place != places[segment]) {
 			moves[moved++] =
@@ -363,12 +357,12 @@ static int write_response(struct writer *w, struct sgpu_batch *response, struct 
 		}
 	}
 	rc = rc ? rc : sgpu_tar_end(w->fd, w->name, error);
-	return rc == SGPU_OK && (w->placed || w->base->reserved) ? sgpu_respond_cut(w->base, error)
-								 : rc;
+	return rc == SGPU_OK && (w->placed || w->run->reserved) ? sgpu_respond_cut(w->run, error)
+								: rc;
 }
 
 /* Returns one code for all failed segments, which the response lists. */
-static int verdict(const struct sgpu_graph *graph, const struct sgpu_batch *response,
+static int verdict(const struct sgpu_run *run, const struct sgpu_batch *response,
 		   struct sgpu_error *error)
 {
 	int failed = 0;
@@ -384,57 +378,55 @@ static int verdict(const struct sgpu_graph *graph, const struct sgpu_batch *resp
 		return sgpu_fail(error, SGPU_ESEGMENTS, "%d of %d outputs failed: %s", failed,
 				 response->segment_count, first);
 	}
-	if (sgpu_graph_unused_input(graph)) {
+	if (sgpu_graph_unused_input(run)) {
 		return sgpu_fail(error, SGPU_ESEGMENTS, "%s; no operation reads it",
-				 sgpu_graph_unused_input(graph));
+				 sgpu_graph_unused_input(run));
 	}
 	return SGPU_OK;
 }
 
-static void note_size(struct sgpu_run_base *base, const struct sgpu_batch *response)
+static void note_size(struct sgpu_run *run, const struct sgpu_batch *response)
 {
-	base->response_size = 0;
+	run->response_size = 0;
 	for (int i = 0; i < response->segment_count; i++) {
 		if (response->segments[i].location.kind == SGPU_LOCATION_INLINE) {
-			base->response_size += sgpu_batch_payload_size(response, i);
+			run->response_size += sgpu_batch_payload_size(response, i);
 		}
 	}
 }
 
-int sgpu_respond(struct sgpu_run_base *base, const struct sgpu_graph *graph,
-		 struct sgpu_outputs *outputs, struct sgpu_error *error)
+int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error)
 {
-	struct writer w = { .base = base,
-			    .job = base->job,
-			    .graph = graph,
-			    .outputs = outputs,
-			    .fd = base->submission.out_fd,
-			    .name = base->submission.out_name,
-			    .placed = sgpu_outputs_placed(outputs) };
+	struct writer w = { .run = run,
+			    .job = &run->job,
+			    .has_run = true,
+			    .fd = run->submission.out_fd,
+			    .name = run->submission.out_name,
+			    .placed = sgpu_outputs_placed(run) };
 	struct sgpu_batch *response = NULL;
 	int rc = make_response(&w, &response, error);
 
 	if (rc == SGPU_OK) {
-		note_size(base, response);
-		sgpu_lent_offer(base->lent); /* readers of the response may take that lease now */
+		note_size(run, response);
+		sgpu_lent_offer(run->lent); /* readers of the response may take that lease now */
 		rc = write_response(&w, response, error);
 	}
 	if (rc != SGPU_OK) {
-		sgpu_lent_withdraw(base->lent);
+		sgpu_lent_withdraw(run->lent);
 	} else {
-		rc = verdict(graph, response, error);
+		rc = verdict(run, response, error);
 	}
 	sgpu_batch_free(&response);
 	return rc;
 }
 
-int sgpu_respond_cut(const struct sgpu_run_base *base, struct sgpu_error *error)
+int sgpu_respond_cut(const struct sgpu_run *run, struct sgpu_error *error)
 {
-	off_t end = lseek(base->submission.out_fd, 0, SEEK_CUR);
+	off_t end = lseek(run->submission.out_fd, 0, SEEK_CUR);
 
-	return end >= 0 && ftruncate(base->submission.out_fd, end) == 0
+	return end >= 0 && ftruncate(run->submission.out_fd, end) == 0
 		       ? SGPU_OK
-		       : sgpu_fail_errno(error, "cannot cut '%s' off", base->submission.out_name);
+		       : sgpu_fail_errno(error, "cannot cut '%s' off", run->submission.out_name);
 }
 
 /* ---- before the results are known ---- */
@@ -465,7 +457,7 @@ static void grow(const struct writer *w, int fd, const struct stat *status,
 
 		end = place > 0 ? place + sgpu_batch_payload_size(response, i) : end;
 	}
-	if (!w->base->traits->shared_files && status->st_nlink == 0 && end > 0 &&
+	if (!w->run->runner->traits.shared_files && status->st_nlink == 0 && end > 0 &&
 	    fstatfs(fd, &about) == 0 && about.f_type == TMPFS_MAGIC) {
 		(void)!fallocate(fd, 0, 0, (off_t)end);
 	}
@@ -480,10 +472,10 @@ static bool has_no_limit(int fd)
 	return fstatfs(fd, &about) == 0 && about.f_type == TMPFS_MAGIC && about.f_blocks == 0;
 }
 
-int sgpu_respond_reserve(struct sgpu_run_base *base, struct sgpu_error *error)
+int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error)
 {
-	const struct sgpu_job *job = base->job;
-	const int fd = base->submission.out_fd;
+	const struct sgpu_job *job = &run->job;
+	const int fd = run->submission.out_fd;
 	const off_t begin = lseek(fd, 0, SEEK_CUR);
 	const uint64_t index = INDEX_MOST + sgpu_tar_padded(job->batch->note_size);
 	uint64_t most;
@@ -501,23 +493,23 @@ int sgpu_respond_reserve(struct sgpu_run_base *base, struct sgpu_error *error)
 	if (most > INT64_MAX - (uint64_t)begin) {
 		return SGPU_OK;
 	}
-	base->reserved = fallocate(fd, FALLOC_FL_KEEP_SIZE, begin, (off_t)most) == 0;
-	if (base->reserved) {
+	run->reserved = fallocate(fd, FALLOC_FL_KEEP_SIZE, begin, (off_t)most) == 0;
+	if (run->reserved) {
 		return SGPU_OK;
 	}
 	if (errno == ENOSPC || errno == EDQUOT) {
-		base->response_size = most;
+		run->response_size = most;
 		return sgpu_fail_errno(error, "cannot reserve %llu bytes for the response '%s'",
-				       (unsigned long long)most, base->submission.out_name);
+				       (unsigned long long)most, run->submission.out_name);
 	}
 	return SGPU_OK; /* the file system cannot reserve */
 }
 
-int sgpu_respond_plan(struct sgpu_run_base *base, uint64_t **places, struct sgpu_error *error)
+int sgpu_respond_plan(struct sgpu_run *run, uint64_t **places, struct sgpu_error *error)
 {
-	const int fd = base->submission.out_fd;
+	const int fd = run->submission.out_fd;
 	const uint64_t least = 1 << 20; /* bytes; below that, memory is as fast */
-	struct writer w = { .base = base, .job = base->job };
+	struct writer w = { .run = run, .job = &run->job };
 	struct sgpu_batch *response = NULL;
 	off_t begin = lseek(fd, 0, SEEK_CUR);
 	struct stat status;
@@ -528,14 +520,14 @@ int sgpu_respond_plan(struct sgpu_run_base *base, uint64_t **places, struct sgpu
 	/* Results that have to be moved are read again, so the file must be readable. */
 	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
 	    (fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND)) != O_RDWR ||
-	    base->job->manifest->all_or_nothing || !sgpu_results_size(base->job, 0, &bytes) ||
-	    bytes < least || !is_foreseeable(base->job)) {
+	    run->job.manifest->all_or_nothing || !sgpu_results_size(&run->job, 0, &bytes) ||
+	    bytes < least || !is_foreseeable(&run->job)) {
 		return SGPU_OK;
 	}
 	rc = make_response(&w, &response, error);
 	rc = rc ? rc : place_payloads(&w, response, (uint64_t)begin, places, error);
 	if (rc == SGPU_OK) {
-		note_size(base, response);
+		note_size(run, response);
 		grow(&w, fd, &status, response, *places);
 	}
 	sgpu_batch_free(&response);

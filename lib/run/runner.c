@@ -4,17 +4,12 @@
  */
 #include "run/runner.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
+#include <time.h>
 
 #include <sgpu/base.h>
 
-#include "run/job.h"
-#include "run/loop.h"
-#include "run/memory.h"
-#include "run/private.h"
 #include "transfer/transfer.h"
 
 /* A device stops all of its kernels or none. So if a run is stopped while other runs are on the
@@ -50,18 +45,31 @@ static bool is_of_another(const struct sgpu_presence *presence, const char *owne
 	return presence->bound && strcmp(presence->owner, owner) != 0;
 }
 
-int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside, const atomic_int *stop,
-			bool has_module, const char *owner, struct sgpu_error *error)
+/* Waits for a change, or for a moment, since nobody tells of a deadline. The mutex is held. */
+static void wait_for_change(struct sgpu_presence *presence)
+{
+	const long moment_ns = 10000000;
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += moment_ns;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_cond_timedwait(&presence->changed, &presence->mutex, &until);
+}
+
+int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside, int (*ended)(void *argument),
+			void *argument, bool has_module, const char *owner,
+			struct sgpu_error *error)
 {
 	int rc;
 
 	pthread_mutex_lock(&presence->mutex);
 	presence->alone += has_module;
-	while (atomic_load(stop) == SGPU_OK && !is_of_another(presence, owner) &&
+	while ((rc = ended(argument)) == SGPU_OK && !is_of_another(presence, owner) &&
 	       (presence->cancelling || (has_module ? presence->count : presence->alone) > 0)) {
-		pthread_cond_wait(&presence->changed, &presence->mutex);
+		wait_for_change(presence);
 	}
-	rc = atomic_load(stop);
 	if (rc == SGPU_OK && is_of_another(presence, owner)) {
 		rc = SGPU_ERETRY;
 	}
@@ -82,7 +90,7 @@ int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside, const atom
 				   : sgpu_fail(error, rc, "the run was stopped");
 }
 
-bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside, bool has_module)
+void sgpu_presence_leave(struct sgpu_presence *presence, bool *inside, bool has_module)
 {
 	bool was_inside;
 
@@ -96,24 +104,16 @@ bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside, bool has_
 	}
 	pthread_cond_broadcast(&presence->changed);
 	pthread_mutex_unlock(&presence->mutex);
-	return was_inside;
 }
 
-uint64_t sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, uint64_t stopped_ns)
+void sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, uint64_t stopped_ns)
 {
-	const uint64_t until = stopped_ns + SGPU_RUN_GRACE_NS;
-	uint64_t when = 0;
-
 	pthread_mutex_lock(&presence->mutex);
-	if (!*inside) {
-		pthread_cond_broadcast(&presence->changed);
-	} else if (presence->count > 1 && sgpu_now_ns() < until) {
-		when = until;
-	} else if (!presence->cancelling) {
+	if (*inside && !presence->cancelling &&
+	    (presence->count == 1 || sgpu_now_ns() >= stopped_ns + SGPU_RUN_GRACE_NS)) {
 		cancel_devices(presence, true);
 	}
 	pthread_mutex_unlock(&presence->mutex);
-	return when;
 }
 
 /* How long a thread spins for work before it sleeps, with a GPU, and with a device that computes on
@@ -161,58 +161,6 @@ static int learn_traits(const struct sgpu_runner_config *config, struct sgpu_run
 	return SGPU_OK;
 }
 
-void sgpu_run_stop(struct sgpu_run_base *base, int rc)
-{
-	uint_fast64_t never = 0;
-	int none = 0;
-
-	/* The time is stored before the code, since whoever sees the code needs the time. */
-	(void)atomic_compare_exchange_strong(&base->stop_ns, &never, sgpu_now_ns());
-	if (!atomic_compare_exchange_strong(&base->stop, &none, rc)) {
-		return;
-	}
-	(void)eventfd_write(base->wake_fd, 1); /* a full counter wakes as well */
-	sgpu_loop_wake(base->loop);
-}
-
-char *sgpu_run_text(const char *format, ...)
-{
-	struct sgpu_error error;
-	va_list list;
-
-	va_start(list, format);
-	(void)sgpu_vfail(&error, SGPU_OK, format, list);
-	va_end(list);
-	return strdup(error.text);
-}
-
-int sgpu_run_failure(const struct sgpu_run_base *base, const char *what, const char *id, int code,
-		     const char *text, char **made)
-{
-	if (atomic_load(&base->stop) == SGPU_ETIMEOUT) {
-		code = SGPU_ETIMEOUT;
-		text = "";
-	}
-	*made = sgpu_run_text("%s '%s' failed: %s", what, id, text[0] ? text : sgpu_strerror(code));
-	return code;
-}
-
-/* Checks all runs for cancellations and deadlines. */
-static uint64_t tick(void *argument)
-{
-	struct sgpu_runner *runner = argument;
-	uint64_t when = 0;
-
-	pthread_mutex_lock(&runner->mutex);
-	for (struct sgpu_run *run = runner->runs; run; run = run->next) {
-		const uint64_t again = sgpu_run_look(run);
-
-		when = when == 0 || (again != 0 && again < when) ? again : when;
-	}
-	pthread_mutex_unlock(&runner->mutex);
-	return when;
-}
-
 static int make_device(struct sgpu_runner *r, struct sgpu_device *device,
 		       const struct sgpu_engine_config *engine, struct sgpu_error *error)
 {
@@ -250,7 +198,6 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	for (int i = 0; rc == SGPU_OK && i <= config->more_count; i++) {
 		rc = make_device(r, device_at(config, i), &engine, error);
 	}
-	rc = rc ? rc : sgpu_loop_create(tick, r, r->traits.spin_ns, &r->loop, error);
 	if (rc < 0) {
 		sgpu_runner_free(&r);
 	}
@@ -266,7 +213,6 @@ void sgpu_runner_free(struct sgpu_runner **runner)
 		return;
 	}
 	sgpu_threads_free(&r->threads);
-	sgpu_loop_free(&r->loop);
 	for (int i = 0; i < r->device_count; i++) {
 		sgpu_engine_free(&r->devices[i].engine);
 		sgpu_streams_free(&r->devices[i].streams);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the runs of a runner share, and the list of runs that have not ended.
+ * What the runs of a runner share: threads, streams, engines, prepared jobs, and who may have work
+ * on the devices.
  */
 #ifndef SGPU_RUN_RUNNER_H
 #define SGPU_RUN_RUNNER_H
@@ -8,18 +9,51 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/io.h"
-#include "run/run.h"
-#include "run/graph.h"
 #include "run/job.h"
-#include "run/launch.h"
-#include "run/loop.h"
-#include "run/memory.h"
-#include "run/private.h"
+#include "run/plan.h"
+#include "run/run.h"
 
-/* Presence: how many runs may have work on the devices, and whether these were told to stop. */
+/* ---- threads.c: one thread for each run under way ---- */
+struct sgpu_threads;
 
-struct sgpu_run_device;
+/* Kept by whoever gives it until `work` is called. */
+struct sgpu_thread_task {
+	struct sgpu_thread_task *next;
+	void (*work)(void *argument);
+	void *argument;
+};
+
+/* spin_ns: how long an idle thread looks for work before it sleeps. */
+SGPU_MUST_CHECK int sgpu_threads_create(uint64_t spin_ns, struct sgpu_threads **threads,
+					struct sgpu_error *error);
+/* No work may be under way. Accepts a pointer to NULL. */
+void sgpu_threads_free(struct sgpu_threads **threads);
+/* Gives a task to a thread of its own, which is made if none is idle. Errors: SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_threads_give(struct sgpu_threads *threads, struct sgpu_thread_task *task,
+				      struct sgpu_error *error);
+
+/* Streams of one device that no run uses. */
+struct sgpu_run_streams;
+
+SGPU_MUST_CHECK int sgpu_streams_create(struct sgpu_device *device,
+					struct sgpu_run_streams **streams,
+					struct sgpu_error *error);
+/* All streams must have been given back. Accepts a pointer to NULL. */
+void sgpu_streams_free(struct sgpu_run_streams **streams);
+SGPU_MUST_CHECK int sgpu_streams_take(struct sgpu_run_streams *streams, struct sgpu_stream **stream,
+				      struct sgpu_error *error);
+/* Gives a stream back, and clears the pointer; accepts a pointer to NULL. Unless it is known to be
+ * idle, waits for its work. */
+void sgpu_streams_give(struct sgpu_run_streams *streams, struct sgpu_stream **stream, bool idle);
+
+/* ---- presence: how many runs may have work on the devices, and whether these were told to stop
+ * ---- */
+struct sgpu_run_device {
+	int number; /* in the order of the runner's configuration */
+	struct sgpu_device *device;
+	struct sgpu_run_streams *streams;
+	struct sgpu_engine *engine;
+};
 
 struct sgpu_presence {
 	const struct sgpu_run_device *devices;
@@ -37,27 +71,41 @@ struct sgpu_presence {
 void sgpu_presence_init(struct sgpu_presence *presence, const struct sgpu_run_device *devices,
 			int device_count);
 void sgpu_presence_clear(struct sgpu_presence *presence);
-/* `inside` is a member of the run: whether it has entered. It changes under the mutex, since a run
- * may leave while another thread stops it. */
+/* `inside` is a member of the run: whether it has entered. It changes under the mutex. */
 /* Lets a run enter; it must do so before it gives work to the devices. Waits while these are being
  * stopped. A kernel of a module can address all that the process has mapped: a run with one
  * (has_module) waits until no other is inside, and keeps the others out until it leaves. After that
- * the process takes no batch of another owner. Errors: *stop, if it is set; SGPU_ERETRY: the batch
- * is of another owner. */
+ * the process takes no batch of another owner. `ended` is asked now and then while the run waits:
+ * why it must end, or SGPU_OK. Errors: that; SGPU_ERETRY: the batch is of another owner. */
 SGPU_MUST_CHECK int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside,
-					const atomic_int *stop, bool has_module, const char *owner,
+					int (*ended)(void *argument), void *argument,
+					bool has_module, const char *owner,
 					struct sgpu_error *error);
-/* Lets a run leave that has no more work on the devices. Returns whether it was inside. */
-bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside, bool has_module);
-/* Must be called for a run that was stopped at `stopped_ns`. If the run has entered, stops the
- * devices: immediately if it is alone, else SGPU_RUN_GRACE_NS after `stopped_ns`. If it waits in
- * sgpu_presence_enter, ends that wait. Returns when to call again, or 0. */
-uint64_t sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside,
-			    uint64_t stopped_ns);
+/* Lets a run leave that has no more work on the devices. */
+void sgpu_presence_leave(struct sgpu_presence *presence, bool *inside, bool has_module);
+/* Must be called now and then for a run that was stopped at `stopped_ns`. If the run has entered,
+ * stops the devices: immediately if it is alone, else SGPU_RUN_GRACE_NS after `stopped_ns`. */
+void sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, uint64_t stopped_ns);
+
+/* The kind of the runner's devices, and its limits. */
+struct sgpu_run_traits {
+	bool opens_on_device;
+	bool pins;
+	bool shared_files; /* as in struct sgpu_runner_config */
+	uint64_t pinned_max;
+	struct sgpu_spread_costs costs; /* SGPU_SPREAD_COSTS, except in tests */
+	uint64_t spin_ns;		/* how long a thread looks for work before it sleeps */
+};
+
+/* The sealed paths between a runner's devices, each with its own key. A path is opened when it is
+ * first needed, and kept. */
+struct sgpu_links {
+	pthread_mutex_t mutex;
+	struct sgpu_peer *peers[SGPU_RUN_DEVICES_MAX][SGPU_RUN_DEVICES_MAX];
+};
 
 struct sgpu_runner {
 	struct sgpu_run_traits traits;
-	struct sgpu_loop *loop;
 	struct sgpu_threads *threads;
 	struct sgpu_run_device devices[SGPU_RUN_DEVICES_MAX];
 	int device_count;
@@ -69,48 +117,6 @@ struct sgpu_runner {
 	struct sgpu_run *runs;
 	/* by device: how many runs under way have it as their first */
 	unsigned begun[SGPU_RUN_DEVICES_MAX];
-};
-
-/* On the loop's thread, with the lock: carries out a stop or a deadline that is due. Returns the
- * time of the next check; 0: none. */
-uint64_t sgpu_run_look(struct sgpu_run *run);
-
-struct sgpu_inputs;
-struct sgpu_launches;
-struct sgpu_moves;
-struct sgpu_outputs;
-
-struct sgpu_run {
-	struct sgpu_run_base base;
-	struct sgpu_runner *runner;
-	struct sgpu_run *next; /* in the runner's list */
-	int first;	       /* its first device */
-	sgpu_run_done_fn done;
-	void *argument;
-
-	struct sgpu_run_trace trace;
-	struct sgpu_job job;
-	struct sgpu_memory memory;
-	struct sgpu_graph *graph;
-	struct sgpu_modules *modules;
-	struct sgpu_launches *launches;
-	struct sgpu_inputs *inputs;
-	struct sgpu_moves *moves;
-	struct sgpu_outputs *outputs;
-
-	struct sgpu_tar_reader *tar;
-	struct sgpu_note reader, finisher, admitted, read;
-	struct sgpu_io_guard guard;
-	atomic_bool cancel; /* sgpu_run_cancel was called */
-	bool inside;	    /* the run has entered; only for sgpu_presence_* */
-	atomic_bool busy;   /* a long call to the device may be under way */
-	/* for the loop only */
-	bool begun, have_read, stop_seen, finishing;
-	/* for the reader, then for the finisher; any thread may read them when the run has ended */
-	int code;
-	struct sgpu_error error;
-	bool descriptor_failed; /* of the batch or of the response */
-	_Atomic uint32_t ended; /* set under the runner's mutex */
 };
 
 #endif

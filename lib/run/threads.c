@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * There are as many threads as there ever were reservations at the same time. So no task waits in
- * the queue, if callers give only tasks for which they reserved a thread.
+ * Threads of runs, and streams that no run uses. A thread is made when no other is idle, and kept.
  */
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+
+#include <sgpu/base.h>
 
 #include "base/base.h"
-#include "run/loop.h"
-#include "run/run.h"
+#include "run/runner.h"
 
 struct sgpu_threads {
 	pthread_mutex_t mutex;
 	pthread_cond_t filled;
-	struct sgpu_note *head, *tail;
+	struct sgpu_thread_task *head, *tail;
 	pthread_t *threads;
 	uint64_t spin_ns;
 	_Atomic uint32_t calls; /* tasks given so far, and the end */
-	int count, capacity, reserved;
+	int count, capacity;
+	int busy;	     /* threads that have a task, and tasks in the queue */
 	int queued, looking; /* tasks in the queue, and threads that spin for one */
 	bool end;
 };
@@ -26,26 +28,24 @@ struct sgpu_threads {
 static void wait_for_task(struct sgpu_threads *threads)
 {
 	const uint32_t seen = atomic_load(&threads->calls);
-	bool called = false;
+	bool called;
 
-	if (threads->reserved > 0) {
-		threads->looking++;
-		pthread_mutex_unlock(&threads->mutex);
-		called = sgpu_spin(&threads->calls, seen, threads->spin_ns);
-		pthread_mutex_lock(&threads->mutex);
-		threads->looking--;
-	}
+	threads->looking++;
+	pthread_mutex_unlock(&threads->mutex);
+	called = sgpu_spin(&threads->calls, seen, threads->spin_ns);
+	pthread_mutex_lock(&threads->mutex);
+	threads->looking--;
 	while (!called && !threads->head && !threads->end) {
 		pthread_cond_wait(&threads->filled, &threads->mutex);
-		called = threads->reserved > 0; /* if another thread took the task, spin */
 	}
 }
 
 static void *work_thread(void *argument)
 {
 	struct sgpu_threads *threads = argument;
-	struct sgpu_note *task;
+	struct sgpu_thread_task *task;
 
+	(void)prctl(PR_SET_TIMERSLACK, 1000UL); /* it waits for devices in short steps */
 	pthread_mutex_lock(&threads->mutex);
 	for (;;) {
 		while (!threads->head && !threads->end) {
@@ -58,8 +58,9 @@ static void *work_thread(void *argument)
 		threads->head = task->next;
 		threads->queued--;
 		pthread_mutex_unlock(&threads->mutex);
-		task->handle(task);
+		task->work(task->argument);
 		pthread_mutex_lock(&threads->mutex);
+		threads->busy--;
 	}
 	pthread_mutex_unlock(&threads->mutex);
 	return NULL;
@@ -119,44 +120,31 @@ void sgpu_threads_free(struct sgpu_threads **threads)
 	*threads = NULL;
 }
 
-int sgpu_threads_reserve(struct sgpu_threads *threads, struct sgpu_error *error)
+int sgpu_threads_give(struct sgpu_threads *threads, struct sgpu_thread_task *task,
+		      struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
+	task->next = NULL;
 	pthread_mutex_lock(&threads->mutex);
-	if (threads->reserved == threads->count) {
+	if (threads->busy == threads->count) {
 		rc = add_thread(threads, error);
 	}
-	threads->reserved += rc == SGPU_OK;
+	if (rc == SGPU_OK) {
+		*(threads->head ? &threads->tail->next : &threads->head) = task;
+		threads->tail = task;
+		threads->busy++;
+		threads->queued++;
+		atomic_fetch_add(&threads->calls, 1);
+		if (threads->queued > threads->looking) {
+			pthread_cond_signal(&threads->filled);
+		}
+	}
 	pthread_mutex_unlock(&threads->mutex);
 	return rc;
 }
 
-void sgpu_threads_release(struct sgpu_threads *threads)
-{
-	pthread_mutex_lock(&threads->mutex);
-	threads->reserved--;
-	pthread_mutex_unlock(&threads->mutex);
-}
-
-void sgpu_threads_give(struct sgpu_threads *threads, struct sgpu_note *task)
-{
-	task->next = NULL;
-	pthread_mutex_lock(&threads->mutex);
-	if (threads->head) {
-		threads->tail->next = task;
-	} else {
-		threads->head = task;
-	}
-	threads->tail = task;
-	threads->queued++;
-	atomic_fetch_add(&threads->calls, 1);
-	if (threads->queued > threads->looking) {
-		pthread_cond_signal(&threads->filled);
-	}
-	pthread_mutex_unlock(&threads->mutex);
-}
-
+/* ---- streams ---- */
 enum { IDLE_STREAMS_MAX = 4 * SGPU_PLAN_STREAMS_MAX };
 
 struct sgpu_run_streams {

@@ -8,19 +8,16 @@
 #include <sgpu/base.h>
 
 #include "run/private.h"
-#include "run/runner.h"
 
 void sgpu_trace_init(struct sgpu_run_trace *trace, bool keeps_spans)
 {
 	*trace = (struct sgpu_run_trace){ .keeps_spans = keeps_spans };
-	pthread_mutex_init(&trace->mutex, NULL);
 	atomic_store(&trace->begin_ns, sgpu_now_ns());
 }
 
 void sgpu_trace_clear(struct sgpu_run_trace *trace)
 {
 	free(trace->spans);
-	pthread_mutex_destroy(&trace->mutex);
 }
 
 /* If out of memory, drops the span; the sums stay right. */
@@ -47,14 +44,24 @@ void sgpu_trace_add(struct sgpu_run_trace *trace, enum sgpu_span_kind kind, int 
 	if (end_ns < begin_ns || begin_ns == 0) {
 		return;
 	}
-	pthread_mutex_lock(&trace->mutex);
 	trace->totals[kind].count++;
 	trace->totals[kind].ns += end_ns - begin_ns;
 	trace->totals[kind].bytes += bytes;
 	if (trace->keeps_spans) {
 		record_span(trace, &span);
 	}
-	pthread_mutex_unlock(&trace->mutex);
+}
+
+const char *sgpu_span_name(enum sgpu_span_kind kind)
+{
+	static const char *const names[SGPU_SPAN_KINDS] = {
+		[SGPU_SPAN_READ] = "read",   [SGPU_SPAN_COPY_IN] = "copy_in",
+		[SGPU_SPAN_OPEN] = "open",   [SGPU_SPAN_KERNEL] = "kernel",
+		[SGPU_SPAN_SEAL] = "seal",   [SGPU_SPAN_COPY_OUT] = "copy_out",
+		[SGPU_SPAN_WRITE] = "write", [SGPU_SPAN_MOVE] = "move",
+	};
+
+	return (unsigned)kind < SGPU_SPAN_KINDS ? names[kind] : "unknown";
 }
 
 /* ---- rows ---- */
@@ -122,11 +129,9 @@ void sgpu_trace_step(struct sgpu_run_trace *trace, int device,
 
 void sgpu_trace_paths(struct sgpu_run_trace *trace, bool out, const uint64_t bytes[SGPU_PATHS])
 {
-	pthread_mutex_lock(&trace->mutex);
 	for (int i = 0; i < SGPU_PATHS; i++) {
 		(out ? trace->paths.out : trace->paths.in)[i] += bytes[i];
 	}
-	pthread_mutex_unlock(&trace->mutex);
 }
 
 static int by_begin(const void *a, const void *b)
@@ -149,16 +154,16 @@ void sgpu_trace_sort(struct sgpu_run_trace *trace)
 void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress)
 {
 	uint64_t begin = atomic_load(&run->trace.begin_ns), end = atomic_load(&run->trace.end_ns);
-	const bool stopping = atomic_load(&run->busy) && atomic_load(&run->base.stop) != SGPU_OK;
+	const bool stopping = atomic_load(&run->busy) && atomic_load(&run->stop) != SGPU_OK;
 
 	*progress = (struct sgpu_run_progress){
-		.operations_done = atomic_load(&run->base.done),
-		.operations_failed = atomic_load(&run->base.failed),
-		.operations = atomic_load(&run->base.operations),
+		.operations_done = atomic_load(&run->done_count),
+		.operations_failed = atomic_load(&run->failed_count),
+		.operations = atomic_load(&run->operation_count),
 		.bytes_in = atomic_load(&run->trace.bytes_in),
 		.bytes_out = atomic_load(&run->trace.bytes_out),
 		.elapsed_ns = (end ? end : sgpu_now_ns()) - begin,
-		.stopping_ns = stopping ? sgpu_now_ns() - atomic_load(&run->base.stop_ns) : 0,
+		.stopping_ns = stopping ? sgpu_now_ns() - atomic_load(&run->stop_ns) : 0,
 	};
 	for (int i = 0; progress->operations && i < run->job.batch->segment_count; i++) {
 		if (run->job.batch->segments[i].input) {
@@ -183,7 +188,7 @@ void sgpu_run_get_result(const struct sgpu_run *run, struct sgpu_run_result *res
 		.descriptor_failed = run->descriptor_failed,
 		.has_module = run->job.has_module,
 		.response_full = run->descriptor_failed && run->code == SGPU_ENOSPACE,
-		.response_size = run->base.response_size,
+		.response_size = run->response_size,
 		.paths = trace->paths,
 		.spans = trace->spans,
 		.span_count = trace->count,

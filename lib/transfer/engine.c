@@ -1,37 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine makes and frees its streams, workers and staging buffers.
+ * The engine: its workers and its staging buffers, which transfers of several threads share.
  *
- * Why transfers never deadlock. A chunk run takes everything that it needs, one staging buffer at
- * most, before it begins, and no thread waits for a second one while it holds a first. A buffer in
- * use is given back without another being taken:
- *
- *   - while a worker fills it from a file or memory, or empties it there: that always ends;
- *   - while the device copies, opens or seals: streams complete their work;
- *   - while a pipe's peer fills or empties it, which may take for ever: each ordered transfer, a
- *     pipe's, raises the limit of its class of buffers by as many as it may hold meanwhile
- *     (staging.c: extra), so others do not lack them;
- *   - while a live copy uses it: the copy takes the free buffers, at least one, and waits for no
- *     more.
- *
- * The limit of a class is at least one, so some transfer goes on; and waiting transfers get buffers
- * in the order of their queue.
+ * Why transfers never deadlock. A chunk run takes one staging buffer at most before it begins, and
+ * gives it back without taking another. A buffer in use always comes back: a file or memory fills
+ * or empties it, and streams complete their work. While a pipe fills one, which may take for ever,
+ * the limit is one higher. The limit is at least one, so some transfer goes on.
  */
 #include "transfer/engine.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, SMALL_BUFFERS = 64, BUFFERS_MAX = 1024 };
-#define MIB ((uint64_t)1 << 20)
-/* The longest time that a worker looks for work before it sleeps: with a GPU, and with the CPU
- * device. */
-#define SPIN_NS ((uint64_t)1000000)
-#define SPIN_ON_CPU_NS ((uint64_t)20000)
+#include <sgpu/base.h>
 
-/* Buffers of a live copy: enough that the data have left the cores' private caches when the bus
- * reads them; or, if workers demote sealed data to the shared cache, few enough to stay there. */
-enum { LIVE_BUFFERS = 30, LIVE_BUFFERS_DEMOTED = 10 };
+enum { PAGE = 4096, SMALL_BUFFERS = 256, BUFFERS_MAX = 1024, LARGE_MIN = 4 };
+#define MIB ((uint64_t)1 << 20)
 
 static uint64_t a_quarter_of_memory(void)
 {
@@ -59,9 +43,6 @@ static void configure(struct sgpu_engine *engine, const struct sgpu_engine_confi
 		.first_run = or_else(w->first_run, MIB / 2),
 		.last_run = or_else(w->last_run, MIB),
 		.kept_max = or_else(w->kept_max, a_quarter_of_memory()),
-		.live_buffers = w->live_buffers	  ? w->live_buffers
-				: engine->demotes ? LIVE_BUFFERS_DEMOTED
-						  : LIVE_BUFFERS,
 		.shared_files = w->shared_files,
 	};
 }
@@ -98,7 +79,6 @@ int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_conf
 {
 	struct sgpu_engine *new = calloc(1, sizeof(*new));
 	struct sgpu_device_info info;
-	unsigned threads;
 	int rc;
 
 	*engine = NULL;
@@ -106,30 +86,43 @@ int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_conf
 		return sgpu_fail_nomem(error);
 	}
 	new->device = device;
-	new->job = (struct sgpu_worker_job){ .step = sgpu_engine_work, .argument = new };
 	new->demotes = sgpu_transfer_can_demote();
-	pthread_mutex_init(&new->making, NULL);
 	pthread_mutex_init(&new->mutex, NULL);
-	pthread_mutex_init(&new->live_lock, NULL);
 	pthread_mutex_init(&new->keeping, NULL);
-	pthread_cond_init(&new->changed, NULL);
 	configure(new, config);
 	rc = sgpu_device_get_info(device, &info, error);
 	if (rc == SGPU_OK) {
 		new->pins = info.pins_host_memory;
-		new->spreads = info.opens_on_device;
 		atomic_store(&new->registers, info.registers);
 		setup_staging(new);
-		/* The thread that asks for a transfer works, too. */
-		threads = new->config.workers > 1 ? new->config.workers - 1 : 1;
-		rc = sgpu_workers_create(threads, info.opens_on_device ? SPIN_NS : SPIN_ON_CPU_NS,
-					 &new->workers, error);
+		new->pool = sgpu_device_pool(device);
+		new->owns_pool = !new->pool;
+		rc = new->pool ? SGPU_OK : sgpu_pool_create(new->config.workers, &new->pool, error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_engine_free(&new);
 	}
 	*engine = new;
 	return rc;
+}
+
+static void free_staging(struct sgpu_engine *engine)
+{
+	for (int i = 0; i < SGPU_STAGING_CLASSES; i++) {
+		struct sgpu_staging_pool *pool = &engine->staging[i];
+		struct sgpu_staging_buffer *buffer;
+
+		while ((buffer = pool->free)) {
+			pool->free = buffer->next;
+			if (buffer->lent) {
+				sgpu_host_free(engine->device, &buffer->host, pool->size);
+			} else {
+				sgpu_free_wiped(&buffer->host, buffer->host ? pool->size : 0);
+			}
+			sgpu_device_free(engine->device, &buffer->device, pool->size);
+			free(buffer);
+		}
+	}
 }
 
 void sgpu_engine_free(struct sgpu_engine **engine)
@@ -139,114 +132,14 @@ void sgpu_engine_free(struct sgpu_engine **engine)
 	if (!e) {
 		return;
 	}
-	pthread_mutex_lock(&e->mutex);
-	while (e->open > 0) { /* the thread that ended the last transfer may still use the engine */
-		pthread_cond_wait(&e->changed, &e->mutex);
+	if (e->owns_pool) {
+		sgpu_pool_free(&e->pool);
 	}
-	pthread_mutex_unlock(&e->mutex);
-	if (e->started) {
-		sgpu_workers_remove(e->workers, &e->job);
-	}
-	sgpu_workers_free(&e->workers);
-	for (int i = 0; i < SGPU_ENGINE_STREAMS; i++) {
-		struct sgpu_stream *stream = e->streams[i];
-
-		sgpu_stream_free(&stream);
-	}
-	sgpu_staging_free(e);
+	free_staging(e);
 	sgpu_kept_free(e);
-	pthread_cond_destroy(&e->changed);
 	pthread_mutex_destroy(&e->keeping);
-	pthread_mutex_destroy(&e->live_lock);
 	pthread_mutex_destroy(&e->mutex);
-	pthread_mutex_destroy(&e->making);
 	sgpu_free_wiped(engine, sizeof(*e));
-}
-
-/* ---- streams and workers, made on first use ---- */
-int sgpu_engine_start_workers(struct sgpu_engine *engine, struct sgpu_error *error)
-{
-	int rc = SGPU_OK;
-
-	pthread_mutex_lock(&engine->making);
-	if (!engine->started) {
-		rc = sgpu_workers_add(engine->workers, &engine->job, error);
-		engine->started = rc == SGPU_OK;
-	}
-	pthread_mutex_unlock(&engine->making);
-	return rc;
-}
-
-int sgpu_engine_get_stream(struct sgpu_engine *engine, enum sgpu_engine_stream which,
-			   struct sgpu_stream **stream, struct sgpu_error *error)
-{
-	struct sgpu_stream *_Atomic *place = &engine->streams[which];
-	int rc = SGPU_OK;
-
-	*stream = atomic_load(place);
-	if (*stream) {
-		return SGPU_OK;
-	}
-	pthread_mutex_lock(&engine->making);
-	*stream = atomic_load(place);
-	if (!*stream) {
-		rc = sgpu_stream_create(engine->device, stream, error);
-		atomic_store(place, rc == SGPU_OK ? *stream : NULL);
-	}
-	pthread_mutex_unlock(&engine->making);
-	return rc;
-}
-
-int sgpu_transfer_get_stream(const struct sgpu_transfer *transfer, enum sgpu_engine_stream which,
-			     struct sgpu_stream **stream, struct sgpu_error *error)
-{
-	if (transfer->small_stream) {
-		which = transfer->small_stream;
-	} else if (transfer->second && (which == SGPU_ENGINE_OPEN || which == SGPU_ENGINE_SEAL)) {
-		which = which == SGPU_ENGINE_OPEN ? SGPU_ENGINE_OPEN_SECOND
-						  : SGPU_ENGINE_SEAL_SECOND;
-	}
-	return sgpu_engine_get_stream(transfer->engine, which, stream, error);
-}
-
-int sgpu_engine_follow(struct sgpu_engine *engine, struct sgpu_stream *from, struct sgpu_stream *to,
-		       struct sgpu_error *error)
-{
-	struct sgpu_event *event = NULL;
-	int rc = sgpu_event_create(engine->device, &event, error);
-
-	if (rc == SGPU_OK) {
-		rc = sgpu_event_record(from, event);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_stream_wait(to, event);
-	}
-	sgpu_event_free(&event);
-	return rc;
-}
-
-int sgpu_engine_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
-			struct sgpu_task *task, struct sgpu_error *error)
-{
-	static const char *const whats[] = {
-		[SGPU_WORK_COPY_IN] = "copy to the device",
-		[SGPU_WORK_COPY_OUT] = "copy from the device",
-		[SGPU_WORK_DIGEST] = "digest on the device",
-		[SGPU_WORK_OPEN] = "open on the device",
-		[SGPU_WORK_SEAL] = "seal on the device",
-		[SGPU_WORK_OPEN_FROM] = "open on the device",
-		[SGPU_WORK_SEAL_TO] = "seal on the device",
-	};
-	struct sgpu_work tasked = *work;
-	int rc;
-
-	tasked.task = task;
-	rc = sgpu_enqueue(stream, &tasked, 1);
-
-	return rc == SGPU_OK
-		       ? rc
-		       : sgpu_fail(error, rc, "cannot %s: %s", whats[work->kind],
-				   task->error.text[0] ? task->error.text : sgpu_strerror(rc));
 }
 
 const char *sgpu_engine_row_name(int row)
@@ -259,4 +152,142 @@ const char *sgpu_engine_row_name(int row)
 	};
 
 	return names[row];
+}
+
+/* ---- staging buffers ---- */
+unsigned sgpu_staging_most(const struct sgpu_engine *engine, enum sgpu_staging_class class)
+{
+	const struct sgpu_staging_pool *pool = &engine->staging[class];
+	uint64_t most = pool->earned / pool->size;
+
+	if (class != SGPU_STAGING_LARGE || most >= pool->limit) {
+		return pool->limit;
+	}
+	return most < LARGE_MIN ? (LARGE_MIN < pool->limit ? LARGE_MIN : pool->limit)
+				: (unsigned)most;
+}
+
+/* Takes a buffer if `most` do not exist; gives NULL otherwise. The mutex is held. */
+static int take(struct sgpu_engine *engine, enum sgpu_staging_class class, unsigned most,
+		struct sgpu_staging_buffer **buffer)
+{
+	struct sgpu_staging_pool *pool = &engine->staging[class];
+
+	*buffer = pool->free;
+	if (*buffer) {
+		pool->free = (*buffer)->next;
+	} else if (pool->made < most) {
+		*buffer = calloc(1, sizeof(**buffer));
+		if (!*buffer) {
+			return SGPU_ENOMEM;
+		}
+		(*buffer)->class = class;
+		pool->made++;
+	}
+	return SGPU_OK;
+}
+
+void sgpu_staging_give(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer)
+{
+	struct sgpu_staging_pool *pool = &engine->staging[buffer->class];
+
+	pthread_mutex_lock(&engine->mutex);
+	buffer->next = pool->free;
+	pool->free = buffer;
+	pthread_mutex_unlock(&engine->mutex);
+}
+
+int sgpu_staging_fill(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer, bool host,
+		      bool device, struct sgpu_error *error)
+{
+	uint64_t size = engine->staging[buffer->class].size;
+
+	if (host && !buffer->host) {
+		/* Pinned memory comes from the device's pool; if the pool is empty, any memory will
+		 * do. */
+		buffer->lent =
+			sgpu_host_alloc(engine->device, size, &buffer->host, NULL) == SGPU_OK;
+		if (!buffer->lent) {
+			buffer->host = aligned_alloc(PAGE, size);
+		}
+		if (!buffer->host) {
+			return sgpu_fail_nomem(error);
+		}
+	}
+	return device && !buffer->device
+		       ? sgpu_device_alloc(engine->device, size, &buffer->device, error)
+		       : SGPU_OK;
+}
+
+int sgpu_staging_take(struct sgpu_engine *engine, struct sgpu_staging_buffer **buffer, void **host,
+		      struct sgpu_error *error)
+{
+	int rc;
+
+	pthread_mutex_lock(&engine->mutex);
+	rc = take(engine, SGPU_STAGING_SMALL, SMALL_BUFFERS, buffer);
+	pthread_mutex_unlock(&engine->mutex);
+	if (rc != SGPU_OK || !*buffer) {
+		return rc == SGPU_OK ? rc : sgpu_fail_nomem(error);
+	}
+	rc = sgpu_staging_fill(engine, *buffer, true, false, error);
+	*host = (*buffer)->host;
+	if (rc != SGPU_OK) {
+		sgpu_staging_give(engine, *buffer);
+		*buffer = NULL;
+	}
+	return rc;
+}
+
+void sgpu_staging_leave(struct sgpu_transfer *transfer)
+{
+	struct sgpu_transfer **link = &transfer->engine->waiting;
+
+	if (!transfer->waits) {
+		return;
+	}
+	pthread_mutex_lock(&transfer->engine->mutex);
+	while (*link != transfer) {
+		link = &(*link)->next;
+	}
+	*link = transfer->next;
+	transfer->waits = false;
+	pthread_mutex_unlock(&transfer->engine->mutex);
+}
+
+/* Whether a transfer of a lower rank waits for a buffer of the class. The mutex is held. */
+static bool is_behind(const struct sgpu_transfer *transfer, enum sgpu_staging_class class)
+{
+	for (const struct sgpu_transfer *t = transfer->engine->waiting; t; t = t->next) {
+		if (t != transfer && t->class == class &&
+		    t->request.rank < transfer->request.rank) {
+			return true;
+		}
+	}
+	return false;
+}
+
+int sgpu_staging_await(struct sgpu_transfer *transfer, enum sgpu_staging_class class,
+		       struct sgpu_staging_buffer **buffer, struct sgpu_error *error)
+{
+	struct sgpu_engine *engine = transfer->engine;
+	/* A buffer that a pipe fills, for ever perhaps, is one more than others may take. */
+	const unsigned extra = transfer->request.source.ordered;
+	int rc = SGPU_OK;
+
+	*buffer = NULL;
+	pthread_mutex_lock(&engine->mutex);
+	if (!is_behind(transfer, class)) {
+		rc = take(engine, class, sgpu_staging_most(engine, class) + extra, buffer);
+	}
+	if (rc == SGPU_OK && !*buffer && !transfer->waits) {
+		transfer->waits = true;
+		transfer->next = engine->waiting;
+		engine->waiting = transfer;
+	}
+	pthread_mutex_unlock(&engine->mutex);
+	if (*buffer) {
+		sgpu_staging_leave(transfer);
+	}
+	return rc == SGPU_OK ? rc : sgpu_fail_nomem(error);
 }

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The transfer engine: moves bytes between the host and the memory of a device, and opens, seals
- * or digests them on the way. All copies of payloads go through it.
+ * or digests them on the way. All copies of large payloads go through it.
  *
- * A process makes one engine for a device and keeps it: streams, staging buffers in pinned and in
- * device memory, and worker threads. The engine takes memory and threads when they are first
- * needed, in proportion to the bytes moved, up to a limit. Many transfers run at the same time, a
- * chunk run of each in turn, so that a large one does not hold up a small one.
+ * A process makes one engine for a device and keeps it: staging buffers in pinned and in device
+ * memory, and workers that help to copy. The engine takes memory when it is first needed, in
+ * proportion to the bytes moved, up to a limit.
  *
- * A transfer reads from a source or writes to a sink. Both are small tables of functions, so that a
- * transfer treats a pipe, a file, a region or memory alike. A call of `done` reports its end.
+ * A transfer belongs to one thread, which drives it step by step: several may be under way, a chunk
+ * run of each in turn. Transfers of other threads share the staging buffers; those of a lower rank
+ * get them first. A transfer reads from a source or writes to a sink. Both are small tables of
+ * functions, so that a transfer treats a pipe, a file, a region or memory alike.
  *
  * What a transfer promises:
  * - After success of an input, every tag and the end mark, or the digest, have verified on the
  *   device's own copy.
- * - After a failure of an input its destination on the device is cleared before `done` is called.
+ * - After a failure of an input its destination on the device is cleared before the transfer ends.
  *   Nothing that was not verified stays readable. No kernel that reads it may be enqueued before
- *   `done`.
+ *   that end.
  * - No processor touches bytes that the host could change or cut short (mapped files); the device
  *   does.
  * - Transfers never deadlock, however little staging memory there is.
@@ -38,15 +39,14 @@ struct sgpu_engine;
 /* 0 stands for the default, which was measured to be best. Sizes are bytes; chunk runs are whole
  * chunks of plaintext. */
 struct sgpu_engine_config {
-	unsigned workers;      /* threads; 0: sgpu_cpu_count() */
+	unsigned workers;      /* on a GPU: threads that copy; 0: sgpu_cpu_count() */
 	uint64_t pinned_max;   /* most staging memory on the host; 64 MiB */
 	uint64_t staged_run;   /* chunk run through a staging buffer of the host; 2 MiB */
 	uint64_t direct_run;   /* chunk run that the device reads or writes in place; 32 MiB */
 	unsigned direct_count; /* device buffers of that size in each direction; 3 */
 	uint64_t first_run;    /* smallest chunk run at the start of a live copy; 512 KiB */
 	uint64_t last_run; /* smallest: end of inputs and live copies, start of outputs; 1 MiB */
-	unsigned live_buffers; /* staging buffers that one live copy uses at most */
-	uint64_t kept_max;     /* most bytes of regions that stay registered; a quarter of memory */
+	uint64_t kept_max; /* most bytes of regions that stay registered; a quarter of memory */
 	bool shared_files; /* other processes have the descriptors and may cut the files short at
 			      any time, so no processor touches their mappings */
 };
@@ -56,15 +56,29 @@ struct sgpu_engine_config {
 SGPU_MUST_CHECK int sgpu_engine_create(struct sgpu_device *device,
 				       const struct sgpu_engine_config *config,
 				       struct sgpu_engine **engine, struct sgpu_error *error);
-/* All transfers must have ended, and keys of live copies must be freed. Accepts NULL. Wipes
- * memory. */
+/* All transfers and keys of live copies must have been freed. Accepts NULL. Wipes memory. */
 void sgpu_engine_free(struct sgpu_engine **engine);
+
+/* Staging buffers for what is moved whole: of SGPU_TRANSFER_SMALL bytes and what sealing adds. */
+#define SGPU_TRANSFER_SMALL ((uint64_t)128 << 10)
+enum sgpu_staging_class {
+	SGPU_STAGING_SMALL,
+	SGPU_STAGING_LARGE,  /* a chunk run that is read, or written, by processors */
+	SGPU_STAGING_DIRECT, /* a chunk run that only the device touches: device memory alone */
+	SGPU_STAGING_CLASSES,
+	SGPU_STAGING_NONE = SGPU_STAGING_CLASSES
+};
+struct sgpu_staging_buffer;
+/* Gives NULL if all are in use. Errors: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_staging_take(struct sgpu_engine *engine,
+				      struct sgpu_staging_buffer **buffer, void **host,
+				      struct sgpu_error *error);
+void sgpu_staging_give(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer);
 
 /* ---- sources and sinks ----
  * Positions count bytes from the first that is moved; in sealed data this follows the header. A
- * function that fails fills in *error. The functions are called on workers, on the thread that
- * starts a small transfer, and on the thread that pumps an ordered one; never in a stream's
- * callback. */
+ * function that fails fills in *error. The functions are called on the transfer's thread, read and
+ * write also on workers, several at a time, unless the source or sink is ordered. */
 
 struct sgpu_transfer_source {
 	/* Fills `data` with exactly `size` bytes from `position` on. */
@@ -76,8 +90,8 @@ struct sgpu_transfer_source {
 	 * cuts short. Otherwise it is ordinary memory that does not change meanwhile. Called once,
 	 * before any read. */
 	void *(*view)(void *context, uint64_t size, bool *registered);
-	/* NULL, or called once when nothing reads from the source any more, before done. May call
-	 * the device. */
+	/* NULL, or called once when nothing reads from the source any more, before the transfer
+	 * ends. May call the device. */
 	void (*close)(void *context);
 	/* NULL, or for a source of unknown size: as read, but at the end of the source *got is
 	 * less than `size`. */
@@ -86,9 +100,13 @@ struct sgpu_transfer_source {
 	/* NULL, or called on any thread when the data are not needed any more; a waiting read must
 	 * end soon. */
 	void (*stop)(void *context);
-	/* Whether sgpu_transfer_pump reads the source, in order, on the one thread that owns the
-	 * pipe. Otherwise all workers read. */
+	/* Read in order, by one thread. It is read to its end even if the transfer fails, so that
+	 * the caller can read what follows in a pipe. */
 	bool ordered;
+	/* NULL, or of an ordered source: whether a read would have to wait. Steps of its transfer
+	 * then read nothing, so that the thread can do something else. */
+	bool (*waits)(void *context);
+	bool live; /* what is read was sealed for this transfer: its first runs are short */
 	void *context;
 };
 
@@ -100,7 +118,7 @@ struct sgpu_transfer_sink {
 	 * of the transfer. */
 	void *(*view)(void *context, uint64_t size, bool *registered);
 	void (*close)(void *context);
-	bool ordered;  /* written in order, in sgpu_transfer_pump */
+	bool ordered;  /* written in order, by one thread; of sgpu_host_move alone */
 	bool parallel; /* several calls of write may run at the same time, unlike for a file */
 	void *context;
 };
@@ -140,16 +158,24 @@ enum sgpu_transfer_step {
 /* One step of one chunk run. */
 struct sgpu_transfer_span {
 	enum sgpu_transfer_step step;
-	int row; /* the engine's stream, 0 to SGPU_ENGINE_ROWS - 1; -1: the host */
+	int row; /* an enum sgpu_engine_row; -1: the host */
 	uint64_t begin_ns, end_ns, bytes;
 };
-enum { SGPU_ENGINE_ROWS = 4 };
+/* Rows of a trace: the streams of an engine's transfers. */
+enum sgpu_engine_row {
+	SGPU_ENGINE_COPY_IN,
+	SGPU_ENGINE_OPEN,
+	SGPU_ENGINE_SEAL,
+	SGPU_ENGINE_COPY_OUT,
+	SGPU_ENGINE_ROWS
+};
 const char *sgpu_engine_row_name(int row); /* "copy in", "open", "seal", "copy out" */
 
 struct sgpu_transfer_result {
 	int code; /* SGPU_OK, or the error at the lowest position */
 	struct sgpu_error error;
 	uint64_t bad_chunk; /* SGPU_EAUTH of a sealed input: number of the lowest bad chunk */
+	bool source_failed; /* an ordered source: nothing can be read from it any more */
 	uint8_t digest[SGPU_KT128_SIZE]; /* if one was asked for */
 	uint64_t bytes[SGPU_PATHS];	 /* bytes moved, by path */
 	uint64_t begin_ns, end_ns;
@@ -158,54 +184,50 @@ struct sgpu_transfer_result {
 struct sgpu_transfer_request {
 	enum sgpu_transfer_direction direction;
 	/* NULL: a plain transfer. Else the device opens or seals chunks from number `first` on
-	 * under this key, which is borrowed until done. The header is not moved. */
+	 * under this key, which is borrowed. The header is not moved. */
 	struct sgpu_device_key *key;
 	uint64_t first;
 	bool last;	    /* sealed: the last chunk is included; else `size` is whole chunks */
-	sgpu_devptr memory; /* of the plaintext; must stay until done */
+	sgpu_devptr memory; /* of the plaintext; must stay until the end */
 	uint64_t size;	    /* sealed bytes of a sealed input, else plaintext bytes */
 	/* Plain: the device computes the KT128 of all bytes, returns it in the result, and compares
 	 * it with `expected` unless that is NULL (SGPU_EAUTH). */
 	bool digested;
-	const uint8_t *expected; /* SGPU_KT128_SIZE bytes, borrowed until done; inputs only */
+	const uint8_t *expected;	    /* SGPU_KT128_SIZE bytes, borrowed; inputs only */
 	struct sgpu_transfer_source source; /* in */
 	struct sgpu_transfer_sink sink;	    /* out */
-	uint64_t rank; /* lower ranks go first; transfers of one rank alternate by chunk run */
-	bool queued;   /* workers do all of it, even if the caller could */
-	/* NULL, or called once, before anything else, on a thread that may call the source: may
-	 * fill in unknown members (key, memory, size, source, sink) and read the header. `stream`
-	 * is for sgpu_device_key_load. An error ends the transfer. */
-	int (*prepare)(void *argument, struct sgpu_stream *stream,
-		       struct sgpu_transfer_request *request, struct sgpu_error *error);
-	/* NULL, or called after each step, on any thread. It must call no function of the device or
-	 * of this header. */
+	uint64_t rank;			    /* transfers of lower ranks get staging buffers first */
+	/* Streams for copies, and for opening, sealing and digests; borrowed. */
+	struct sgpu_stream *copy, *crypt;
+	/* NULL, or called after each step, on the transfer's thread. */
 	void (*span)(void *argument, const struct sgpu_transfer_span *span);
-	/* NULL, or called once, after everything else, on any thread, maybe before start has
-	 * returned. It must not call the device, and of this header only sgpu_transfer_cancel and
-	 * sgpu_transfer_free. The result is valid during the call. */
-	void (*done)(void *argument, const struct sgpu_transfer_result *result);
-	void *argument; /* for prepare, span and done */
+	void *argument;
 };
 
-/* Copies the request. If this returns an error, nothing was started, and neither close nor done is
- * called; later errors go to done. The caller's thread itself reads and enqueues a transfer of up
- * to SGPU_TRANSFER_SMALL bytes that is not `queued`, if a staging buffer is free; once enqueued,
- * the transfer needs no other thread. Errors: SGPU_ENOMEM, SGPU_EUSAGE, SGPU_EDEVICE. */
-#define SGPU_TRANSFER_SMALL ((uint64_t)128 << 10)
-SGPU_MUST_CHECK int sgpu_transfer_start(struct sgpu_engine *engine,
+/* Copies the request and begins: finds the bytes to move and their memory. If this returns an
+ * error, nothing was begun, and the source or sink is not closed. Errors: SGPU_ENOMEM,
+ * SGPU_EUSAGE. */
+SGPU_MUST_CHECK int sgpu_transfer_begin(struct sgpu_engine *engine,
 					const struct sgpu_transfer_request *request,
 					struct sgpu_transfer **transfer, struct sgpu_error *error);
-/* Moves the bytes of an ordered source or sink on the calling thread, the only one that blocks in
- * it. Returns when the sink has all bytes, or when the source has been read to its end, even if the
- * transfer failed, so that the caller can read what follows in the pipe. After an error of the
- * source or sink, which done gets, too, or after sgpu_transfer_cancel, returns that code, and the
- * pipe cannot be used any more. */
-SGPU_MUST_CHECK int sgpu_transfer_pump(struct sgpu_transfer *transfer, struct sgpu_error *error);
-/* Ends the transfer soon, with `code` (SGPU_ECANCELED, SGPU_ETIMEOUT); does nothing if it has
- * ended. Does not interrupt a read or write that blocks. Any thread may call it, also in done. */
-void sgpu_transfer_cancel(struct sgpu_transfer *transfer, int code);
-/* Frees a transfer after done has begun, maybe in done. Accepts NULL. */
+/* Does what can be done now for at most one chunk run, without waiting for the device. Returns
+ * whether anything was done. */
+bool sgpu_transfer_step(struct sgpu_transfer *transfer);
+/* As sgpu_transfer_step, but also reads from a source that has to wait. */
+bool sgpu_transfer_block(struct sgpu_transfer *transfer);
+/* Whether the source needs no more steps: all of it was read, or it failed. */
+bool sgpu_transfer_has_read(const struct sgpu_transfer *transfer);
+/* Makes the transfer end soon, with `code` (SGPU_ECANCELED, SGPU_ETIMEOUT), if it has not ended. */
+void sgpu_transfer_stop(struct sgpu_transfer *transfer, int code);
+/* Returns the result once the transfer has ended, else NULL. */
+const struct sgpu_transfer_result *sgpu_transfer_end(const struct sgpu_transfer *transfer);
+/* Frees a transfer that has ended. Accepts NULL. */
 void sgpu_transfer_free(struct sgpu_transfer **transfer);
+/* Steps until the end; for a thread that has nothing else to do. */
+const struct sgpu_transfer_result *sgpu_transfer_wait(struct sgpu_transfer *transfer);
+/* How long a thread that has waited since `begin_ns` should wait before it looks again: it spins,
+ * then sleeps in steps that grow with the time waited. */
+void sgpu_wait_a_little(uint64_t begin_ns);
 
 /* ---- live copies: plaintext in the host's memory, sealed only while it crosses the bus ---- */
 

@@ -140,6 +140,16 @@ static inline int fake_event_record(struct sgpu_stream *stream, struct sgpu_even
 	return rc;
 }
 
+static inline int fake_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *why)
+{
+	int rc = fake.real->stream->event_query(event, done, why);
+
+	if (*done) {
+		fake_event_seen(event, true);
+	}
+	return rc;
+}
+
 static inline void fake_event_free(struct sgpu_event *event)
 {
 	fake_event_seen(event, false);
@@ -462,6 +472,7 @@ static inline void make_fake_gpu(void)
 	fake.backend.stream.event_create = fake_event_create;
 	fake.backend.stream.event_record = fake_event_record;
 	fake.backend.stream.event_sync = fake_event_sync;
+	fake.backend.stream.event_query = fake_event_query;
 	fake.backend.stream.event_free = fake_event_free;
 	fake.backend.stream.sync = fake_stream_sync;
 	fake.backend.stream.free = fake_stream_free;
@@ -469,6 +480,7 @@ static inline void make_fake_gpu(void)
 	fake.backend.stream.enqueue = fake_enqueue;
 	fake.backend.key.load = fake_key_load;
 	fake.backend.key.free = fake_key_free;
+	fake.backend.key.reaches = NULL;
 	fake.backend.stream.launch = fake_launch;
 	fake.backend.stream.callback = fake_callback;
 	fake.backend.table.cancel = fake_cancel;

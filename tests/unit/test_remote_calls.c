@@ -175,8 +175,13 @@ static int run_trapped(bool with_work)
 		return 252;
 	}
 	remote = open_remote(&w);
-	if (!remote || load_adding(remote, &a) != SGPU_OK || add_once(remote, &a, 1) != SGPU_OK) {
+	if (!remote || load_adding(remote, &a) != SGPU_OK) {
 		return 253;
+	}
+	for (int i = 0; i < ROUNDS; i++) { /* each of the device's workers has memory then */
+		if (add_once(remote, &a, i) != SGPU_OK) {
+			return 253;
+		}
 	}
 	if (sigaction(SIGSYS, &action, NULL) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
 		return 250;

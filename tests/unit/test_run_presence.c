@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who may stop the device: a run that is on it, and none that has left, however late the loop sees
- * that it was stopped.
+ * Who may stop the device: a run that is on it, and none that has left.
  */
 #include <pthread.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
 
 #include "device/backend.h"
-#include "run/loop.h"
 #include "run/runner.h"
 #include "run/private.h"
 #include "unit.h"
@@ -28,7 +25,6 @@ static void count_cancel(struct sgpu_device *device, bool cancel)
 static const struct sgpu_device_backend backend = { .name = "counted", .cancel = count_cancel };
 static struct sgpu_device_object object = { .backend = &backend };
 static const struct sgpu_run_device device = { .device = (struct sgpu_device *)(void *)&object };
-static const atomic_int going; /* the `stop` of a run that was not stopped */
 static struct sgpu_presence presence;
 
 static void begin(void)
@@ -37,12 +33,24 @@ static void begin(void)
 	sgpu_presence_init(&presence, &device, 1);
 }
 
+static int goes_on(void *argument)
+{
+	(void)argument;
+	return SGPU_OK;
+}
+
 static bool enter(bool *inside)
 {
 	struct sgpu_error error;
 
-	return sgpu_presence_enter(&presence, inside, &going, false, "", &error) == SGPU_OK &&
+	return sgpu_presence_enter(&presence, inside, goes_on, NULL, false, "", &error) ==
+		       SGPU_OK &&
 	       *inside;
+}
+
+static void leave(bool *inside, bool has_module)
+{
+	sgpu_presence_leave(&presence, inside, has_module);
 }
 
 UNIT_TEST(a_run_that_has_left_stops_nothing_of_the_one_that_stays)
@@ -51,10 +59,11 @@ UNIT_TEST(a_run_that_has_left_stops_nothing_of_the_one_that_stays)
 
 	begin();
 	REQUIRE(enter(&first) && enter(&second));
-	CHECK(sgpu_presence_leave(&presence, &first, false));
-	CHECK(sgpu_presence_stop(&presence, &first, 1) == 0 && stops == 0 && !presence.cancelling);
-	CHECK(sgpu_presence_leave(&presence, &second, false) && presence.count == 0 && stops == 0 &&
-	      goes == 0);
+	leave(&first, false);
+	sgpu_presence_stop(&presence, &first, 1);
+	CHECK(stops == 0 && !presence.cancelling);
+	leave(&second, false);
+	CHECK(presence.count == 0 && stops == 0 && goes == 0);
 	sgpu_presence_clear(&presence);
 }
 
@@ -64,11 +73,12 @@ UNIT_TEST(a_run_that_was_the_last_to_leave_stops_nothing_of_the_next)
 
 	begin();
 	REQUIRE(enter(&first));
-	CHECK(sgpu_presence_leave(&presence, &first, false));
-	CHECK(sgpu_presence_stop(&presence, &first, 1) == 0 && stops == 0);
+	leave(&first, false);
+	sgpu_presence_stop(&presence, &first, 1);
+	CHECK(stops == 0);
 	REQUIRE(!presence.cancelling); /* or else the next line would wait for ever */
 	CHECK(enter(&second) && stops == 0);
-	CHECK(sgpu_presence_leave(&presence, &second, false));
+	leave(&second, false);
 	sgpu_presence_clear(&presence);
 }
 
@@ -77,11 +87,14 @@ UNIT_TEST(leaving_twice_counts_once)
 	bool first = false, second = false;
 
 	begin();
-	CHECK(!sgpu_presence_leave(&presence, &first, false) && presence.count == 0);
+	leave(&first, false);
+	CHECK(presence.count == 0);
 	REQUIRE(enter(&first) && enter(&second));
-	CHECK(sgpu_presence_leave(&presence, &first, false) &&
-	      !sgpu_presence_leave(&presence, &first, false) && presence.count == 1);
-	CHECK(sgpu_presence_leave(&presence, &second, false) && presence.count == 0);
+	leave(&first, false);
+	leave(&first, false);
+	CHECK(presence.count == 1);
+	leave(&second, false);
+	CHECK(presence.count == 0);
 	sgpu_presence_clear(&presence);
 }
 
@@ -91,9 +104,12 @@ UNIT_TEST(alone_a_run_stops_the_device_once_and_lets_it_go_as_it_leaves)
 
 	begin();
 	REQUIRE(enter(&inside));
-	CHECK(sgpu_presence_stop(&presence, &inside, sgpu_now_ns()) == 0 && stops == 1);
-	CHECK(sgpu_presence_stop(&presence, &inside, sgpu_now_ns()) == 0 && stops == 1);
-	CHECK(sgpu_presence_leave(&presence, &inside, false) && goes == 1 && !presence.cancelling);
+	sgpu_presence_stop(&presence, &inside, sgpu_now_ns());
+	CHECK(stops == 1);
+	sgpu_presence_stop(&presence, &inside, sgpu_now_ns());
+	CHECK(stops == 1);
+	leave(&inside, false);
+	CHECK(goes == 1 && !presence.cancelling);
 	sgpu_presence_clear(&presence);
 }
 
@@ -104,12 +120,14 @@ UNIT_TEST(beside_others_a_run_waits_for_its_kernels_and_not_for_ever)
 
 	begin();
 	REQUIRE(enter(&first) && enter(&second));
-	CHECK(sgpu_presence_stop(&presence, &first, now + hour) == now + hour + SGPU_RUN_GRACE_NS &&
-	      stops == 0);
-	CHECK(sgpu_presence_stop(&presence, &first, 0) == 0 &&
-	      stops == 1); /* the time is long over */
-	CHECK(sgpu_presence_leave(&presence, &first, false) && goes == 1);
-	CHECK(sgpu_presence_leave(&presence, &second, false) && goes == 1);
+	sgpu_presence_stop(&presence, &first, now + hour);
+	CHECK(stops == 0);
+	sgpu_presence_stop(&presence, &first, 0); /* the time is long over */
+	CHECK(stops == 1);
+	leave(&first, false);
+	CHECK(goes == 1);
+	leave(&second, false);
+	CHECK(goes == 1);
 	sgpu_presence_clear(&presence);
 }
 
@@ -121,11 +139,16 @@ struct waiter {
 	pthread_t thread;
 };
 
+static int stop_of(void *argument)
+{
+	return atomic_load(&((struct waiter *)argument)->stop);
+}
+
 static void *enter_there(void *argument)
 {
 	struct waiter *w = argument;
 
-	atomic_store(&w->code, sgpu_presence_enter(&presence, &w->inside, &w->stop, w->has_module,
+	atomic_store(&w->code, sgpu_presence_enter(&presence, &w->inside, stop_of, w, w->has_module,
 						   w->owner, NULL));
 	return NULL;
 }
@@ -160,13 +183,15 @@ UNIT_TEST(a_run_with_a_module_waits_until_it_is_alone_and_keeps_the_others_out)
 	CHECK(waits(&module));
 	start(&other, false, ""); /* not before it, or it would wait for ever */
 	CHECK(waits(&other));
-	CHECK(sgpu_presence_leave(&presence, &first, false));
+	leave(&first, false);
 	CHECK(result(&module) == SGPU_OK && module.inside);
 	start(&second, true, "");
 	CHECK(waits(&other) && waits(&second) && presence.count == 1);
-	CHECK(sgpu_presence_leave(&presence, &module.inside, true));
-	CHECK(result(&second) == SGPU_OK && sgpu_presence_leave(&presence, &second.inside, true));
-	CHECK(result(&other) == SGPU_OK && sgpu_presence_leave(&presence, &other.inside, false));
+	leave(&module.inside, true);
+	CHECK(result(&second) == SGPU_OK);
+	leave(&second.inside, true);
+	CHECK(result(&other) == SGPU_OK);
+	leave(&other.inside, false);
 	CHECK(presence.count == 0 && presence.alone == 0);
 	sgpu_presence_clear(&presence);
 }
@@ -182,11 +207,12 @@ UNIT_TEST(after_a_module_none_of_another_owner_enters)
 	CHECK(result(&stranger) == SGPU_ERETRY && !stranger.inside);
 	start(&stranger, true, "anne");
 	CHECK(result(&stranger) == SGPU_ERETRY && presence.alone == 1);
-	CHECK(sgpu_presence_leave(&presence, &module.inside, true));
+	leave(&module.inside, true);
 	start(&stranger, false, "");
 	CHECK(result(&stranger) == SGPU_ERETRY);
 	start(&own, false, "anna");
-	CHECK(result(&own) == SGPU_OK && sgpu_presence_leave(&presence, &own.inside, false));
+	CHECK(result(&own) == SGPU_OK);
+	leave(&own.inside, false);
 	sgpu_presence_clear(&presence);
 }
 
@@ -202,55 +228,11 @@ UNIT_TEST(a_run_that_is_stopped_while_it_waits_to_be_alone_holds_nobody_up)
 	start(&other, false, "");
 	CHECK(waits(&other));
 	atomic_store(&module.stop, SGPU_ECANCELED);
-	(void)sgpu_presence_stop(&presence, &module.inside, 0);
 	CHECK(result(&module) == SGPU_ECANCELED && !module.inside);
 	CHECK(result(&other) == SGPU_OK && presence.count == 2 && !presence.bound);
-	CHECK(sgpu_presence_leave(&presence, &other.inside, false));
-	CHECK(sgpu_presence_leave(&presence, &first, false));
+	leave(&other.inside, false);
+	leave(&first, false);
 	sgpu_presence_clear(&presence);
-}
-
-/* ---- the time of a stop ---- */
-static uint64_t never(void *argument)
-{
-	(void)argument;
-	return 0;
-}
-
-static void *stop_it(void *base)
-{
-	sgpu_run_stop(base, SGPU_ECANCELED);
-	return NULL;
-}
-
-/* Whoever sees the code sees the time as well: 0 would be long ago, and end the kernels of all
- * others at once. */
-UNIT_TEST(a_run_that_was_stopped_says_since_when)
-{
-	const int rounds = getenv("SGPU_TEST_SMALL") ? 300 : 3000;
-	struct sgpu_run_base base = { .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
-	pthread_t thread;
-	int timeless = 0, changed = 0;
-
-	REQUIRE(base.wake_fd >= 0 && sgpu_loop_create(never, NULL, 0, &base.loop, NULL) == SGPU_OK);
-	for (int i = 0; i < rounds; i++) {
-		uint64_t first;
-
-		atomic_store(&base.stop_ns, 0);
-		atomic_store(&base.stop, SGPU_OK);
-		REQUIRE(pthread_create(&thread, NULL, stop_it, &base) == 0);
-		while (atomic_load(&base.stop) == SGPU_OK) {
-		}
-		first = atomic_load(&base.stop_ns);
-		timeless += first == 0;
-		sgpu_run_stop(&base, SGPU_ETIMEOUT);
-		pthread_join(thread, NULL);
-		changed += atomic_load(&base.stop) != SGPU_ECANCELED ||
-			   atomic_load(&base.stop_ns) != first;
-	}
-	CHECK(timeless == 0 && changed == 0);
-	sgpu_loop_free(&base.loop);
-	close(base.wake_fd);
 }
 
 int main(void)
@@ -264,6 +246,5 @@ int main(void)
 	UNIT_RUN(a_run_with_a_module_waits_until_it_is_alone_and_keeps_the_others_out);
 	UNIT_RUN(after_a_module_none_of_another_owner_enters);
 	UNIT_RUN(a_run_that_is_stopped_while_it_waits_to_be_alone_holds_nobody_up);
-	UNIT_RUN(a_run_that_was_stopped_says_since_when);
 	return unit_done();
 }

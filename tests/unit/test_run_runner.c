@@ -460,7 +460,7 @@ UNIT_TEST(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwar
 	if (!faked) {
 		SKIP("only the fake device hangs");
 	}
-	make_batch(&stuck, 60000);
+	make_batch(&stuck, 200000); /* more than the thread that enqueues it runs itself */
 	make_batch(&other, 60000);
 	fill_pipe(&pipe, &other, 3000);
 	submit(&other, pipe.ends[0], 0, NULL, NULL);

@@ -63,7 +63,8 @@ static void flip_on_device(struct sgpu_stream *on, sgpu_devptr at)
 /* Alters device memory in place, before it is measured. */
 static int enqueue(struct sgpu_stream *on, const struct sgpu_work *work)
 {
-	if (work->kind == SGPU_WORK_COPY_IN) {
+	/* Kernels of the CPU device open what goes there where it lies. */
+	if (work->kind == SGPU_WORK_COPY_IN || work->kind == SGPU_WORK_OPEN_FROM) {
 		return copy_in(on, work);
 	}
 	if (work->kind == SGPU_WORK_MEASURE && flip_there) {

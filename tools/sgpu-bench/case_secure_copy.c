@@ -5,7 +5,6 @@
  * the device only: it is ordinary memory with plaintext. Times are the host's, from the call to its
  * end.
  */
-#include <semaphore.h>
 #include <string.h>
 
 #include "transfer/transfer.h"
@@ -25,8 +24,7 @@ struct copy {
 	struct sgpu_bench *bench;
 	struct sgpu_engine *engine;
 	struct sgpu_live_key *live;
-	sem_t ended; /* of transfers at rest */
-	struct sgpu_transfer_result result;
+	struct sgpu_stream *crypt;    /* of transfers at rest */
 	struct bench_sealed host;     /* pinned; data that are sealed at rest */
 	void *memory, *memory_result; /* ordinary */
 	uint64_t size;
@@ -36,6 +34,7 @@ struct copy {
 
 SGPU_BENCH_ENDING(end_engine, struct sgpu_engine, sgpu_engine_free)
 SGPU_BENCH_ENDING(end_live_key, struct sgpu_live_key, sgpu_live_key_free)
+SGPU_BENCH_ENDING(end_stream, struct sgpu_stream, sgpu_stream_free)
 
 static int outcome(int rc, const struct sgpu_transfer_result *result, struct sgpu_error *error)
 {
@@ -43,27 +42,24 @@ static int outcome(int rc, const struct sgpu_transfer_result *result, struct sgp
 }
 
 /* ---- transfers of data that are sealed at rest ---- */
-static void note_result(void *argument, const struct sgpu_transfer_result *result)
-{
-	struct copy *c = argument;
-
-	c->result = *result;
-	sem_post(&c->ended);
-}
-
-static int move(struct copy *c, const struct sgpu_transfer_request *request,
-		struct sgpu_error *error)
+static int move(struct copy *c, struct sgpu_transfer_request *request, struct sgpu_error *error)
 {
 	struct sgpu_transfer *transfer = NULL;
-	int rc = sgpu_transfer_start(c->engine, request, &transfer, error);
+	struct sgpu_transfer_result result;
+	int rc;
 
+	request->key = c->host.key;
+	request->last = true;
+	request->memory = c->device.memory;
+	request->copy = c->bench->stream;
+	request->crypt = c->crypt;
+	rc = sgpu_transfer_begin(c->engine, request, &transfer, error);
 	if (rc) {
 		return rc;
 	}
-	while (sem_wait(&c->ended) != 0) {
-	}
+	result = *sgpu_transfer_wait(transfer);
 	sgpu_transfer_free(&transfer);
-	return outcome(c->result.code, &c->result, error);
+	return outcome(result.code, &result, error);
 }
 
 /* ---- up, to the device ---- */
@@ -77,15 +73,10 @@ static int up_plain(void *argument, struct sgpu_error *error)
 static int up_at_rest(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
-	const struct sgpu_transfer_request request = {
+	struct sgpu_transfer_request request = {
 		.direction = SGPU_TRANSFER_IN,
-		.key = c->host.key,
-		.last = true,
-		.memory = c->device.memory,
 		.size = c->host.sealed_size,
 		.source = sgpu_source_from_memory(c->host.sealed, true),
-		.done = note_result,
-		.argument = c,
 	};
 
 	return move(c, &request, error);
@@ -123,16 +114,11 @@ static int down_plain(void *argument, struct sgpu_error *error)
 static int down_at_rest(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
-	const struct sgpu_transfer_request request = {
+	struct sgpu_transfer_request request = {
 		.direction = SGPU_TRANSFER_OUT,
-		.key = c->host.key,
 		.first = c->next,
-		.last = true,
-		.memory = c->device.memory,
 		.size = c->size,
 		.sink = sgpu_sink_to_memory(c->host.result, true),
-		.done = note_result,
-		.argument = c,
 	};
 
 	c->first = c->next;
@@ -230,8 +216,9 @@ int bench_secure_copy(struct sgpu_bench *bench, struct sgpu_error *error)
 	struct copy c = { .bench = bench };
 	int rc = sgpu_engine_create(bench->device, &config, &c.engine, error);
 
-	sem_init(&c.ended, 0, 0);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_engine, (uintptr_t)c.engine, 0, error);
+	rc = rc ? rc : sgpu_stream_create(bench->device, &c.crypt, error);
+	rc = rc ? rc : sgpu_bench_keep(bench, end_stream, (uintptr_t)c.crypt, 0, error);
 	rc = rc ? rc : sgpu_sealed_keys_new(secret, "", 0, &keys, error);
 	rc = rc ? rc : sgpu_live_key_load(c.engine, &keys, &c.live, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_live_key, (uintptr_t)c.live, 0, error);

@@ -96,6 +96,11 @@ static void cancel(struct sgpu_device *device, bool stop)
 	sgpu_pool_cancel(device->pool, stop);
 }
 
+static struct sgpu_pool *pool_of(struct sgpu_device *device)
+{
+	return device->pool;
+}
+
 const struct sgpu_device_backend sgpu_device_cpu = {
 	.name = "cpu",
 	.probe = probe,
@@ -104,6 +109,7 @@ const struct sgpu_device_backend sgpu_device_cpu = {
 	.info = info,
 	.synchronize = synchronize,
 	.cancel = cancel,
+	.pool = pool_of,
 	.memory = &sgpu_cpu_memory_calls,
 	.stream = &sgpu_cpu_stream_calls,
 	.key = &sgpu_cpu_key_calls,

@@ -61,7 +61,7 @@ static bool reaches(struct sgpu_device *device, const void *memory, uint64_t siz
 /* ---- chunk runs ---- */
 /* Chunks that a worker takes at a time. For GRAIN_MIN or fewer, one worker is faster than several.
  */
-enum { GRAIN_MIN = 8, GRAIN_MAX = 64, SHARED_CHUNKS = 4 };
+enum { GRAIN_MIN = 8, GRAIN_MAX = 64 };
 
 struct run {
 	const struct sgpu_cpu_item *item;
@@ -85,8 +85,8 @@ static int work_chunks(const struct run *run, struct sgpu_aead *aead, uint64_t f
 }
 
 /* Opens or seals chunks [begin, end) of the run. Others may change the host's memory meanwhile, and
- * ciphers read what they open, and what they have sealed, more than once: so sealed bytes there go
- * through `own`, of SHARED_CHUNKS chunks, where nobody else reaches them. */
+ * ciphers read what they open, and what they have sealed, more than once: so a sealed chunk there
+ * goes through `own`, where nobody else reaches it. */
 static int work_piece(const struct run *run, struct sgpu_aead *aead, uint64_t begin, uint64_t end,
 		      uint8_t *own, uint64_t *bad_chunk)
 {
@@ -117,20 +117,19 @@ static int work_piece(const struct run *run, struct sgpu_aead *aead, uint64_t be
 static void work_grain(void *argument, uint64_t begin, uint64_t end)
 {
 	struct run *run = argument;
-	const uint64_t step = run->shared ? SHARED_CHUNKS : end - begin;
+	const uint64_t step = run->shared ? 1 : end - begin;
 	struct sgpu_aead *aead = NULL;
 	uint64_t bad_chunk = run->item->first + begin;
-	uint8_t *own = run->shared ? malloc(SHARED_CHUNKS * SGPU_SEALED_CHUNK) : NULL;
-	int rc = run->shared && !own ? SGPU_ENOMEM
-				     : sgpu_aead_copy(run->item->key->model, &aead, NULL);
+	uint8_t own[SGPU_SEALED_CHUNK];
+	int rc = sgpu_aead_copy(run->item->key->model, &aead, NULL);
 
 	do { /* also for an empty run, which fails if it should end the segment */
 		const uint64_t next = sgpu_min_u64(begin + step, end);
 
-		rc = rc ? rc : work_piece(run, aead, begin, next, own, &bad_chunk);
+		rc = rc ? rc
+			: work_piece(run, aead, begin, next, run->shared ? own : NULL, &bad_chunk);
 		begin = next;
 	} while (rc == SGPU_OK && begin < end);
-	free(own);
 	sgpu_aead_free(&aead);
 	pthread_mutex_lock(&run->lock);
 	if (rc != SGPU_OK && (run->code == SGPU_OK || bad_chunk < run->bad_chunk)) {

@@ -310,12 +310,18 @@ static int perform_launch(struct sgpu_device *device, const struct sgpu_cpu_item
 int sgpu_cpu_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 		    const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
 {
-	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK,
-					    .work = perform_launch,
-					    .launch = function,
-					    .argument = argument,
-					    .task = task };
+	struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK,
+				      .work = perform_launch,
+				      .launch = function,
+				      .argument = argument,
+				      .task = task };
 	const int rc = sgpu_device_check(stream->device, ranges, count, task);
+	uint64_t bytes = 0;
+
+	for (int i = 0; rc == SGPU_OK && i < count; i++) {
+		bytes += sgpu_min_u64(ranges[i].size, SGPU_CPU_BRIEF + 1);
+	}
+	item.brief = bytes > 0 && bytes <= SGPU_CPU_BRIEF;
 
 	return rc == SGPU_OK ? sgpu_cpu_enqueue(stream, &item) : rc;
 }

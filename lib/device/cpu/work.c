@@ -135,7 +135,7 @@ int sgpu_cpu_enqueue_work(struct sgpu_stream *stream, const struct sgpu_work *wo
 				      .key = work->key,
 				      .first = work->first,
 				      .last = work->last,
-				      .shared = work->kind >= SGPU_WORK_OPEN_FROM };
+				      .shared = work->kind >= SGPU_WORK_OPEN_FROM && !work->alone };
 	struct sgpu_device_range ranges[2];
 	const int count = sgpu_work_ranges(work, ranges);
 	int rc = sgpu_device_check(stream->device, ranges, count, work->task);

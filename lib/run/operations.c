@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The graph of one batch. An operation is held back by each input that it reads, by each move that
+ * brings it a segment from another device, and by each predecessor that is not yet enqueued. When
+ * nothing holds it back any more it is enqueued, and waits on the device for predecessors that
+ * still run. So no kernel runs on data that have not verified, and the device never waits for the
+ * host between two operations, unless the second is a module or on another device.
+ */
+#include <stdlib.h>
+
+#include "run/private.h"
+
+/* Most operations that are enqueued at a time. Each costs some KiB, and a full queue of a device
+ * blocks the caller. The device only needs enough of them not to run dry. */
+enum { AHEAD_MAX = 128 };
+
+enum state { WAITING, ENQUEUED, DONE, FAILED };
+
+/* A launch under way. */
+struct launch {
+	struct launch *next; /* in the order of enqueuing */
+	struct sgpu_run *run;
+	int operation;
+	/* the device's own implementation; NULL: the CPU's, in the table of operations */
+	sgpu_op_fn on_device;
+	struct sgpu_op_call call;
+	struct sgpu_task task;
+	struct sgpu_task *clears; /* tasks that clear a module's outputs, by argument; or NULL */
+};
+
+struct operation {
+	enum state state;
+	int holds; /* inputs, moves and predecessors that hold it back */
+	int code;
+	char *text;	   /* why it failed by itself, or NULL */
+	const char *cause; /* text of the failure due to which it was not run */
+	atomic_bool bad;   /* it failed, so operations that depend on it must not run */
+	struct launch *launch;
+	struct sgpu_event *event; /* after its work and that of its small outputs */
+};
+
+struct sgpu_operations {
+	const struct sgpu_manifest *manifest;
+	const struct sgpu_plan *plan;
+	struct operation *list;
+	/* operation i's followers: followers[follower_start[i]] ... */
+	int *follower_start, *followers;
+	int *work; /* operations to look at: each is added when nothing holds it back any more, and
+		      when it has failed */
+	int work_head, work_tail;
+	int inputs_open, operations_open, ahead;
+	struct launch *first, **last; /* under way */
+	const char *unused_input;
+};
+
+/* ---- creation ---- */
+static int list_followers(struct sgpu_operations *o, struct sgpu_error *error)
+{
+	const struct sgpu_manifest *m = o->manifest;
+	size_t edges = 1;
+
+	for (int i = 0; i < m->operation_count; i++) {
+		edges += (size_t)m->operations[i].before_count;
+	}
+	o->follower_start = calloc((size_t)m->operation_count + 1, sizeof(*o->follower_start));
+	o->followers = calloc(edges, sizeof(*o->followers));
+	if (!o->follower_start || !o->followers) {
+		return sgpu_fail_nomem(error);
+	}
+	for (int i = 0; i < m->operation_count; i++) {
+		for (int k = 0; k < m->operations[i].before_count; k++) {
+			o->follower_start[m->operations[i].before[k]]++;
+		}
+	}
+	/* From counts to ends, which become starts as the lists are filled from behind. */
+	for (int i = 0; i < m->operation_count; i++) {
+		o->follower_start[i + 1] += o->follower_start[i];
+	}
+	for (int i = m->operation_count; i-- > 0;) {
+		for (int k = m->operations[i].before_count; k-- > 0;) {
+			o->followers[--o->follower_start[m->operations[i].before[k]]] = i;
+		}
+	}
+	return SGPU_OK;
+}
+
+static void add_work(struct sgpu_operations *o, int operation)
+{
+	o->work[o->work_tail++] = operation;
+}
+
+/* Returns whether a segment's reader number `k` waits for a move or, if that is negative, for the
+ * segment's arrival. */
+static bool awaits(const struct sgpu_operations *o, const struct sgpu_segment *segment, int move,
+		   int k)
+{
+	return sgpu_plan_reader_once(segment, k) &&
+	       (move < 0 || o->plan->device[segment->readers[k]] == o->plan->moves[move].to);
+}
+
+static const struct sgpu_segment *moved_segment(const struct sgpu_operations *o, int move)
+{
+	return &o->manifest->segments[o->plan->moves[move].segment];
+}
+
+static void hold_readers(struct sgpu_operations *o, const struct sgpu_segment *segment, int move)
+{
+	for (int k = 0; k < segment->reader_count; k++) {
+		o->list[segment->readers[k]].holds += awaits(o, segment, move, k);
+	}
+}
+
+static void count_holds(struct sgpu_operations *o)
+{
+	const struct sgpu_manifest *m = o->manifest;
+
+	for (int i = 0; i < m->operation_count; i++) {
+		o->list[i].holds = m->operations[i].before_count;
+	}
+	for (int i = 0; i < m->segment_count; i++) {
+		if (sgpu_segment_is_input(&m->segments[i])) {
+			o->inputs_open++;
+			hold_readers(o, &m->segments[i], -1);
+		}
+	}
+	for (int i = 0; i < o->plan->move_count; i++) {
+		hold_readers(o, moved_segment(o, i), i);
+	}
+	for (int i = 0; i < m->operation_count; i++) {
+		if (o->list[i].holds == 0) {
+			add_work(o, i);
+		}
+	}
+	o->operations_open = m->operation_count;
+}
+
+int sgpu_operations_create(struct sgpu_run *run, struct sgpu_error *error)
+{
+	const size_t count = (size_t)run->job.manifest->operation_count;
+	struct sgpu_operations *o = calloc(1, sizeof(*o));
+	int rc;
+
+	run->operations = o;
+	if (!o) {
+		return sgpu_fail_nomem(error);
+	}
+	o->manifest = run->job.manifest;
+	o->plan = run->job.plan;
+	o->last = &o->first;
+	o->list = calloc(count + 1, sizeof(*o->list));
+	o->work = calloc(2 * count + 1, sizeof(*o->work));
+	rc = o->list && o->work ? list_followers(o, error) : sgpu_fail_nomem(error);
+	if (rc == SGPU_OK) {
+		count_holds(o);
+		atomic_store(&run->operation_count, (int)count);
+	}
+	return rc;
+}
+
+void sgpu_operations_free(struct sgpu_run *run)
+{
+	struct sgpu_operations *o = run->operations;
+
+	if (!o) {
+		return;
+	}
+	for (int i = 0; o->list && i < o->manifest->operation_count; i++) {
+		free(o->list[i].text);
+	}
+	free(o->list);
+	free(o->work);
+	free(o->follower_start);
+	free(o->followers);
+	free(o);
+	run->operations = NULL;
+}
+
+/* ---- failures ---- */
+/* Marks an operation as failed. Unless it still runs, it no longer counts as open. Its followers
+ * are marked when look_at() comes to it. */
+static void mark_failed(struct sgpu_run *run, int operation, int rc, const char *cause)
+{
+	struct operation *op = &run->operations->list[operation];
+
+	if (op->state == DONE || op->state == FAILED) {
+		return;
+	}
+	run->operations->operations_open -= op->state == WAITING;
+	op->state = FAILED;
+	op->code = rc;
+	op->cause = cause;
+	atomic_fetch_add(&run->failed_count, 1);
+	add_work(run->operations, operation);
+}
+
+/* Returns the code of operations that depend on a failed one: the same for a timeout or altered
+ * data, as these concern all; else SGPU_EDEPENDENCY. */
+static int inherited(int rc)
+{
+	return rc == SGPU_ETIMEOUT || rc == SGPU_EAUTH ? rc : SGPU_EDEPENDENCY;
+}
+
+static void fail_itself(struct sgpu_run *run, int operation, int rc, const char *text)
+{
+	struct operation *op = &run->operations->list[operation];
+
+	rc = sgpu_run_failure(run, "operation", run->job.manifest->operations[operation].id, rc,
+			      text, &op->text);
+	mark_failed(run, operation, rc, op->text ? op->text : sgpu_strerror(SGPU_ENOMEM));
+}
+
+/* ---- enqueuing ---- */
+/* The device may come to an operation before this thread knows that its predecessor failed. An
+ * operation that is skipped for such a failure has written nothing, so it has failed, too. */
+static int run_kernel(struct sgpu_launch *launch, void *argument)
+{
+	struct launch *l = argument;
+	struct operation *list = l->run->operations->list;
+	const struct sgpu_operation *op = &l->run->job.manifest->operations[l->operation];
+	int rc = atomic_load(&l->run->stop);
+
+	if (rc != SGPU_OK) {
+		sgpu_fail(launch->error, rc, "the run was stopped");
+	}
+	for (int i = 0; rc == SGPU_OK && i < op->before_count; i++) {
+		if (atomic_load(&list[op->before[i]].bad)) {
+			rc = sgpu_fail(launch->error, SGPU_EDEPENDENCY,
+				       "an operation before it failed");
+		}
+	}
+	rc = rc ? rc : sgpu_op_run(&l->call, l->on_device, launch);
+	if (rc != SGPU_OK) {
+		atomic_store(&list[l->operation].bad, true);
+	}
+	return rc;
+}
+
+static int place_arguments(struct launch *l, struct sgpu_error *error)
+{
+	const struct sgpu_run *run = l->run;
+	const struct sgpu_operation *op = &run->job.manifest->operations[l->operation];
+	const struct sgpu_plan *plan = run->job.plan;
+	const sgpu_devptr *memory = run->memory.buffers;
+	const int scratch = plan->scratch_buffer[l->operation];
+
+	for (int i = 0; i < op->arg_count; i++) {
+		int segment = op->args[i].segment,
+		    at = op->module ? i : sgpu_op_arg(l->call.op, op->args[i].name);
+		int buffer = op->args[i].output
+				     ? plan->out_buffer[segment]
+				     : sgpu_plan_read_buffer(plan, run->job.manifest, segment,
+							     plan->device[l->operation]);
+
+		if (at < 0 || buffer < 0) {
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "operation '%s' has no memory for '%s'", op->id,
+					 op->args[i].name);
+		}
+		l->call.data[at] = (void *)(uintptr_t)memory[buffer];
+	}
+	if (scratch >= 0) {
+		l->call.scratch = (void *)(uintptr_t)memory[scratch];
+	}
+	return SGPU_OK;
+}
+
+/* Waits on the device for predecessors on other streams that still run there. */
+static int wait_for_others(struct sgpu_run *run, int operation, struct sgpu_stream *stream,
+			   struct sgpu_error *error)
+{
+	const struct sgpu_operation *op = &run->job.manifest->operations[operation];
+	const struct sgpu_plan *plan = run->job.plan;
+
+	for (int i = 0; i < op->before_count; i++) {
+		const struct operation *other = &run->operations->list[op->before[i]];
+
+		if (plan->stream[op->before[i]] != plan->stream[operation] && other->event &&
+		    sgpu_stream_wait(stream, other->event) != SGPU_OK) {
+			return sgpu_fail(error, SGPU_EDEVICE,
+					 "the device cannot wait for an event");
+		}
+	}
+	return SGPU_OK;
+}
+
+/* Lists the memory of a call's tensors. */
+static int list_tensors(const struct sgpu_op_call *call, struct sgpu_device_range *ranges)
+{
+	int count = 0;
+
+	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
+		uint64_t size = 0;
+
+		if (call->data[i] && sgpu_type_bytes(&call->type[i], &size)) {
+			ranges[count++] =
+				(struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)call->data[i],
+							    size };
+		}
+	}
+	return count;
+}
+
+/* Enqueues the kernel, and tells the device which memory it touches: tensors and scratch memory. */
+static int start_kernel(struct launch *l, struct sgpu_stream *stream, struct sgpu_error *error)
+{
+	const struct sgpu_plan *plan = l->run->job.plan;
+	struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX + 1];
+	int scratch = plan->scratch_buffer[l->operation], rc;
+	int count = list_tensors(&l->call, ranges);
+
+	if (scratch >= 0) {
+		ranges[count++] =
+			(struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)l->call.scratch,
+						    plan->buffers[scratch].size };
+	}
+	rc = sgpu_device_launch_on(stream, run_kernel, l, ranges, count, &l->task);
+	return rc == SGPU_OK
+		       ? rc
+		       : sgpu_fail(error, rc, "the device refused the launch: %s",
+				   l->task.error.text[0] ? l->task.error.text : sgpu_strerror(rc));
+}
+
+static int start_module(struct launch *l, struct sgpu_stream *stream, struct sgpu_error *error)
+{
+	const struct sgpu_operation *op = &l->run->job.manifest->operations[l->operation];
+
+	l->clears = calloc((size_t)op->arg_count + 1, sizeof(*l->clears));
+	return l->clears ? sgpu_module_start(l->run, l->operation, &l->call, stream, l->clears,
+					     &l->task, error)
+			 : sgpu_fail_nomem(error);
+}
+
+static void free_launch(struct launch *l)
+{
+	free(l->clears);
+	free(l);
+}
+
+/* Fills in a launch and enqueues it. */
+static int enqueue(struct launch *l, struct sgpu_error *error)
+{
+	struct sgpu_run *run = l->run;
+	const struct sgpu_operation *op = &run->job.manifest->operations[l->operation];
+	struct sgpu_device *device = run->devices[run->job.plan->device[l->operation]].device;
+	struct operation *state = &run->operations->list[l->operation];
+	struct sgpu_stream *stream;
+	int rc = sgpu_ops_prepare(run->job.manifest, l->operation, &l->call, error);
+
+	l->on_device = sgpu_device_op(device, op->kernel);
+	rc = rc ? rc : place_arguments(l, error);
+	rc = rc ? rc : sgpu_run_plan_stream(run, run->job.plan->stream[l->operation], &stream, error);
+	rc = rc ? rc : sgpu_event_create(device, &state->event, error);
+	rc = rc ? rc : wait_for_others(run, l->operation, stream, error);
+	rc = rc ? rc : op->module ? start_module(l, stream, error) : start_kernel(l, stream, error);
+	if (rc != SGPU_OK) {
+		run->unsure = true;
+		sgpu_event_free(&state->event);
+		return rc;
+	}
+	state->launch = l;
+	if (!op->module) {
+		sgpu_outputs_follow(run, l->operation, &l->call, stream);
+	}
+	if (sgpu_event_record(stream, state->event) != SGPU_OK) {
+		/* this thread waits here, instead of the other streams */
+		if (sgpu_stream_sync(stream, NULL) != SGPU_OK && l->task.code == SGPU_OK) {
+			l->task.code = SGPU_EDEVICE;
+		}
+		sgpu_event_free(&state->event);
+	}
+	*run->operations->last = l;
+	run->operations->last = &l->next;
+	return SGPU_OK;
+}
+
+static int start(struct sgpu_run *run, int operation, struct sgpu_error *error)
+{
+	const struct sgpu_operation *op = &run->job.manifest->operations[operation];
+	int rc = op->module ? sgpu_modules_ready(run, operation, error) : SGPU_OK;
+	struct launch *l;
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	l = calloc(1, sizeof(*l));
+	if (!l) {
+		return sgpu_fail_nomem(error);
+	}
+	l->run = run;
+	l->operation = operation;
+	rc = enqueue(l, error);
+	if (rc != SGPU_OK) {
+		free_launch(l);
+	}
+	return rc;
+}
+
+/* ---- followers ---- */
+static void drop_hold(struct sgpu_operations *o, int operation)
+{
+	struct operation *op = &o->list[operation];
+
+	if (--op->holds == 0 && op->state == WAITING) {
+		add_work(o, operation);
+	}
+}
+
+/* Returns whether a follower waits for the operation's end, not just until it is enqueued. A module
+ * does, since what a failed operation has written could crash it, and with it the whole context. So
+ * does an operation on another device, which cannot wait for this device's events. */
+static bool waits_for_end(const struct sgpu_operations *o, int operation, int follower)
+{
+	return o->manifest->operations[follower].module != NULL ||
+	       o->plan->device[operation] != o->plan->device[follower];
+}
+
+/* Removes an operation's hold on the followers that wait for it to be enqueued or, if `ended`, to
+ * end. */
+static void drop_followers(struct sgpu_operations *o, int operation, bool ended)
+{
+	for (int i = o->follower_start[operation]; i < o->follower_start[operation + 1]; i++) {
+		int follower = o->followers[i];
+
+		if (ended == waits_for_end(o, operation, follower)) {
+			drop_hold(o, follower);
+		}
+	}
+}
+
+static void look_at(struct sgpu_run *run, int operation)
+{
+	struct sgpu_operations *o = run->operations;
+	struct operation *op = &o->list[operation];
+	struct sgpu_error error = { 0 };
+
+	if (op->state == WAITING && op->holds == 0) {
+		int rc = start(run, operation, &error);
+
+		if (rc != SGPU_OK) {
+			fail_itself(run, operation, rc, error.text);
+		} else {
+			op->state = ENQUEUED;
+			o->ahead++;
+			drop_followers(o, operation, false);
+		}
+	} else if (op->state == FAILED) {
+		for (int i = o->follower_start[operation]; i < o->follower_start[operation + 1];
+		     i++) {
+			mark_failed(run, o->followers[i], inherited(op->code), op->cause);
+		}
+	}
+}
+
+/* ---- what has ended ---- */
+static uint64_t call_bytes(const struct sgpu_op_call *call)
+{
+	struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX];
+	uint64_t sum = 0;
+
+	for (int i = list_tensors(call, ranges); i-- > 0;) {
+		sum += ranges[i].size;
+	}
+	return sum;
+}
+
+/* Handles an operation that has ended on its device. */
+static void end_launch(struct sgpu_run *run, struct launch *l)
+{
+	struct sgpu_operations *o = run->operations;
+	struct operation *op = &o->list[l->operation];
+	const struct sgpu_operation *what = &run->job.manifest->operations[l->operation];
+	bool good;
+
+	if (what->module) {
+		sgpu_module_end(run, l->operation, l->clears, &l->task);
+	}
+	if (l->task.code != SGPU_EDEPENDENCY) {
+		sgpu_trace_add(&run->trace, SGPU_SPAN_KERNEL, run->job.plan->stream[l->operation],
+			       what->id, l->task.begin_ns, l->task.end_ns, call_bytes(&l->call));
+	}
+	sgpu_event_free(&op->event);
+	op->launch = NULL;
+	o->operations_open--;
+	o->ahead--;
+	good = op->state == ENQUEUED && l->task.code == SGPU_OK;
+	if (good) {
+		op->state = DONE;
+		atomic_fetch_add(&run->done_count, 1);
+		drop_followers(o, l->operation, true);
+		for (int i = 0; i < what->arg_count; i++) {
+			/* No operation reads the written value of an INPUT_OUTPUT. */
+			if (what->args[i].output &&
+			    !sgpu_segment_is_input(
+				    &o->manifest->segments[what->args[i].segment])) {
+				sgpu_moves_make(run, what->args[i].segment);
+			}
+		}
+	} else {
+		atomic_store(&op->bad, true);
+		run->unsure = true;
+		if (op->state == ENQUEUED) {
+			fail_itself(run, l->operation, l->task.code, l->task.error.text);
+		}
+	}
+	sgpu_outputs_begin(run, l->operation, &l->call, !good, l->task.actual);
+	free_launch(l);
+}
+
+/* Whether the device has passed an operation. A stream's operations end in order. */
+static bool has_ended(const struct operation *op)
+{
+	bool done = false;
+
+	return !op->event || sgpu_event_query(op->event, &done, NULL) != SGPU_OK || done;
+}
+
+static bool look_for_ends(struct sgpu_run *run)
+{
+	struct sgpu_operations *o = run->operations;
+	uint64_t running = 0; /* bit s: an operation on stream s has not ended */
+	bool any = false;
+
+	_Static_assert(SGPU_PLAN_STREAMS_MAX <= 64, "a bit for each stream");
+	for (struct launch **link = &o->first; *link;) {
+		struct launch *l = *link;
+		const uint64_t bit = UINT64_C(1) << run->job.plan->stream[l->operation];
+
+		if (running & bit || !has_ended(&o->list[l->operation])) {
+			running |= bit;
+			link = &l->next;
+			continue;
+		}
+		*link = l->next;
+		o->last = o->last == &l->next ? link : o->last;
+		end_launch(run, l);
+		any = true;
+	}
+	return any;
+}
+
+bool sgpu_operations_advance(struct sgpu_run *run)
+{
+	struct sgpu_operations *o = run->operations;
+	bool any = look_for_ends(run);
+
+	while (o->work_head < o->work_tail) {
+		int operation = o->work[o->work_head];
+
+		if (o->ahead >= AHEAD_MAX && o->list[operation].state == WAITING) {
+			break;
+		}
+		o->work_head++;
+		look_at(run, operation);
+		any = true;
+	}
+	return any;
+}
+
+/* ---- events ---- */
+/* Ends what readers of a segment wait for: a move or its arrival, as in awaits(). */
+static void end_wait(struct sgpu_run *run, const struct sgpu_segment *segment, int move, int rc,
+		     const char *cause)
+{
+	for (int i = 0; i < segment->reader_count; i++) {
+		if (!awaits(run->operations, segment, move, i)) {
+			continue;
+		}
+		if (rc != SGPU_OK) {
+			mark_failed(run, segment->readers[i], inherited(rc), cause);
+		} else {
+			drop_hold(run->operations, segment->readers[i]);
+		}
+	}
+}
+
+void sgpu_graph_arrived(struct sgpu_run *run, int segment, int rc, const char *text)
+{
+	const struct sgpu_segment *s = &run->job.manifest->segments[segment];
+	const char *cause = text ? text : sgpu_strerror(rc);
+
+	run->operations->inputs_open--;
+	end_wait(run, s, -1, rc, cause);
+	if (rc != SGPU_OK && s->reader_count == 0 && !run->operations->unused_input) {
+		run->operations->unused_input = cause;
+	}
+}
+
+void sgpu_graph_moved(struct sgpu_run *run, int move, int rc, const char *text)
+{
+	end_wait(run, moved_segment(run->operations, move), move, rc,
+		 text ? text : sgpu_strerror(rc));
+}
+
+void sgpu_operations_stop(struct sgpu_run *run)
+{
+	int rc = atomic_load(&run->stop);
+
+	for (int i = 0; i < run->job.manifest->operation_count; i++) {
+		if (run->operations->list[i].state == WAITING) {
+			mark_failed(run, i, rc, sgpu_strerror(rc));
+		}
+	}
+}
+
+/* ---- state ---- */
+bool sgpu_operations_pending(const struct sgpu_run *run)
+{
+	return run->operations->ahead > 0;
+}
+
+bool sgpu_operations_ended(const struct sgpu_run *run)
+{
+	return run->operations->inputs_open == 0 && run->operations->operations_open == 0;
+}
+
+int sgpu_graph_outcome(const struct sgpu_run *run, int operation, const char **text,
+		       const char **cause)
+{
+	const struct operation *op = &run->operations->list[operation];
+
+	*text = op->text;
+	*cause = op->cause;
+	return op->state == DONE ? SGPU_OK : op->code != SGPU_OK ? op->code : SGPU_EDEPENDENCY;
+}
+
+const char *sgpu_graph_unused_input(const struct sgpu_run *run)
+{
+	return run->operations->unused_input;
+}
