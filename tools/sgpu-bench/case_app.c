@@ -7,19 +7,17 @@
 #include "job.h"
 
 /* ---- what is measured ---- */
-/* A way to run batches: opens the device for each; stages payloads. Graviton's paper compares with
- * and without protection; against bare calls, several batches also run at a time. */
+/* A way to run batches. Graviton's paper compares with and without protection; against bare calls,
+ * several batches also run at a time. */
 struct way {
-	bool opens, staged;
+	bool staged;
 	int at_once; /* batches at a time; 0: not compared with bare calls */
 };
-enum { WAYS = 6 };
-static const struct way ways[WAYS] = { { false, false, 0 },
-				       { false, false, 1 },
-				       { false, true, 0 },
-				       { false, true, 1 },
-				       { false, true, JOB_AT_ONCE_MAX },
-				       { true, false, 0 } };
+static const struct way ways[] = { { false, 0 },
+				   { false, 1 },
+				   { true, 0 },
+				   { true, 1 },
+				   { true, JOB_AT_ONCE_MAX } };
 
 enum { BARE, UNSEALED, SEALED, SIDES };
 static const char *const names[SIDES] = { "bare calls", "unsealed", "sealed" };
@@ -32,11 +30,11 @@ static int measure_app(struct sgpu_bench *bench, uint64_t batch_bytes, const str
 	struct job_side sides[SIDES];
 	int rc = SGPU_OK;
 
-	for (const struct way *way = ways; rc == SGPU_OK && way < ways + WAYS; way++) {
+	for (const struct way *way = ways; rc == SGPU_OK && way < ways + SGPU_ARRAY_LENGTH(ways);
+	     way++) {
 		const struct sgpu_bench_point point = {
 			.parameters = { { "app", "black_scholes", 0 },
-					{ "device", way->opens ? "opened for a batch" : "resident",
-					  0 },
+					{ "device", "resident", 0 },
 					{ "payloads", way->staged ? "staged" : "inline", 0 },
 					{ "batches", NULL, batches },
 					{ "batch_bytes", NULL, batch_bytes },
@@ -51,7 +49,6 @@ static int measure_app(struct sgpu_bench *bench, uint64_t batch_bytes, const str
 			sides[i] = *side;
 			sides[i].name = names[i];
 			sides[i].sealed = i >= SEALED;
-			sides[i].opens = way->opens;
 			sides[i].staged = way->staged;
 			sides[i].at_once = way->at_once;
 		}

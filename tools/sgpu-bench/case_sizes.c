@@ -33,6 +33,7 @@ struct sizes_point {
 	struct sgpu_bench *bench;
 	struct job_side side;
 	struct served *served;
+	int leased_fd, response_fd; /* of payloads in leases */
 	struct bare *bare;
 	struct priced *priced;
 	struct naive *naive;
@@ -100,43 +101,54 @@ static int run_copy(void *argument, struct sgpu_error *error)
 }
 
 /* Submits a file, and has its response in a new one. */
-static int submit(const struct sizes_point *p, const char *name, bool leased,
-		  struct sgpu_error *error)
+static int run_files(void *argument, struct sgpu_error *error)
 {
+	const struct sizes_point *p = argument;
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	char path[SERVED_PATH_MAX];
-	int batch, rc = open_file(p, name, O_RDONLY, &batch, error);
+	int batch, rc = open_file(p, "batch", O_RDONLY, &batch, error);
 
 	rc = rc ? rc
 		: sgpu_output_open(&output, served_path(p->served, "response", path), 0600, false,
 				   error);
-	rc = rc ? rc : served_submit(p->served, batch, output.fd, leased, error);
+	rc = rc ? rc : served_submit(p->served, batch, output.fd, false, error);
 	rc = rc ? rc : sgpu_output_commit(&output, error);
 	sgpu_output_close(&output);
 	sgpu_close(batch);
 	return rc;
 }
 
-static int run_files(void *argument, struct sgpu_error *error)
-{
-	return submit(argument, "batch", false, error);
-}
-
+/* Fills a lease, and opens the files of the batch and of its response, which are small. */
 static int fill_lease(void *argument, struct sgpu_error *error)
 {
-	return RUN(argument, NULL, "sgpu-seal", "seal", "-q", "-k", SERVED_KEY, "--lease",
-		   "--socket", SERVED_SOCKET, "-o", "leased", "packed");
+	struct sizes_point *p = argument;
+	int rc = RUN(p, NULL, "sgpu-seal", "seal", "-q", "-k", SERVED_KEY, "--lease", "--socket",
+		     SERVED_SOCKET, "-o", "leased", "packed");
+
+	rc = rc ? rc : open_file(p, "leased", O_RDONLY, &p->leased_fd, error);
+	return rc ? rc : open_file(p, "response", O_RDWR | O_TRUNC, &p->response_fd, error);
 }
 
 static int run_leased(void *argument, struct sgpu_error *error)
 {
-	return submit(argument, "leased", true, error);
+	const struct sizes_point *p = argument;
+
+	return served_submit(p->served, p->leased_fd, p->response_fd, true, error);
 }
 
 static int open_response(void *argument, struct sgpu_error *error)
 {
 	return RUN(argument, NULL, "sgpu-seal", "open", "-q", "-k", SERVED_KEY, "--socket",
 		   SERVED_SOCKET, "--force", "-C", "out", "response");
+}
+
+static int read_lease(void *argument, struct sgpu_error *error)
+{
+	struct sizes_point *p = argument;
+
+	sgpu_close(p->leased_fd);
+	sgpu_close(p->response_fd);
+	return open_response(p, error);
 }
 
 static int verify_opened(void *argument, struct sgpu_error *error)
@@ -262,7 +274,7 @@ static int measure_ways(struct sizes_point *p, const struct sgpu_bench_point *po
 	struct way ways[WAYS] = {
 		{ "bare calls", p, p->bare, bare_prepare, run_bare, NULL, verify_bare },
 		{ "process", p, p, NULL, run_process, NULL, verify_response },
-		{ "resident, leases", p, p, fill_lease, run_leased, open_response, verify_opened },
+		{ "resident, leases", p, p, fill_lease, run_leased, read_lease, verify_opened },
 		{ "resident, files", p, p, NULL, run_files, NULL, verify_response },
 		{ "session", p, p->priced, priced_spoil, priced_run, NULL, priced_check },
 		{ "session, data there", p, p->priced, priced_bring, priced_run_alone, NULL,

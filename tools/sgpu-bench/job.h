@@ -108,7 +108,6 @@ SGPU_MUST_CHECK int bare_launch_each(void *argument, struct sgpu_error *error);
 enum { JOB_SIDES_MAX = 3, JOB_AT_ONCE_MAX = 4 };
 struct job_side {
 	const char *name;     /* of the variant */
-	bool opens;	      /* opens the device for each batch, which counts */
 	bool sealed, staged;  /* as in struct bench_job */
 	int batches, at_once; /* of a sample; at a time. 0 counts as 1 */
 	/* Runs jobs, to which `add` adds segments and operations; or bare calls, which `new_bare`
