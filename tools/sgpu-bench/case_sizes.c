@@ -27,7 +27,7 @@ static const struct size {
 	{ 256 << 20, false, 0, 0, 0, 0 },
 };
 /* Memory for a size, in vectors: of the host, with all files and processes; of the device. */
-enum { HOST_VECTORS = 50, DEVICE_VECTORS = 20, MORE = 256 << 20, LEASES_MORE = 16 << 20 };
+enum { HOST_VECTORS = 56, DEVICE_VECTORS = 20, MORE = 256 << 20, LEASES_MORE = 16 << 20 };
 
 struct sizes_point {
 	struct sgpu_bench *bench;

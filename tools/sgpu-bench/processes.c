@@ -18,7 +18,7 @@
 #include <sgpu/base.h>
 
 #include "base/io.h"
-#include "served.h"
+#include "sizes.h"
 
 enum { REST_ROUNDS = 50, GIVEN_MAX = 5 };
 #define MS UINT64_C(1000000)

@@ -15,7 +15,7 @@
 
 #include "base/io.h"
 #include "enclave_link.h"
-#include "served.h"
+#include "sizes.h"
 
 enum { LOOK_MS = 10, DEPTH_MAX = 8 };
 

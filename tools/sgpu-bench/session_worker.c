@@ -12,7 +12,7 @@
 #include "secure/group.h"
 
 #include "cases.h"
-#include "served.h"
+#include "sizes.h"
 
 enum { HELD = 3 };
 
