@@ -146,6 +146,7 @@ $(foreach name,$(FEATURES),$(eval $(call feature,$(name))))
 $(BUILD)/obj/tools/sgpu-manifest/verb_ops.o $(BUILD)/obj/tests/unit/test_schema.o: tools/sgpu-manifest/schema.json
 
 $(BUILD)/obj/tools/sgpu-bench/verb_compare.o: tools/sgpu-bench/published.json
+$(BUILD)/obj/tools/sgpu-bench/naive.o: tests/bench/naive.py
 
 # What the page of sgpu-bench report has besides the results.
 $(BUILD)/report/tail.html: scripts/report-page.sh $(wildcard tools/sgpu-bench/report/*)

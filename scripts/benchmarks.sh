@@ -62,6 +62,7 @@ options_of() {
 	[ -z "$quick" ] || { echo --quick --time 5ms && return; }
 	case $1 in
 	app) echo --samples 3 ;;
+	sizes) echo --time 1s ;;
 	training) echo --time 20s ;;
 	bandwidth | secure-copy | aead-gpu | digest | measure | aead-cpu) echo --time 400ms ;;
 	*) echo --time 200ms --size 1K:64M ;;

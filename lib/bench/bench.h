@@ -21,9 +21,10 @@
 /* ---- statistics ---- */
 struct sgpu_bench_statistics {
 	uint64_t n;
-	double min, median, p95; /* p95: the smallest sample that at least 95 % do not exceed */
-	double mad;		 /* median of the distances from the median */
-	double spread;		 /* (p95 - min) / median */
+	double min, median, p90,
+		p95;   /* p95: the smallest sample that at least 95 % do not exceed */
+	double mad;    /* median of the distances from the median */
+	double spread; /* (p95 - min) / median */
 	double p99;
 	double low, high; /* 95 % confidence interval of the median; below 6 samples: all */
 };
@@ -67,11 +68,18 @@ struct sgpu_bench_parameter {
 	uint64_t number;
 };
 
+/* The time that a sample of a variant should take: `ratio` times the median of the first variant,
+ * plus `ns`. 0 and 0: there is no goal. */
+struct sgpu_bench_goal {
+	double ratio, ns;
+};
+
 struct sgpu_bench_point {
 	/* identify the point; those without a key are left out */
 	struct sgpu_bench_parameter parameters[SGPU_BENCH_PARAMETERS_MAX];
-	uint64_t bytes;	     /* payload of one sample; 0: none */
-	uint64_t operations; /* operations of one sample; 0 counts as 1 */
+	uint64_t bytes;			     /* payload of one sample; 0: none */
+	uint64_t operations;		     /* operations of one sample; 0 counts as 1 */
+	const struct sgpu_bench_goal *goals; /* by variant, or NULL */
 };
 
 /* All functions get `argument` and run on one thread; an error ends the case. */
@@ -107,6 +115,8 @@ SGPU_MUST_CHECK int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t hos
 
 /* For work() of a variant to call: how long the sample took; 0: use the host's clock. */
 void sgpu_bench_give_ns(struct sgpu_bench *bench, uint64_t ns);
+/* The same for the processor time of the sample; 0: that of this process. */
+void sgpu_bench_give_cpu_ns(struct sgpu_bench *bench, uint64_t ns);
 
 /* ---- things that a case makes and keeps until its end ---- */
 typedef void sgpu_bench_end_fn(struct sgpu_bench *bench, uintptr_t what, uint64_t size);
@@ -206,7 +216,8 @@ struct sgpu_bench_record {
 	/* all ns.n samples in the order taken; NULL when read from a file */
 	const double *samples_ns;
 	enum sgpu_bench_stop stopped;
-	double cpu_ns; /* median of the process's processor time for a sample */
+	double cpu_ns;			    /* median of the processor time of a sample */
+	double goal_ns;			    /* what a sample should take; 0: there is no goal */
 	char ratio_to[SGPU_BENCH_NAME_MAX]; /* the variant that `ratio` compares with, or "" */
 	struct sgpu_bench_statistics ratio;
 };

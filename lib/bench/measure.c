@@ -57,6 +57,11 @@ void sgpu_bench_give_ns(struct sgpu_bench *bench, uint64_t ns)
 	bench->state->ns = ns;
 }
 
+void sgpu_bench_give_cpu_ns(struct sgpu_bench *bench, uint64_t ns)
+{
+	bench->state->cpu_ns = ns;
+}
+
 static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_error *error)
 {
 	const struct sgpu_bench_variant *variant = &m->variants[v];
@@ -71,12 +76,13 @@ static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_er
 	if (variant->prepare) {
 		rc = variant->prepare(variant->argument, error);
 	}
-	state->ns = 0;
+	state->ns = state->cpu_ns = 0;
 	cpu_begin = cpu_now_ns();
 	begin = sgpu_now_ns();
 	rc = rc ? rc : variant->work(variant->argument, error);
 	state->ns = state->ns ? state->ns : sgpu_now_ns() - begin;
-	series_of(m, v, CPU_NS)[m->rounds] = (double)(cpu_now_ns() - cpu_begin);
+	state->cpu_ns = state->cpu_ns ? state->cpu_ns : cpu_now_ns() - cpu_begin;
+	series_of(m, v, CPU_NS)[m->rounds] = (double)state->cpu_ns;
 	/* 1 ns if the time is below the clock's step. */
 	series_of(m, v, NS)[m->rounds] = state->ns ? (double)state->ns : 1;
 	if (rc == SGPU_OK && verify && variant->verify) {
@@ -172,6 +178,9 @@ static int take_rounds(struct measurement *m, int *failed, struct sgpu_error *er
 
 static void give_results(struct measurement *m)
 {
+	const struct sgpu_bench_goal *goals = m->point->goals;
+	const double first = summarise(m, 0, NS).median;
+
 	for (int v = 0; v < m->count; v++) {
 		const struct sgpu_bench_variant *variant = &m->variants[v];
 		struct sgpu_bench_record record;
@@ -181,6 +190,7 @@ static void give_results(struct measurement *m)
 		record.samples_ns = series_of(m, v, NS);
 		record.stopped = m->stopped;
 		record.cpu_ns = summarise(m, v, CPU_NS).median;
+		record.goal_ns = goals ? goals[v].ratio * first + goals[v].ns : 0;
 		if (v > 0) {
 			snprintf(record.ratio_to, sizeof(record.ratio_to), "%s",
 				 m->variants[0].name);

@@ -33,7 +33,7 @@ struct sgpu_bench_private {
 	struct sgpu_bench_gate gate;
 	struct sgpu_bench_kept *kept;
 	size_t kept_count;
-	uint64_t ns; /* of the current sample, as its variant gave it; 0: not given */
+	uint64_t ns, cpu_ns; /* of the current sample, as its variant gave them; 0: not given */
 };
 
 extern const char *const sgpu_bench_stops[]; /* NULL-terminated */

@@ -49,6 +49,7 @@ void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statist
 	statistics->n = n;
 	statistics->min = samples[0];
 	statistics->median = middle(samples, n);
+	statistics->p90 = samples[(n * 90 + 99) / 100 - 1];
 	statistics->p95 = samples[(n * 95 + 99) / 100 - 1];
 	statistics->p99 = samples[(n * 99 + 99) / 100 - 1];
 	statistics->low = samples[outside_of_interval(n)];

@@ -20,8 +20,8 @@ END
 
 @test "list names every case with what it requires and why it cannot run" {
 	run -0 --separate-stderr sgpu-bench list --device cpu
-	for case in bandwidth aead-cpu aead-gpu secure-copy digest measure launch \
-		transition channel session batch app training exitless conversion dsa; do
+	for case in bandwidth aead-cpu aead-gpu secure-copy digest measure \
+		transition channel session sizes app training exitless conversion dsa; do
 		[[ $output == *"$case "* ]]
 	done
 	[[ $output == *"| needs "*"| not here "*"| GPU "*"| no GPU"* ]]
@@ -80,7 +80,7 @@ END
 	# shellcheck disable=SC2016 # the inner shell expands it
 	run -5 --separate-stderr bash -c 'for fd in {3..255}; do eval "exec $fd>&-"; done
 		ulimit -n 6
-		exec sgpu-bench run --device cpu --samples 3 --size 1K:64K batch measure'
+		exec sgpu-bench run --device cpu --samples 3 --size 1K:64K app measure'
 	[[ $output == *"failed: cannot make "*": Too many open files"* ]]
 	[[ $output == *"| measure "*"| device "* ]]
 	[[ $stderr == *"1 passed, 0 waived, 1 failed"* ]]
@@ -114,10 +114,45 @@ assert ("group", "sealed group") in passed
 launch = [r for r in records if r["parameters"]["what"] == "launch"]
 assert [r["variant"] for r in launch] == ["bare launch", "sealed, ring"]
 assert all(r["operations"] == 64 and r["status"] == "passed" for r in launch)
-assert {("operation", v) for v in ("bare calls", "ring")} <= passed
 module, = [r for r in records if r["parameters"]["what"] == "module"]
 assert module["status"] == "waived"
 END
+}
+
+@test "the case sizes measures each way, with the processor time of all processes and with goals" {
+	requires python3
+	run -0 --separate-stderr quick -q --quick --json --size 1K:64K sizes
+	python3 - "$output" <<'END'
+import json, sys
+points = {}
+for line in sys.argv[1].splitlines()[1:]:
+    r = json.loads(line)
+    points.setdefault(r["parameters"]["what"], {})[r["variant"]] = r
+assert set(points) == {"black_scholes", "idle server", "segments", "chains"}
+naive = points["black_scholes"].pop("naive")
+assert naive["status"] == "passed" or "No module named" in naive["reason"], naive
+ways = points["black_scholes"]
+assert list(ways) == ["bare calls", "process", "resident, leases", "resident, files", "session", "session, data there", "cp"]
+for by_way in points.values():
+    for r in by_way.values():
+        assert r["status"] == "passed" and r["min_ns"] <= r["p90_ns"] <= r["p99_ns"], r
+assert all(r["parameters"]["input_bytes"] == 3072 and r["bytes"] == 5120 for r in ways.values())
+assert {way: r["goal_ns"] for way, r in ways.items() if "goal_ns" in r and way != "session"} == {
+    "process": 1300000, "resident, leases": 150000, "resident, files": 160000}
+assert ways["session"]["goal_ns"] - ways["bare calls"]["median_ns"] == 20000
+# The enclave is another process, and the process another one yet.
+assert all(ways[way]["cpu_median_ns"] > 100000 for way in ("process", "resident, leases", "resident, files"))
+segments = points["segments"]
+assert abs(segments["one batch"]["goal_ns"] - segments["64 batches"]["median_ns"] / 10) < 1
+END
+	[ -z "$(find "$XDG_RUNTIME_DIR" -type f)" ]
+}
+
+@test "the case sizes is waived where the other programs are not" {
+	mkdir alone
+	cp "$SGPU_BUILD/bin/sgpu-bench" alone/
+	run -0 --separate-stderr alone/sgpu-bench run -q --device cpu --samples 1 --size 5K sizes
+	[[ $output == *"waived: there is no '"*"alone/sgpu-seal'"* ]]
 }
 
 @test "results stand alone on standard output" {
@@ -130,7 +165,7 @@ END
 	run -0 --separate-stderr sgpu-bench run --device cpu --quick --samples 1 --size 1K:64K all
 	[[ $stderr != *warning* ]]
 	[[ $stderr == *" 0 failed"* ]]
-	for case in bandwidth aead-cpu digest measure launch channel session batch app; do
+	for case in bandwidth aead-cpu digest measure channel session sizes app; do
 		grep -qE "^\| $case .* [0-9.]+ [nmu]?s " <<<"$output"
 	done
 	[ -z "$(find "$XDG_RUNTIME_DIR" -type f)" ]

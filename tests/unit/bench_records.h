@@ -28,17 +28,21 @@ static inline struct sgpu_bench_record passed(const char *name, const char *vari
 	r.parameters[0].number = size;
 	snprintf(r.parameters[1].key, sizeof(r.parameters[1].key), "direction");
 	snprintf(r.parameters[1].text, sizeof(r.parameters[1].text), "h2d");
-	r.ns = (struct sgpu_bench_statistics){ 9,	   median - 1, median, median + 1, mad,
-					       2 / median, 0,	       0,      0 };
+	r.ns = (struct sgpu_bench_statistics){ .n = 9,
+					       .min = median - 1,
+					       .median = median,
+					       .p95 = median + 1,
+					       .mad = mad,
+					       .spread = 2 / median };
 	return r;
 }
 
 static inline void set_ratio(struct sgpu_bench_record *r, double ratio, double mad)
 {
 	snprintf(r->ratio_to, sizeof(r->ratio_to), "plain");
-	r->ratio =
-		(struct sgpu_bench_statistics){ 9, ratio - 0.01, ratio, ratio + 0.01, mad, 0, 0, 0,
-						0 };
+	r->ratio = (struct sgpu_bench_statistics){
+		.n = 9, .min = ratio - 0.01, .median = ratio, .p95 = ratio + 0.01, .mad = mad
+	};
 }
 
 static inline void add(struct sgpu_bench_results *results, struct sgpu_bench_record record)

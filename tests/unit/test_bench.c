@@ -63,6 +63,7 @@ static int made_work(void *argument, struct sgpu_error *e)
 	CHECK(made_bench->state->ns == 0);
 	sgpu_bench_give_ns(made_bench,
 			   (name[0] == 'a' ? 100 : 200) + (name[0] == 'a' ? 1 : 2) * (length / 2));
+	sgpu_bench_give_cpu_ns(made_bench, name[0] == 'b' ? 777 : 0);
 	if (length + 1 < sizeof(order)) {
 		order[length] = name[0];
 		order[length + 1] = '\0';
@@ -99,10 +100,12 @@ static int made_case(struct sgpu_bench *bench, struct sgpu_error *e)
 		  .verify = made_verify,
 		  .argument = b },
 	};
+	static const struct sgpu_bench_goal goals[] = { { 0, 0 }, { 0.5, 10 } };
 	const struct sgpu_bench_point point = {
 		.parameters = { { "direction", "up", 0 }, { "size_bytes", NULL, 4096 } },
 		.bytes = point_bytes,
 		.operations = 4,
+		.goals = goals,
 	};
 
 	made_bench = bench;
@@ -165,6 +168,8 @@ UNIT_TEST(variants_are_sampled_in_turns)
 	CHECK(a->ns.n == 4 && a->ns.min == 101 && a->ns.p95 == 104 && a->ratio_to[0] == '\0');
 	CHECK(b->ns.n == 4 && b->ns.min == 202 && strcmp(b->ratio_to, "a") == 0);
 	CHECK(b->ratio.n == 4 && near(b->ratio.median, 2) && near(b->ratio.p95, 2));
+	CHECK(b->cpu_ns == 777 && a->cpu_ns > 0 && a->cpu_ns != 777);
+	CHECK(a->goal_ns == 0 && near(b->goal_ns, 102.5 / 2 + 10));
 	CHECK(noted_samples == 4 && first_samples[0] == 202 && first_samples[1] == 204 &&
 	      first_samples[3] == 208);
 	CHECK(a->parameter_count == 2 && strcmp(a->parameters[0].text, "up") == 0 &&

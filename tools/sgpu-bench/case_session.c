@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * session: what a secure context costs compared with the plain device: opening it, allocating and
- * freeing memory of its pool, loading a module; what a sealed command group costs; and what an
- * operation or a launch costs that another process requests.
+ * freeing memory of its pool, loading a module; what a sealed command group costs; and what a
+ * launch costs that another process requests.
  */
 #include <stdio.h>
 #include <string.h>
 
-#include <sgpu/session.h>
-
 #include "base/io.h"
 #include "crypto/crypto.h"
-#include "remote/client.h"
 #include "secure/secure.h"
 
-#include "job.h"
 #include "cases.h"
 #include "setup.h"
+#include "sizes.h"
 
 /* ---- opening: in a process of its own, and in this one, whose device is open already ---- */
 struct opening {
@@ -257,196 +254,50 @@ static int measure_module(struct pair *p, struct sgpu_error *error)
 	return sgpu_bench_measure(p->bench, &point, variants, 2, error);
 }
 
-/* ---- sessions of programs (sgpu/session.h) over a ring, beside bare calls here ----
- * An operation takes 4 KiB to the device, runs a loaded job over them, and takes 4 KiB back. A
- * launch runs that job alone, and is waited for. */
-enum { BYTES = 4096, NUMBERS = BYTES / sizeof(float), ROUNDS = 100, LAUNCHES = 64 };
-
-/* out = in + in */
-static const char job_text[] =
-	"{\"version\":1,\"manifest_id\":\"bench\",\"segments\":["
-	"{\"segment_id\":\"in\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INPUT\","
-	"\"data_location_client\":\"in\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[1024]}},"
-	"{\"segment_id\":\"out\",\"sensitivity_level\":\"HIGH\",\"direction\":\"OUTPUT\","
-	"\"data_location_client\":\"out\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[1024]}}]"
-	","
-	"\"operations\":[{\"gpu_operation_id\":\"DOUBLE\",\"kernel\":\"vector_add\","
-	"\"arguments\":{\"a\":\"in\",\"b\":\"in\",\"output\":\"out\"}}]}";
-
-static float numbers[NUMBERS], doubled[NUMBERS];
-
-struct program {
-	struct sgpu_remote *remote;
-	uint32_t job, buffer;
-	float out[NUMBERS];
-};
-
-static int run_job(const struct program *p, struct sgpu_error *error)
-{
-	const struct sgpu_remote_range ranges[] = { { p->buffer, 0, BYTES },
-						    { p->buffer, BYTES, BYTES } };
-
-	return sgpu_remote_run(p->remote, p->job, ranges, 2, error);
-}
-
-static int run_operations(void *argument, struct sgpu_error *error)
-{
-	struct program *p = argument;
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < ROUNDS; i++) {
-		rc = sgpu_remote_copy_in(p->remote, p->buffer, 0, numbers, BYTES, error);
-		rc = rc ? rc : run_job(p, error);
-		rc = rc ? rc
-			: sgpu_remote_copy_out(p->remote, p->out, p->buffer, BYTES, BYTES, error);
-	}
-	return rc;
-}
+/* ---- a launch by another process over a ring, beside one here: the prepared operation alone ----
+ */
+enum { LAUNCHES = 64, VECTOR = 1024 };
 
 static int run_launches(void *argument, struct sgpu_error *error)
 {
-	const struct program *p = argument;
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < LAUNCHES; i++) {
-		rc = run_job(p, error);
-		rc = rc ? rc : sgpu_remote_flush(p->remote, error);
-	}
-	return rc;
-}
-
-static int spoil(void *argument, struct sgpu_error *error)
-{
-	struct program *p = argument;
-
-	(void)error;
-	memset(p->out, 0xff, BYTES);
-	return SGPU_OK;
-}
-
-static int check(const float *out, struct sgpu_error *error)
-{
-	return memcmp(out, doubled, BYTES) == 0
-		       ? SGPU_OK
-		       : sgpu_fail(error, SGPU_EDIFFERS, "the numbers are not doubled");
-}
-
-static int verify(void *argument, struct sgpu_error *error)
-{
-	return check(((const struct program *)argument)->out, error);
-}
-
-/* Copies the numbers in for launches, which copy nothing. */
-static int bring_numbers(void *argument, struct sgpu_error *error)
-{
-	struct program *p = argument;
-	int rc = spoil(p, error);
-
-	rc = rc ? rc : sgpu_remote_copy_in(p->remote, p->buffer, 0, numbers, BYTES, error);
-	rc = rc ? rc : sgpu_remote_copy_in(p->remote, p->buffer, BYTES, p->out, BYTES, error);
-	return rc ? rc : sgpu_remote_flush(p->remote, error);
-}
-
-static int fetch_doubled(void *argument, struct sgpu_error *error)
-{
-	struct program *p = argument;
-	int rc = sgpu_remote_copy_out(p->remote, p->out, p->buffer, BYTES, BYTES, error);
-
-	return rc ? rc : check(p->out, error);
-}
-
-/* ---- bare calls ---- */
-/* Bare calls of vector_add, with one buffer as both inputs. */
-static int new_bare(struct sgpu_bench *bench, struct bare **bare, struct sgpu_error *error)
-{
-	const int rc = bare_new(bench, "vector_add", BYTES, bare, error);
-	struct bare *b = *bare;
-
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	b->inputs = 1;
-	b->vectors = 2;
-	b->call.data[2] = b->call.data[1];
-	b->call.data[1] = b->call.data[0];
-	b->next = b->call;
-	b->wanted = doubled;
-	for (int i = 0; i < (int)NUMBERS; i++) {
-		b->host[0][i] = numbers[i] = (float)i;
-		doubled[i] = (float)(2 * i);
-	}
-	return SGPU_OK;
-}
-
-static int run_bare(void *argument, struct sgpu_error *error)
-{
-	struct bare *b = argument;
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < ROUNDS; i++) {
-		rc = bare_begin(b, error);
-		rc = rc ? rc : bare_end(b, error);
+		rc = priced_run_alone(argument, error);
 	}
 	return rc;
 }
 
 static int verify_bare(void *argument, struct sgpu_error *error)
 {
-	return check(((const struct bare *)argument)->host[1], error);
+	struct bare *b = argument;
+	const int rc = bare_fetch(b, error);
+
+	return rc ? rc : options_check(b->side, b->host[b->inputs], error);
 }
 
-/* ---- the points ---- */
-static int measure_sides(struct sgpu_bench *bench, struct bare *bare, struct program *ring,
-			 struct sgpu_error *error)
+static int measure_launches(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	const struct sgpu_bench_point operation = { .parameters = { { "what", "operation", 0 },
-								    { "size_bytes", NULL, BYTES } },
-						    .operations = ROUNDS },
-				      launch = { .parameters = { { "what", "launch", 0 },
+	const struct sgpu_bench_point launch = { .parameters = { { "what", "launch", 0 },
 								 { "launches", NULL, LAUNCHES } },
 						 .operations = LAUNCHES };
-	const struct sgpu_bench_variant operations[] = {
-		{ "bare calls", bare_prepare, run_bare, verify_bare, bare },
-		{ "ring", spoil, run_operations, verify, ring },
-	};
-	const struct sgpu_bench_variant launches[] = {
-		{ "bare launch", bare_prepare, bare_launch_each, bare_verify, bare },
-		{ "sealed, ring", bring_numbers, run_launches, fetch_doubled, ring },
-	};
-	const int rc = sgpu_bench_measure(bench, &operation, operations, 2, error);
-
-	bare->launches = LAUNCHES;
-	return rc ? rc : sgpu_bench_measure(bench, &launch, launches, 2, error);
-}
-
-/* ---- the session ---- */
-SGPU_BENCH_ENDING(end_remote, struct sgpu_remote, sgpu_remote_close)
-
-static int open_session(struct sgpu_bench *bench, const struct sgpu_key *runner, struct program *p,
-			struct sgpu_error *error)
-{
-	struct sgpu_remote_ring ring;
-	struct sgpu_carrier *carrier;
-	int rc = bench_start_ring(bench, &ring, error);
-
-	rc = rc ? rc : sgpu_carrier_ring(&ring, &carrier, error);
-	rc = rc ? rc : sgpu_remote_open_carrier(carrier, NULL, runner, &p->remote, error);
-	rc = rc ? rc : sgpu_bench_keep(bench, end_remote, (uintptr_t)p->remote, 0, error);
-	rc = rc ? rc : sgpu_remote_load(p->remote, job_text, sizeof(job_text) - 1, &p->job, error);
-	return rc ? rc : sgpu_remote_alloc(p->remote, (uint64_t)2 * BYTES, &p->buffer, error);
-}
-
-static int measure_programs(struct sgpu_bench *bench, struct sgpu_error *error)
-{
 	const size_t mark = sgpu_bench_mark(bench);
-	struct program ring = { .remote = NULL };
-	struct bare *bare;
-	struct sgpu_key runner;
-	int rc = bench_session_key(&runner, error);
+	struct job_side side = { .name = NULL };
+	struct priced *priced = NULL;
+	struct bare *bare = NULL;
+	int rc = options_new(bench, VECTOR, &side, error);
 
-	rc = rc ? rc : new_bare(bench, &bare, error);
-	rc = rc ? rc : open_session(bench, &runner, &ring, error);
-	rc = rc ? rc : measure_sides(bench, bare, &ring, error);
+	rc = rc ? rc : side.new_bare(bench, &side, &bare, error);
+	rc = rc ? rc : priced_new(bench, &side, &priced, error);
+	if (rc == SGPU_OK) {
+		const struct sgpu_bench_variant launches[] = {
+			{ "bare launch", bare_prepare, bare_launch_each, verify_bare, bare },
+			{ "sealed, ring", priced_bring, run_launches, priced_fetch, priced },
+		};
+
+		bare->launches = LAUNCHES;
+		rc = sgpu_bench_measure(bench, &launch, launches, 2, error);
+	}
 	sgpu_bench_release(bench, mark);
 	return rc;
 }
@@ -463,7 +314,7 @@ int bench_session(struct sgpu_bench *bench, struct sgpu_error *error)
 	rc = rc ? rc : measure_groups(bench, error);
 	rc = rc ? rc : sgpu_secure_create(bench->device, NULL, &pair.context, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_context, (uintptr_t)pair.context, 0, error);
-	rc = rc ? rc : measure_programs(bench, error);
+	rc = rc ? rc : measure_launches(bench, error);
 	rc = rc ? rc : measure_module(&pair, error);
 	return rc ? rc : bench_each_size(bench, &sizes, measure_memory, &pair, error);
 }

@@ -16,10 +16,9 @@
 extern const struct sgpu_bench_case bench_cases[];
 
 typedef int bench_case_fn(struct sgpu_bench *bench, struct sgpu_error *error);
-bench_case_fn bench_aead_cpu, bench_aead_gpu, bench_app, bench_bandwidth, bench_batch,
-	bench_channel, bench_conversion, bench_digest, bench_dsa, bench_exitless, bench_launch,
-	bench_measure, bench_peer, bench_secure_copy, bench_session, bench_training,
-	bench_transition;
+bench_case_fn bench_aead_cpu, bench_aead_gpu, bench_app, bench_bandwidth, bench_channel,
+	bench_conversion, bench_digest, bench_dsa, bench_exitless, bench_measure, bench_peer,
+	bench_secure_copy, bench_session, bench_sizes, bench_training, bench_transition;
 
 /* A channel over pages of bench->device, with both of its ends. Kept until the case ends. */
 struct bench_channel {

@@ -233,17 +233,38 @@ static int move_payloads(struct bench_job *job, int fd, unsigned what, struct sg
 	return rc;
 }
 
-int job_finish(struct bench_job *job, struct sgpu_error *error)
+static char *manifest_text(const struct bench_job *job)
 {
-	struct sgpu_diagnostics diagnostics = { 0 };
 	json_t *document = json_pack("{s:i, s:s, s:O, s:O}", "version", 1, "manifest_id", "bench",
 				     "segments", job->segments, "operations", job->operations);
 	char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
+
+	json_decref(document);
+	return text;
+}
+
+int job_describe(struct sgpu_bench *bench, const struct job_side *side, char **text,
+		 struct sgpu_error *error)
+{
+	struct bench_job *job;
+	const int rc = job_new(bench, true, &job, error);
+
+	*text = NULL;
+	if (rc == SGPU_OK) {
+		side->add(job, side);
+		*text = manifest_text(job);
+	}
+	return rc || *text ? rc : sgpu_fail_nomem(error);
+}
+
+int job_finish(struct bench_job *job, struct sgpu_error *error)
+{
+	struct sgpu_diagnostics diagnostics = { 0 };
+	char *text = manifest_text(job);
 	int rc = text ? sgpu_ops_load_manifest(text, strlen(text), "bench", &job->manifest,
 					       &diagnostics, error)
 		      : sgpu_fail_nomem(error);
 
-	json_decref(document);
 	sgpu_diagnostics_clear(&diagnostics);
 	free(text);
 	rc = rc ? rc : job_create(job->manifest, &job->batch, error);

@@ -59,6 +59,17 @@ SGPU_MUST_CHECK int job_read(struct bench_job *job, void *results, struct sgpu_e
 /* ---- an operation by the device calls that a job makes in the end, with memory that stays ---- */
 enum { BARE_VECTORS_MAX = 5, BARE_LAUNCHES_MAX = 64 };
 
+/* What bare calls have for vectors that cross the bus sealed: a chunk run each. */
+struct bare_seal {
+	struct sgpu_sealed_keys keys;
+	struct sgpu_aead *aead;
+	struct sgpu_device_key *key;
+	uint64_t size, stride, chunks; /* of a vector: sealed bytes, from one to the next; chunks */
+	uint8_t *host;		       /* of the device's pool; both have all vectors */
+	sgpu_devptr memory;
+};
+
+struct job_side;
 /* Vectors of f32 of one size, the inputs first, and launches on one stream. */
 struct bare {
 	struct sgpu_bench *bench;
@@ -67,18 +78,25 @@ struct bare {
 	int inputs, vectors, launches; /* launches: one, unless the caller sets more */
 	float *host[BARE_VECTORS_MAX]; /* contiguous, of the device's pool */
 	sgpu_devptr memory[BARE_VECTORS_MAX];
-	struct sgpu_op_call call, next; /* next: of each launch but the first */
-	struct sgpu_task tasks[BARE_VECTORS_MAX + BARE_LAUNCHES_MAX]; /* copies, then launches */
-	const float *wanted;					      /* for bare_verify */
+	struct sgpu_op_call call;
+	const struct job_side *side; /* for its caller */
+	struct bare_seal *seal;	     /* NULL: vectors are copied as they are */
+	/* copies, then launches, then openings and sealings */
+	struct sgpu_task tasks[2 * BARE_VECTORS_MAX + BARE_LAUNCHES_MAX];
 };
 /* Makes bare calls, which are kept. The caller fills the inputs, and sets parameters of the
- * calls. */
+ * call. */
 SGPU_MUST_CHECK int bare_new(struct sgpu_bench *bench, const char *op, uint64_t size,
 			     struct bare **bare, struct sgpu_error *error);
-/* For a variant whose argument is a bare: the first copies the inputs to the device and spoils the
- * outputs on both sides; the second compares the first output on the device with `wanted`. */
+/* Has the vectors sealed on the bus, from now on: the inputs as they are. */
+SGPU_MUST_CHECK int bare_seal(struct bare *bare, struct sgpu_error *error);
+/* Opens the outputs on the host, after bare_end, if they are sealed. */
+SGPU_MUST_CHECK int bare_open(struct bare *bare, struct sgpu_error *error);
+/* For a variant whose argument is a bare: copies the inputs to the device and spoils the outputs on
+ * both sides. */
 SGPU_MUST_CHECK int bare_prepare(void *argument, struct sgpu_error *error);
-SGPU_MUST_CHECK int bare_verify(void *argument, struct sgpu_error *error);
+/* Copies the outputs from the device, after launches without copies. */
+SGPU_MUST_CHECK int bare_fetch(struct bare *bare, struct sgpu_error *error);
 /* Enqueues copies of the inputs, the launches, and copies of the outputs. */
 SGPU_MUST_CHECK int bare_begin(struct bare *bare, struct sgpu_error *error);
 /* Waits for what bare_begin enqueued. */
@@ -90,7 +108,6 @@ SGPU_MUST_CHECK int bare_launch_each(void *argument, struct sgpu_error *error);
 enum { JOB_SIDES_MAX = 3, JOB_AT_ONCE_MAX = 4 };
 struct job_side {
 	const char *name;     /* of the variant */
-	bool opens;	      /* opens the device for each batch, which counts */
 	bool sealed, staged;  /* as in struct bench_job */
 	int batches, at_once; /* of a sample; at a time. 0 counts as 1 */
 	/* Runs jobs, to which `add` adds segments and operations; or bare calls, which `new_bare`
@@ -115,8 +132,21 @@ struct job_side {
 /* A check: every output equals side->data. */
 SGPU_MUST_CHECK int job_check_same(const struct job_side *side, const void *results, uint64_t size,
 				   struct sgpu_error *error);
+/* Makes the manifest of what side->add adds, HIGH; from malloc. */
+SGPU_MUST_CHECK int job_describe(struct sgpu_bench *bench, const struct job_side *side, char **text,
+				 struct sgpu_error *error);
 /* Measures each of at most JOB_SIDES_MAX sides as a variant. */
 SGPU_MUST_CHECK int job_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 				struct job_side *sides, int count, struct sgpu_error *error);
+
+/* ---- options.c: options that are priced by black_scholes ---- */
+enum { OPTIONS_INPUTS = 3, OPTIONS_OUTPUTS = 2, OPTIONS_VECTORS = 5 };
+/* Makes inputs, vectors of f32 of `size` bytes each, which are kept, and sets the members of `side`
+ * that have them sealed, run and checked. */
+SGPU_MUST_CHECK int options_new(struct sgpu_bench *bench, uint64_t size, struct job_side *side,
+				struct sgpu_error *error);
+/* Checks the prices, two vectors. */
+SGPU_MUST_CHECK int options_check(const struct job_side *side, const void *results,
+				  struct sgpu_error *error);
 
 #endif

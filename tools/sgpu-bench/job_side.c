@@ -32,19 +32,15 @@ static void end_place(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	sgpu_runner_free(&place->plain);
 }
 
-static int new_place(struct sgpu_bench *bench, struct sgpu_device *device, bool with_context,
-		     struct place **place, struct sgpu_error *error)
+static int new_place(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	struct sgpu_runner_config config = { .device = device };
-	struct place *new = *place = sgpu_bench_new(bench, sizeof(*new), end_place, error);
+	struct sgpu_runner_config config = { .device = bench->device };
+	struct place *new = standing = sgpu_bench_new(bench, sizeof(*new), end_place, error);
 	int rc = new ? sgpu_runner_create(&config, &new->plain, error) : SGPU_ENOMEM;
 
-	if (rc != SGPU_OK || !with_context) {
-		return rc;
-	}
-	rc = sgpu_secure_create(device, NULL, &new->context, error);
+	rc = rc ? rc : sgpu_secure_create(bench->device, NULL, &new->context, error);
 	if (rc != SGPU_OK) {
-		return rc == SGPU_EUNAVAILABLE ? SGPU_OK : rc;
+		return new &&rc == SGPU_EUNAVAILABLE &&new->plain ? SGPU_OK : rc;
 	}
 	config.device = sgpu_secure_device(new->context);
 	return sgpu_runner_create(&config, &new->sealed, error);
@@ -52,8 +48,7 @@ static int new_place(struct sgpu_bench *bench, struct sgpu_device *device, bool 
 
 /* ---- runs ---- */
 /* The response's file keeps its size, since new pages would cost more than some jobs. */
-static int submit(struct bench_job *job, const struct place *place, struct sgpu_run **run,
-		  struct sgpu_error *error)
+static int submit(struct bench_job *job, struct sgpu_run **run, struct sgpu_error *error)
 {
 	const struct sgpu_submission submission = {
 		.in_fd = job->batch_fd,
@@ -62,7 +57,8 @@ static int submit(struct bench_job *job, const struct place *place, struct sgpu_
 		.out_name = "response",
 		.options = { .keys = &job->owner, .key_count = 1 },
 	};
-	struct sgpu_runner *runner = job->sealed && place->sealed ? place->sealed : place->plain;
+	struct sgpu_runner *runner =
+		job->sealed && standing->sealed ? standing->sealed : standing->plain;
 	int rc = job_rewind(job->batch_fd, false, error);
 
 	rc = rc ? rc : job_rewind(job->response_fd, false, error);
@@ -89,32 +85,13 @@ static int prepare(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-static int run_opened(const struct job_side *side, struct sgpu_error *error)
-{
-	const bool with_context = side->sealed && standing->sealed;
-	const size_t mark = sgpu_bench_mark(side->bench);
-	struct sgpu_device *device = NULL;
-	struct place *place = NULL;
-	struct sgpu_run *run = NULL;
-	int rc = bench_new_device(side->bench, side->bench->info.selector, &device, error);
-
-	rc = rc ? rc : new_place(side->bench, device, with_context, &place, error);
-	rc = rc ? rc : submit(side->jobs[0], place, &run, error);
-	rc = rc ? rc : wait_for(&run, error);
-	sgpu_bench_release(side->bench, mark);
-	return rc;
-}
-
 static int work(void *argument, struct sgpu_error *error)
 {
 	const struct job_side *side = argument;
 	struct sgpu_run *runs[JOB_AT_ONCE_MAX] = { NULL };
 	int rc = SGPU_OK;
 
-	for (int i = 0; rc == SGPU_OK && side->opens && i < side->batches; i++) {
-		rc = run_opened(side, error);
-	}
-	for (int i = 0; rc == SGPU_OK && !side->opens && i < side->batches + side->at_once; i++) {
+	for (int i = 0; rc == SGPU_OK && i < side->batches + side->at_once; i++) {
 		const int k = i % side->at_once;
 
 		if (i >= side->at_once) {
@@ -123,7 +100,7 @@ static int work(void *argument, struct sgpu_error *error)
 		}
 		if (rc == SGPU_OK && i < side->batches) {
 			rc = side->bare[k] ? bare_begin(side->bare[k], error)
-					   : submit(side->jobs[k], standing, &runs[k], error);
+					   : submit(side->jobs[k], &runs[k], error);
 		}
 	}
 	for (int k = 0; k < JOB_AT_ONCE_MAX; k++) {
@@ -174,7 +151,7 @@ int job_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 		struct job_side *sides, int count, struct sgpu_error *error)
 {
 	struct sgpu_bench_variant variants[JOB_SIDES_MAX];
-	int rc = standing ? SGPU_OK : new_place(bench, bench->device, true, &standing, error);
+	int rc = standing ? SGPU_OK : new_place(bench, error);
 	const size_t mark = sgpu_bench_mark(bench);
 
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {

@@ -126,14 +126,15 @@ void print_head(FILE *out, const struct column *columns)
 
 /* ---- records ---- */
 static const struct column record_columns[] = {
-	{ "case", 12 },	   { "point", 32 }, { "variant", 18 }, { "result", 12 },
-	{ "min", 7 },	   { "median", 7 }, { "p95", 7 },      { "spread", 7 },
-	{ "CPU time", 8 }, { "n", 4 },	    { "ratio", 15 },   { NULL, 0 },
+	{ "case", 12 },	   { "point", 32 }, { "variant", 18 }, { "result", 12 }, { "min", 7 },
+	{ "median", 7 },   { "p90", 7 },    { "p95", 7 },      { "spread", 7 },	 { "CPU time", 8 },
+	{ "CPU/wall", 8 }, { "n", 4 },	    { "ratio", 15 },   { "goal", 7 },	 { NULL, 0 },
 };
 
 static void print_passed(FILE *out, const struct sgpu_bench_record *r, const char *point)
 {
-	char text[5][TEXT_MAX], spread[TEXT_MAX], n[TEXT_MAX], ratio[LABEL_MAX] = "";
+	char text[7][TEXT_MAX], spread[TEXT_MAX], share[TEXT_MAX], n[TEXT_MAX],
+		ratio[LABEL_MAX] = "";
 	const char *const cells[] = {
 		r->name,
 		point,
@@ -141,14 +142,18 @@ static void print_passed(FILE *out, const struct sgpu_bench_record *r, const cha
 		value_text(r, text[0]),
 		time_text(r->ns.min, text[1]),
 		time_text(r->ns.median, text[2]),
-		time_text(r->ns.p95, text[3]),
+		r->ns.p90 > 0 ? time_text(r->ns.p90, text[3]) : "",
+		time_text(r->ns.p95, text[4]),
 		spread,
-		time_text(r->cpu_ns, text[4]),
+		time_text(r->cpu_ns, text[5]),
+		share,
 		n,
 		ratio,
+		r->goal_ns > 0 ? time_text(r->goal_ns, text[6]) : "",
 	};
 
 	snprintf(spread, sizeof(spread), "%.1f %%", rounded(r->ns.spread * 100, 1));
+	snprintf(share, sizeof(share), "%.2f", rounded(r->cpu_ns / r->ns.median, 2));
 	snprintf(n, sizeof(n), "%" PRIu64, r->ns.n);
 	if (r->ratio_to[0]) {
 		snprintf(ratio, sizeof(ratio), "%.3f x %s", rounded(r->ratio.median, 3),

@@ -2,9 +2,7 @@
  *
  * Starting the worker of the case session, another sgpu-bench with the verb `open`.
  */
-#include <errno.h>
 #include <fcntl.h>
-#include <spawn.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -14,8 +12,9 @@
 #include "secure/group.h"
 
 #include "cases.h"
+#include "sizes.h"
 
-enum { GIVEN_MAX = 5, HELD = 3 };
+enum { HELD = 3 };
 
 /* The child process, and this process's descriptors to talk to it; -1: none. */
 struct worker {
@@ -42,37 +41,23 @@ static void end_worker(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	}
 }
 
-/* Starts `sgpu-bench open` with an option or NULL. given[i] becomes the child's i, by way of higher
- * numbers, so that none overwrites another. Takes over `held`. */
+/* Starts `sgpu-bench open` with an option or NULL. Takes over `held`. */
 static int start(struct sgpu_bench *bench, const char *option, const int *given, int count,
 		 const int held[HELD], struct sgpu_error *error)
 {
 	const char *const words[] = { "sgpu-bench",	    "open", "--device",
 				      bench->info.selector, option, NULL };
+	const struct program program = {
+		.words = words, .path = "/proc/self/exe", .given = given, .count = count
+	};
 	struct worker *worker = sgpu_bench_new(bench, sizeof(*worker), end_worker, error);
-	posix_spawn_file_actions_t actions;
-	int high[GIVEN_MAX], failed;
 
 	if (!worker) {
 		close_all(held, HELD);
 		return SGPU_ENOMEM;
 	}
 	memcpy(worker->held, held, sizeof(worker->held));
-	failed = posix_spawn_file_actions_init(&actions);
-	for (int i = 0; i < count; i++) {
-		high[i] = fcntl(given[i], F_DUPFD_CLOEXEC, count);
-		failed = high[i] < 0 ? errno : failed;
-		failed = failed ? failed : posix_spawn_file_actions_adddup2(&actions, high[i], i);
-	}
-	failed = failed ? failed
-			: posix_spawn(&worker->pid, "/proc/self/exe", &actions, NULL,
-				      (char *const *)words, environ);
-	worker->pid = failed ? 0 : worker->pid;
-	close_all(high, count);
-	posix_spawn_file_actions_destroy(&actions);
-	return failed == 0 ? SGPU_OK
-			   : sgpu_fail(error, SGPU_ESYSTEM, "cannot start another sgpu-bench: %s",
-				       strerror(failed));
+	return program_start(&program, &worker->pid, error);
 }
 
 int bench_session_key(struct sgpu_key *key, struct sgpu_error *error)
@@ -114,8 +99,8 @@ int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring,
 	held[2] = bells[0];
 	*ring = (struct sgpu_remote_ring){ .memory = held[0], .area = held[1], .bell = held[2] };
 	rc = start(bench, "--serve",
-		   (const int[]){ bells[1], STDOUT_FILENO, STDERR_FILENO, held[0], held[1] },
-		   GIVEN_MAX, held, error);
+		   (const int[]){ bells[1], STDOUT_FILENO, STDERR_FILENO, held[0], held[1] }, 5,
+		   held, error);
 	sgpu_close(bells[1]);
 	return rc;
 }

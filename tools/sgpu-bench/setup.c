@@ -56,6 +56,15 @@ int bench_new_aead(struct sgpu_bench *bench, const char *provider, const uint8_t
 	return rc ? rc : sgpu_bench_keep(bench, end_aead, (uintptr_t)*aead, 0, error);
 }
 
+int bench_new_device_key(struct sgpu_bench *bench, struct sgpu_stream *stream,
+			 const struct sgpu_sealed_keys *keys, struct sgpu_device_key **key,
+			 struct sgpu_error *error)
+{
+	const int rc = sgpu_device_key_load(stream, keys, key, error);
+
+	return rc ? rc : sgpu_bench_keep(bench, end_device_key, (uintptr_t)*key, 0, error);
+}
+
 int bench_new_sealed(struct sgpu_bench *bench, uint64_t size, uint64_t seed,
 		     struct bench_sealed *sealed, struct sgpu_error *error)
 {
@@ -65,8 +74,8 @@ int bench_new_sealed(struct sgpu_bench *bench, uint64_t size, uint64_t seed,
 	sealed->size = size;
 	sealed->sealed_size = sgpu_run_sealed_size(size, true);
 	rc = rc ? rc : bench_new_aead(bench, NULL, sealed->keys.key, &sealed->aead, error);
-	rc = rc ? rc : sgpu_device_key_load(bench->stream, &sealed->keys, &sealed->key, error);
-	rc = rc ? rc : sgpu_bench_keep(bench, end_device_key, (uintptr_t)sealed->key, 0, error);
+	rc = rc ? rc
+		: bench_new_device_key(bench, bench->stream, &sealed->keys, &sealed->key, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, size, &sealed->plain, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, sealed->sealed_size, &sealed->sealed, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, sealed->sealed_size, &sealed->result, error);

@@ -32,6 +32,9 @@ SGPU_MUST_CHECK int bench_new_device(struct sgpu_bench *bench, const char *selec
 SGPU_MUST_CHECK int bench_new_aead(struct sgpu_bench *bench, const char *provider,
 				   const uint8_t key[SGPU_KEY_SIZE], struct sgpu_aead **aead,
 				   struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_new_device_key(struct sgpu_bench *bench, struct sgpu_stream *stream,
+					 const struct sgpu_sealed_keys *keys,
+					 struct sgpu_device_key **key, struct sgpu_error *error);
 
 /* A pattern and its sealed form, a chunk run from chunk 0 on, with new keys. */
 struct bench_sealed {

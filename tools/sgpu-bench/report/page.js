@@ -43,12 +43,13 @@ function measurementTable(caption, list, runs) {
 	const row = ({ record: r, ...m }) => [
 		labelOf(m), runs.length > 1 ? m.run.name : "", quantity(m.result, m.kind),
 		r.ratio_to ? `${ratioText(r.ratio)} ${r.ratio_to}` : "",
-		r.n, ns(r.min_ns), ns(r.median_ns),
-		r.median_high_ns > 0 ? `${ns(r.median_low_ns)} – ${ns(r.median_high_ns)}` : "", ns(r.p95_ns), ns(r.p99_ns),
+		ns(r.goal_ns), r.n, ns(r.min_ns), ns(r.median_ns),
+		r.median_high_ns > 0 ? `${ns(r.median_low_ns)} – ${ns(r.median_high_ns)}` : "",
+		ns(r.p90_ns), ns(r.p95_ns), ns(r.p99_ns), ns(r.cpu_median_ns),
 	];
 
-	return table(caption, ["point", "run", "result", "ratio", "n", "minimum", "median of a sample",
-		"its 95 % interval", "p95", "p99"], list.map(row));
+	return table(caption, ["point", "run", "result", "ratio", "goal", "n", "minimum",
+		"median of a sample", "its 95 % interval", "p90", "p95", "p99", "processor time"], list.map(row));
 }
 
 /* Figures of different sources never share a plot. */

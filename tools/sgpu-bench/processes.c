@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Programs that a case starts, and the processor time of them all.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "base/io.h"
+#include "sizes.h"
+
+enum { REST_ROUNDS = 50, GIVEN_MAX = 5 };
+#define MS UINT64_C(1000000)
+static const uint64_t at_rest_ns = 20000; /* of processor time in a millisecond */
+
+/* ---- programs ---- */
+/* given[i] becomes the child's i, by way of higher numbers, so that none overwrites another. */
+static int start(const struct program *program, const char *path, pid_t *pid)
+{
+	posix_spawn_file_actions_t actions;
+	int high[GIVEN_MAX], failed = posix_spawn_file_actions_init(&actions);
+
+	for (int i = 0; i < program->count; i++) {
+		high[i] = fcntl(program->given[i], F_DUPFD_CLOEXEC, program->count);
+		failed = high[i] < 0 ? errno : failed;
+		failed = failed ? failed : posix_spawn_file_actions_adddup2(&actions, high[i], i);
+	}
+	if (program->folder && !failed) {
+		failed = posix_spawn_file_actions_addchdir_np(&actions, program->folder);
+	}
+	failed = failed ? failed
+			: posix_spawnp(pid, path, &actions, NULL, (char *const *)program->words,
+				       environ);
+	for (int i = 0; i < program->count; i++) {
+		sgpu_close(high[i]);
+	}
+	posix_spawn_file_actions_destroy(&actions);
+	return failed;
+}
+
+int program_start(const struct program *program, pid_t *pid, struct sgpu_error *error)
+{
+	char own[PATH_MAX + SGPU_BENCH_NAME_MAX] = "", *slash = NULL;
+	const char *path = program->path ? program->path : own;
+	int failed;
+
+	if (readlink("/proc/self/exe", own, PATH_MAX - 1) > 0) {
+		slash = strrchr(own, '/');
+	}
+	snprintf(slash ? slash + 1 : own, SGPU_BENCH_NAME_MAX, "%s", program->words[0]);
+	failed = start(program, path, pid);
+	*pid = failed ? 0 : *pid;
+	return failed == 0	  ? SGPU_OK
+	       : failed == ENOENT ? sgpu_fail(error, SGPU_EUNAVAILABLE, "there is no '%s'", path)
+				  : sgpu_fail(error, SGPU_ESYSTEM, "cannot start '%s': %s", path,
+					      strerror(failed));
+}
+
+int program_run(const struct program *program, struct sgpu_error *error)
+{
+	int status = -1, rc;
+	pid_t pid;
+
+	rc = program_start(program, &pid, error);
+	while (rc == SGPU_OK && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+	}
+	return rc || status == 0
+		       ? rc
+		       : sgpu_fail(error, SGPU_EDEVICE, "'%s' has failed (status %d)",
+				   program->words[0], WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+}
+
+/* ---- processor time ---- */
+static uint64_t in_ns(struct timespec time)
+{
+	return (uint64_t)time.tv_sec * 1000 * MS + (uint64_t)time.tv_nsec;
+}
+
+/* 0: it is gone. */
+static uint64_t own_ns(pid_t pid)
+{
+	struct timespec now = { 0 };
+	clockid_t clock;
+
+	return clock_getcpuclockid(pid, &clock) == 0 && clock_gettime(clock, &now) == 0 ? in_ns(now)
+											: 0;
+}
+
+static uint64_t started_ns(pid_t pid);
+
+/* Adds up the trees of the processes that a thread has started. */
+static uint64_t children_ns(pid_t pid, const char *thread)
+{
+	char path[SGPU_BENCH_NAME_MAX + NAME_MAX];
+	uint64_t ns = 0;
+	FILE *file;
+	int child;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%s/children", pid, thread);
+	file = fopen(path, "re");
+	while (file && fscanf(file, "%d", &child) == 1) {
+		ns += own_ns(child) + started_ns(child);
+	}
+	if (file) {
+		fclose(file);
+	}
+	return ns;
+}
+
+static uint64_t started_ns(pid_t pid)
+{
+	char path[SGPU_BENCH_NAME_MAX];
+	const struct dirent *entry;
+	uint64_t ns = 0;
+	DIR *threads;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	threads = opendir(path);
+	while (threads && (entry = readdir(threads)) != NULL) {
+		ns += entry->d_name[0] == '.' ? 0 : children_ns(pid, entry->d_name);
+	}
+	if (threads) {
+		closedir(threads);
+	}
+	return ns;
+}
+
+uint64_t process_cpu_ns(pid_t pid)
+{
+	return own_ns(pid) + started_ns(pid);
+}
+
+/* All that this process has started, whether it still runs or was waited for. */
+static uint64_t others_ns(void)
+{
+	struct rusage gone = { 0 };
+	uint64_t us;
+
+	(void)getrusage(RUSAGE_CHILDREN, &gone);
+	us = ((uint64_t)gone.ru_utime.tv_sec + (uint64_t)gone.ru_stime.tv_sec) * 1000000 +
+	     (uint64_t)gone.ru_utime.tv_usec + (uint64_t)gone.ru_stime.tv_usec;
+	return started_ns(getpid()) + us * 1000;
+}
+
+void processes_rest(void)
+{
+	const struct timespec pause = { .tv_nsec = MS };
+	uint64_t before, now = others_ns();
+
+	for (int i = 0; i < REST_ROUNDS; i++) {
+		before = now;
+		(void)nanosleep(&pause, NULL);
+		now = others_ns();
+		if (now <= before + at_rest_ns) {
+			break;
+		}
+	}
+}
+
+void watch_begin(struct watch *watch)
+{
+	watch->others_ns = others_ns();
+	watch->own_ns = own_ns(getpid());
+	watch->begin_ns = sgpu_now_ns();
+}
+
+void watch_end(struct sgpu_bench *bench, const struct watch *watch)
+{
+	const uint64_t ns = sgpu_now_ns() - watch->begin_ns, own = own_ns(getpid());
+	uint64_t others;
+
+	processes_rest();
+	others = others_ns();
+	sgpu_bench_give_ns(bench, ns);
+	/* The time of a process is gone when it has ended and another one waited for it. */
+	sgpu_bench_give_cpu_ns(bench,
+			       own - watch->own_ns +
+				       (others > watch->others_ns ? others - watch->others_ns : 0));
+}
