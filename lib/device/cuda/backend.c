@@ -11,7 +11,7 @@
 
 #include <sgpu/version.h>
 
-#include <device/cuda/gpu.h>
+#include <device/cuda/stream.h>
 #include <device/cuda/kernels.h>
 #include <ops/cuda/ops_cuda.h>
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include <device/cuda/gpu.h>
+#include <device/cuda/stream.h>
 #include <device/cuda/kernels.h>
 #include <device/cuda/moment.h>
 

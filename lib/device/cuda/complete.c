@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "base/base.h"
-#include <device/cuda/gpu.h>
+#include <device/cuda/stream.h>
 #include <device/cuda/kernels.h>
 
 /* The completer polls without pause for about as long as a short kernel takes, then in steps that

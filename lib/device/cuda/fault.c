@@ -10,7 +10,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#include <device/cuda/gpu.h>
+#include <device/cuda/stream.h>
 
 /* A waiting thread polls without pause for as long as most work takes, then sleeps between polls,
  * each time for 1/64 of its wait so far, within STEP_MIN_NS and STEP_MAX_NS. */

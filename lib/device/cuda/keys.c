@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include <device/cuda/kernels.h>
-#include <device/cuda/gpu.h>
+#include <device/cuda/stream.h>
 
 struct sgpu_device_key {
 	struct sgpu_device_object object;

@@ -7,7 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <device/cuda/gpu.h>
+#include <device/cuda/stream.h>
 
 enum { LOG = 384, SHARED_STANDARD = 48 << 10 };
 

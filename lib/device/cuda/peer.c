@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include <base/base.h>
-#include <device/cuda/gpu.h>
+#include <device/cuda/stream.h>
 
 /* One such range, listed in `memory.shared` of both devices. */
 struct shared {

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <device/cuda/gpu.h>
+#include <device/cuda/stream.h>
 #include <device/cuda/kernels.h>
 
 /* How long hears_verdict polls: somewhat longer than a short run of chunks takes. */

@@ -7,7 +7,7 @@
 
 #include <device/cuda/kernels.h>
 #include <crypto/kt128.h>
-#include <device/cuda/gpu.h>
+#include <device/cuda/stream.h>
 
 bool sgpu_cuda_cancelled(const struct sgpu_device *device)
 {
