@@ -249,16 +249,11 @@ static int set_up(struct sgpu_device *device, const struct sgpu_device_config *c
 {
 	int rc;
 
-	device->stamps_time =
-		config->timer == SGPU_TIMER_GLOBALTIMER ||
-		(config->timer == SGPU_TIMER_AUTO && sgpu_cuda_in_confidential_mode(device));
-	snprintf(device->info.timer, sizeof(device->info.timer), "%s",
-		 sgpu_device_timer_name(device->stamps_time ? SGPU_TIMER_GLOBALTIMER
-							    : SGPU_TIMER_EVENTS));
 	device->digests = sgpu_cuda_digests_create();
-	rc = device->digests ? sgpu_cuda_clock_open(device, error) : sgpu_fail_nomem(error);
+	rc = device->digests ? sgpu_cuda_memory_open(device, config->memory_limit, error)
+			     : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_cuda_memory_open(device, config->memory_limit, error);
+		rc = sgpu_cuda_clock_open(device, config->timer, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_cuda_host_open(device, error);
@@ -285,6 +280,7 @@ static struct sgpu_device *make(int ordinal)
 	pthread_mutex_init(&new->lock, NULL);
 	pthread_mutex_init(&new->fault_lock, NULL);
 	pthread_mutex_init(&new->pool_lock, NULL);
+	pthread_mutex_init(&new->clock.lock, NULL);
 	pthread_mutex_init(&new->memory.lock, NULL);
 	pthread_mutex_init(&new->pages.frames.lock, NULL);
 	pthread_mutex_init(&new->host.lock, NULL);
@@ -300,6 +296,7 @@ static void discard(struct sgpu_device *device)
 	pthread_mutex_destroy(&device->host.lock);
 	pthread_mutex_destroy(&device->pages.frames.lock);
 	pthread_mutex_destroy(&device->memory.lock);
+	pthread_mutex_destroy(&device->clock.lock);
 	pthread_mutex_destroy(&device->pool_lock);
 	pthread_mutex_destroy(&device->fault_lock);
 	pthread_mutex_destroy(&device->lock);
@@ -330,6 +327,7 @@ static void close_device(struct sgpu_device *device)
 	sgpu_cuda_memory_close(device);
 	sgpu_cuda_host_close(device);
 	sgpu_cuda_clock_close(device);
+	sgpu_cuda_events_close(device);
 	let_context_go(device);
 	pthread_mutex_unlock(&open_lock);
 	discard(device);

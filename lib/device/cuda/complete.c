@@ -107,14 +107,14 @@ static __attribute__((noinline)) void end(struct sgpu_stream *stream,
 	if (record->kind == SGPU_CUDA_CALL) {
 		record->call(record->argument);
 		atomic_fetch_sub(&device->calls, 1);
-		sgpu_cuda_event_give(device, false, record->event);
+		sgpu_cuda_event_give(device, record->event);
 		return;
 	}
 	begin = stream->end_ns > record->enqueue_ns ? stream->end_ns : record->enqueue_ns;
 	if (task->untimed) {
 		ended = begin;
-	} else if (record->base && atomic_load(&device->faulted) == 0) {
-		task->mistimed = !sgpu_cuda_time_of(device, record, begin, &ended);
+	} else if (record->mark && atomic_load(&device->faulted) == 0) {
+		task->mistimed = !sgpu_cuda_time_of(device, record->mark, begin, &ended);
 	} else {
 		ended = sgpu_now_ns();
 	}
@@ -128,7 +128,7 @@ static __attribute__((noinline)) void end(struct sgpu_stream *stream,
 	}
 	sgpu_cuda_measure_free(device, &record->measure);
 	sgpu_cuda_status_give(device, record->status);
-	sgpu_cuda_unmark(device, record);
+	sgpu_cuda_unmark(device, &record->mark);
 }
 
 /* Takes the first record off the queue, or returns NULL if its serial is above `serial`. All work
@@ -211,7 +211,7 @@ int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argume
 						      (cuuint32_t)(stream->serial + 1),
 						      CU_STREAM_WRITE_VALUE_DEFAULT);
 	} else {
-		result = sgpu_cuda_event_after(device, false, stream->native, &record.event);
+		result = sgpu_cuda_event_after(device, stream->native, &record.event);
 	}
 	atomic_fetch_add(&device->calls, 1);
 	rc = sgpu_cuda_commit(stream, &record, result, "cannot enqueue a callback");
@@ -284,10 +284,8 @@ static bool pending_since(struct sgpu_stream *stream, bool busy, uint64_t before
 
 	pthread_mutex_lock(&stream->queue);
 	for (record = stream->head;
-	     record && (record->event ? sgpu_cu.cuEventQuery(record->event) != CUDA_ERROR_NOT_READY
-				      : !busy || record->kind == SGPU_CUDA_CALL ||
-						record->kind == SGPU_CUDA_WAIT ||
-						(record->code != SGPU_OK && !record->status));
+	     record && (!busy || record->kind == SGPU_CUDA_CALL || record->kind == SGPU_CUDA_WAIT ||
+			(record->code != SGPU_OK && !record->status));
 	     record = record->next) {
 	}
 	/* A thread that had not yet seen the cancellation may have enqueued work a little later. */

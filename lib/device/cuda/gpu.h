@@ -16,20 +16,23 @@ enum {
 
 extern const struct sgpu_device_backend sgpu_cuda_backend;
 
-/* One moment on the device's and the host's clock. Device times are measured from a recent base,
+struct sgpu_cuda_mark;
+struct sgpu_cuda_timer;
+
+/* One moment by the device's clock and by the host's. Device times are measured from a recent base,
  * since event times are floats and the clocks drift. */
 struct sgpu_cuda_base {
-	CUevent event;		    /* NULL when device_ns is used */
-	uint64_t device_ns;	    /* %globaltimer */
+	struct sgpu_cuda_mark *mark;
 	uint64_t host_ns, error_ns; /* error_ns: how far host_ns may be from that moment */
-	unsigned references;
 };
 
-/* Words for times of %globaltimer. */
-struct sgpu_cuda_stamps {
-	CUdeviceptr memory;
-	uint32_t *idle; /* indexes of idle words, and how many */
-	uint32_t count;
+struct sgpu_cuda_clock {
+	const struct sgpu_cuda_timer *timer; /* chosen when the device is opened */
+	CUstream native;		     /* for bases and for reading marks */
+	pthread_mutex_t lock;		     /* everything below */
+	struct sgpu_cuda_mark *idle;
+	struct sgpu_cuda_base base;
+	uint64_t tried_ns; /* when a new base was last wanted */
 };
 
 struct sgpu_cuda_events {
@@ -61,9 +64,7 @@ struct sgpu_device {
 	bool memory_operations;	      /* streams can write words into host memory */
 	bool registers_read_only;
 	bool may_spin;
-	bool stamps_time;		   /* %globaltimer, not events, times tasks */
 	CUstream internal;		   /* clears and frees */
-	CUstream clock;			   /* for bases and for reading stamps */
 	struct sgpu_cuda_digests *digests; /* what the device's digests share */
 
 	atomic_int faulted; /* 0, or the code with which all work ends */
@@ -75,13 +76,12 @@ struct sgpu_device {
 	struct sgpu_cuda_host host;
 	struct sgpu_cuda_keys keys;
 
-	pthread_mutex_t pool_lock;		/* guards the fields below, up to `stamps` */
-	struct sgpu_cuda_events idle_events[2]; /* without times, with times */
+	struct sgpu_cuda_clock clock;
+
+	pthread_mutex_t pool_lock; /* guards the next three */
+	struct sgpu_cuda_events idle_events;
 	struct sgpu_cuda_native natives[SGPU_CUDA_NATIVES]; /* idle */
 	unsigned native_count;
-	struct sgpu_cuda_base *base;
-	uint64_t base_tried_ns; /* when a new base was last wanted */
-	struct sgpu_cuda_stamps stamps;
 
 	atomic_bool kernels_loaded;	/* all kernels of this build */
 	atomic_uint_fast64_t cancel_ns; /* 0, or when all work was cancelled */
@@ -112,8 +112,6 @@ void sgpu_cuda_fault(struct sgpu_device *device, int code, const char *text);
 int sgpu_cuda_faulted(struct sgpu_device *device, struct sgpu_error *error);
 /* Returns SGPU_EDEVICE if a fault has made CUDA unusable in this process. */
 SGPU_MUST_CHECK int sgpu_cuda_process_sound(struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_cuda_wait(struct sgpu_device *device, CUevent event,
-				   struct sgpu_error *error);
 
 /* ---- work.c ---- */
 extern const struct sgpu_device_memory_calls sgpu_cuda_memory_calls;
@@ -121,12 +119,14 @@ extern const struct sgpu_device_key_calls sgpu_cuda_key_calls;
 /* Whether kernels are no longer enqueued: their tasks end with SGPU_ECANCELED. */
 bool sgpu_cuda_cancelled(const struct sgpu_device *device);
 
-/* ---- clock.c: CUDA events, kept for reuse ---- */
-CUresult sgpu_cuda_event_take(struct sgpu_device *device, bool timed, CUevent *event);
+/* ---- wait.c ---- */
+CUresult sgpu_cuda_event_take(struct sgpu_device *device, CUevent *event);
 /* Takes an event and records it on the stream. *event is to be given back even after a failure. */
-CUresult sgpu_cuda_event_after(struct sgpu_device *device, bool timed, CUstream native,
-			       CUevent *event);
-void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event);
+CUresult sgpu_cuda_event_after(struct sgpu_device *device, CUstream native, CUevent *event);
+void sgpu_cuda_event_give(struct sgpu_device *device, CUevent event);
+void sgpu_cuda_events_close(struct sgpu_device *device);
+SGPU_MUST_CHECK int sgpu_cuda_wait(struct sgpu_device *device, CUevent event,
+				   struct sgpu_error *error);
 
 /* ---- stream.c ---- */
 /* Waits until the work enqueued on all streams has ended, and ends its records. Fails only if the

@@ -24,7 +24,7 @@ struct sgpu_device_key {
 
 int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error)
 {
-	return sgpu_cuda_check(device, sgpu_cuda_event_take(device, false, &device->keys.cleared),
+	return sgpu_cuda_check(device, sgpu_cuda_event_take(device, &device->keys.cleared),
 			       "cannot create an event", error);
 }
 
@@ -132,7 +132,7 @@ static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key,
 	}
 	result = (CUresult)sgpu_cuda_key_deliver(stream->native, &delivery, key->state->address);
 	return result == CUDA_SUCCESS
-		       ? sgpu_cuda_event_after(stream->device, false, stream->native, &key->ready)
+		       ? sgpu_cuda_event_after(stream->device, stream->native, &key->ready)
 		       : result;
 }
 
@@ -163,7 +163,7 @@ static void give_up(struct sgpu_device *device, struct sgpu_stream *stream,
 	if (usable) {
 		sgpu_cuda_wait_until_idle(stream);
 	}
-	sgpu_cuda_event_give(device, false, key->ready);
+	sgpu_cuda_event_give(device, key->ready);
 	retire(device, key->state, usable);
 }
 
@@ -254,7 +254,7 @@ void sgpu_cuda_key_free(struct sgpu_device_key *key)
 		(atomic_load(&key->done) || sgpu_cuda_wait(device, key->ready, NULL) == SGPU_OK) &&
 		atomic_load(&device->faulted) == 0;
 
-	sgpu_cuda_event_give(device, false, key->ready);
+	sgpu_cuda_event_give(device, key->ready);
 	pthread_mutex_lock(&keys->lock);
 	retire(device, key->state, usable);
 	pthread_mutex_unlock(&keys->lock);
@@ -269,5 +269,5 @@ void sgpu_cuda_keys_close(struct sgpu_device *device)
 	sgpu_cuda_trust_close(device);
 	free_states(device, &keys->idle);
 	free_states(device, &keys->clearing);
-	sgpu_cuda_event_give(device, false, keys->cleared);
+	sgpu_cuda_event_give(device, keys->cleared);
 }

@@ -259,7 +259,7 @@ static int stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 	serial = sgpu_cuda_last_serial(stream);
 	operations = stream->operations;
 	if (operations != stream->seen && !hears_verdict(stream)) {
-		marked = sgpu_cuda_event_after(device, false, stream->native, &event);
+		marked = sgpu_cuda_event_after(device, stream->native, &event);
 	}
 	pthread_mutex_unlock(&stream->order);
 	if (marked != CUDA_SUCCESS) {
@@ -274,7 +274,7 @@ static int stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 		stream->seen = stream->seen < operations ? operations : stream->seen;
 		pthread_mutex_unlock(&stream->order);
 	}
-	sgpu_cuda_event_give(device, false, event);
+	sgpu_cuda_event_give(device, event);
 	if (rc == SGPU_OK || sgpu_cuda_faulted(device, NULL) != 0) {
 		sgpu_cuda_advance(stream, serial);
 	}
@@ -371,7 +371,7 @@ static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 	}
 	sgpu_cuda_measure_free(device, &record->measure);
 	sgpu_cuda_status_give(device, record->status);
-	sgpu_cuda_unmark(device, record);
+	sgpu_cuda_unmark(device, &record->mark);
 }
 
 int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record, CUresult result,
@@ -385,7 +385,7 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 	record->enqueue_ns = record->enqueue_ns ? record->enqueue_ns : sgpu_now_ns();
 	if (result == CUDA_SUCCESS && record->kind != SGPU_CUDA_CALL && record->task &&
 	    !record->task->untimed) {
-		result = sgpu_cuda_mark(stream, record);
+		result = sgpu_cuda_mark(stream, &record->mark);
 	}
 	rc = sgpu_cuda_check(device, result, what, &error);
 	if (rc == SGPU_OK &&
@@ -422,7 +422,7 @@ static int event_create(struct sgpu_device *device, struct sgpu_event **event,
 	if (!new) {
 		return sgpu_fail_nomem(error);
 	}
-	rc = sgpu_cuda_check(device, sgpu_cuda_event_take(device, false, &new->native),
+	rc = sgpu_cuda_check(device, sgpu_cuda_event_take(device, &new->native),
 			     "cannot create an event", error);
 	if (rc < 0) {
 		free(new);
@@ -442,7 +442,7 @@ static void event_free(struct sgpu_event *event)
 		sgpu_cuda_stream_drop(event->stream);
 	}
 	if (sgpu_cuda_enter(event->device, NULL) == SGPU_OK) {
-		sgpu_cuda_event_give(event->device, false, event->native);
+		sgpu_cuda_event_give(event->device, event->native);
 	}
 	pthread_mutex_destroy(&event->lock);
 	free(event);

@@ -38,10 +38,8 @@ struct sgpu_cuda_record {
 	struct sgpu_task *task; /* or NULL */
 	int code;		/* an error known at enqueueing; its text is in the task */
 	uint64_t enqueue_ns;
-	CUevent event; /* recorded after the work, or NULL */
-	/* where the device stores the time after the work, in place of an event; or 0 */
-	CUdeviceptr stamp;
-	struct sgpu_cuda_base *base; /* from which `event` or `stamp` is measured */
+	CUevent event;		     /* CALL: recorded in its place, or NULL */
+	struct sgpu_cuda_mark *mark; /* after the work of a timed task, or NULL */
 	struct sgpu_cuda_status
 		*status; /* LAUNCH: code and `actual`; OPEN, SEAL: struct sgpu_cuda_verdict */
 	struct sgpu_device_key *key; /* OPEN, SEAL */
@@ -92,15 +90,17 @@ struct sgpu_event {
 };
 
 /* ---- clock.c ---- */
-SGPU_MUST_CHECK int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_clock_open(struct sgpu_device *device, enum sgpu_device_timer timer,
+					 struct sgpu_error *error);
 void sgpu_cuda_clock_close(struct sgpu_device *device);
-/* Enqueues a mark: an event, or a kernel that stores the time. */
-CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record);
-void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *record);
+/* Enqueues a mark. *mark is to be given back even after a failure. */
+CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_mark **mark);
+/* Gives a mark back, unless it is NULL. */
+void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_mark **mark);
 /* *time: when the work before the mark ended, on the host's clock, clamped to [from, now]. Returns
  * false if the device's time is missing or far outside. */
-bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record,
-		       uint64_t from, uint64_t *time);
+bool sgpu_cuda_time_of(struct sgpu_device *device, struct sgpu_cuda_mark *mark, uint64_t from,
+		       uint64_t *time);
 
 /* ---- stream.c, complete.c ---- */
 extern const struct sgpu_device_stream_calls sgpu_cuda_stream_calls;
