@@ -405,7 +405,9 @@ int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, v
 int sgpu_stream_callback(struct sgpu_stream *stream, void (*function)(void *argument),
 			 void *argument)
 {
-	return BACKEND(stream)->stream->callback(stream, function, argument);
+	return BACKEND(stream)->stream->callback
+		       ? BACKEND(stream)->stream->callback(stream, function, argument)
+		       : SGPU_EUNAVAILABLE;
 }
 
 const char *sgpu_device_timer_name(enum sgpu_device_timer timer)

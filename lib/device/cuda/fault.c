@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <device/cuda/stream.h>
+#include <device/cuda/gpu.h>
 
 /* This process's first fault, or "". */
 static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -61,41 +61,36 @@ void sgpu_cuda_fault(struct sgpu_device *device, int rc, const char *text)
 	if (rc != SGPU_ECANCELED) {
 		remember(text);
 	}
-	sgpu_cuda_completer_wake(device);
 }
 
-/* A failure faults the device, because the caller then ends pending work as after a fault.
- */
-int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_error *error)
-{
-	int rc = sgpu_cuda_faulted(device, error);
-	CUresult result;
-
-	if (rc != 0) {
-		return rc;
-	}
-	result = sgpu_cu.cuCtxSetCurrent(device->context);
-	if (result != CUDA_SUCCESS && !sgpu_cuda_sticky(result)) {
-		sgpu_cuda_fault(device, SGPU_EDEVICE, sgpu_cuda_name(result));
-		return sgpu_cuda_faulted(device, error);
-	}
-	return sgpu_cuda_check(device, result, "cannot use the device's context", error);
-}
-
-int sgpu_cuda_check(struct sgpu_device *device, CUresult result, const char *what,
-		    struct sgpu_error *error)
+int sgpu_cuda_must(struct sgpu_device *device, CUresult result, struct sgpu_error *error)
 {
 	char text[256];
 
 	if (result == CUDA_SUCCESS) {
 		return SGPU_OK;
 	}
-	if (!sgpu_cuda_sticky(result)) {
-		return sgpu_cuda_fail(error, result, what);
-	}
 	snprintf(text, sizeof(text), "%s (%s)", sgpu_cuda_name(result), sgpu_cuda_text(result));
 	sgpu_cuda_fault(device, SGPU_EDEVICE, text);
 	return sgpu_cuda_faulted(device, error);
+}
+
+int sgpu_cuda_check(struct sgpu_device *device, CUresult result, const char *what,
+		    struct sgpu_error *error)
+{
+	if (result == CUDA_SUCCESS || sgpu_cuda_sticky(result)) {
+		return sgpu_cuda_must(device, result, error);
+	}
+	return sgpu_cuda_fail(error, result, what);
+}
+
+/* A failure faults the device, because the caller then ends pending work as after a fault. */
+int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_error *error)
+{
+	int rc = sgpu_cuda_faulted(device, error);
+
+	return rc != 0 ? rc
+		       : sgpu_cuda_must(device, sgpu_cu.cuCtxSetCurrent(device->context), error);
 }
 
 void sgpu_cuda_note(struct sgpu_device *device, CUresult result)

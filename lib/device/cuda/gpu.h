@@ -7,12 +7,8 @@
 
 #include <device/cuda/memory.h>
 
-enum {
-	SGPU_CUDA_PIECE = 16 << 20, /* plaintext bytes of a chunk run in a large transfer */
-	SGPU_CUDA_NATIVES = 64,	    /* most idle native streams that are kept */
-};
-/* How long cancelled work may go on before it faults the device. */
-#define SGPU_CUDA_GRACE_NS ((uint64_t)5000000000)
+/* Plaintext bytes of a chunk run in a large transfer. */
+enum { SGPU_CUDA_PIECE = 16 << 20 };
 
 extern const struct sgpu_device_backend sgpu_cuda_backend;
 
@@ -40,20 +36,6 @@ struct sgpu_cuda_events {
 	unsigned count, room;
 };
 
-/* A native stream; it is kept for another stream when its own is freed. */
-struct sgpu_cuda_native {
-	CUstream native;
-	CUdeviceptr counters; /* sets of counters for launches; 0: none yet */
-	unsigned counters_used;
-	CUdeviceptr scratch; /* for measures; 0: none yet */
-};
-
-#if defined(__x86_64__)
-#define SGPU_CUDA_PAUSE() __builtin_ia32_pause()
-#else
-#define SGPU_CUDA_PAUSE() ((void)0)
-#endif
-
 /* ---- the device ---- */
 struct sgpu_device {
 	struct sgpu_device_object object;
@@ -61,9 +43,8 @@ struct sgpu_device {
 	CUdevice handle;
 	CUcontext context;
 	struct sgpu_device_info info; /* all but what memory is left */
-	bool memory_operations;	      /* streams can write words into host memory */
+	bool sees_words;	      /* what kernels write into host memory is seen at once */
 	bool registers_read_only;
-	bool may_spin;
 	CUstream internal;		   /* clears and frees */
 	struct sgpu_cuda_digests *digests; /* what the device's digests share */
 
@@ -78,21 +59,12 @@ struct sgpu_device {
 
 	struct sgpu_cuda_clock clock;
 
-	pthread_mutex_t pool_lock; /* guards the next three */
-	struct sgpu_cuda_events idle_events;
-	struct sgpu_cuda_native natives[SGPU_CUDA_NATIVES]; /* idle */
-	unsigned native_count;
-
 	atomic_bool kernels_loaded;	/* all kernels of this build */
 	atomic_uint_fast64_t cancel_ns; /* 0, or when all work was cancelled */
 
-	pthread_mutex_t lock; /* everything below */
-	struct sgpu_stream *streams;
-	pthread_t completer;
-	bool completer_started, stopping;
-	atomic_bool completer_sleeps; /* written under the lock */
-	pthread_cond_t work;
-	atomic_uint calls; /* pending callbacks; not under the lock */
+	pthread_mutex_t lock;			    /* the next three */
+	struct sgpu_stream *streams, *idle_streams; /* all; those that are free */
+	struct sgpu_cuda_events idle_events;
 
 	struct sgpu_device *next_open; /* all open devices of the process */
 };
@@ -104,6 +76,9 @@ SGPU_MUST_CHECK int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_erro
  * after which the context is unusable faults the device. */
 SGPU_MUST_CHECK int sgpu_cuda_check(struct sgpu_device *device, CUresult result, const char *what,
 				    struct sgpu_error *error);
+/* The same for a call without which the device is of no use: any failure faults the device. */
+SGPU_MUST_CHECK int sgpu_cuda_must(struct sgpu_device *device, CUresult result,
+				   struct sgpu_error *error);
 /* Does as sgpu_cuda_check, but fills in no error. */
 void sgpu_cuda_note(struct sgpu_device *device, CUresult result);
 /* Faults the device: all work, pending and later, ends with `code`. SGPU_ECANCELED: a kernel does
@@ -125,8 +100,15 @@ CUresult sgpu_cuda_event_take(struct sgpu_device *device, CUevent *event);
 CUresult sgpu_cuda_event_after(struct sgpu_device *device, CUstream native, CUevent *event);
 void sgpu_cuda_event_give(struct sgpu_device *device, CUevent event);
 void sgpu_cuda_events_close(struct sgpu_device *device);
+/* Faults the device if work that was not done at `since_ns` still goes on long after that and after
+ * the device was cancelled. Returns whether the device is faulted. Whoever waits for work calls
+ * this, so no wait lasts for ever. */
+bool sgpu_cuda_overdue(struct sgpu_device *device, uint64_t since_ns);
+/* Waits for an event. Fails only if the device is faulted. */
 SGPU_MUST_CHECK int sgpu_cuda_wait(struct sgpu_device *device, CUevent event,
 				   struct sgpu_error *error);
+/* Waits, without an event, until the stream is idle or the device is faulted. */
+void sgpu_cuda_wait_until_idle(struct sgpu_stream *stream);
 
 /* ---- stream.c ---- */
 /* Waits until the work enqueued on all streams has ended, and ends its records. Fails only if the

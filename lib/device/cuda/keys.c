@@ -17,7 +17,7 @@ struct sgpu_device_key {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
 	struct sgpu_cuda_key_state *state;
-	struct sgpu_stream *stream; /* on which it is set up; a reference */
+	struct sgpu_stream *stream; /* on which it is set up */
 	CUevent ready;		    /* recorded after the set-up */
 	atomic_bool done;	    /* the set-up is known to have ended */
 };
@@ -120,7 +120,7 @@ static int take_state(struct sgpu_stream *stream, struct sgpu_cuda_key_state **s
 	return rc;
 }
 
-/* Enqueues the set-up. The stream's `order` and the keys' lock are held. */
+/* Enqueues the set-up. The stream's lock and the keys' are held. */
 static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key,
 		       const struct sgpu_sealed_keys *material)
 {
@@ -203,13 +203,12 @@ static int load_key(struct sgpu_stream *stream, const struct sgpu_sealed_keys *m
 		}
 	}
 	pthread_mutex_unlock(&keys->lock);
-	stream->operations++;
-	pthread_mutex_unlock(&stream->order);
+	stream->enqueued++;
+	pthread_mutex_unlock(&stream->lock);
 	if (rc < 0) {
 		free(new);
 		return rc;
 	}
-	sgpu_cuda_stream_hold(stream);
 	*key = new;
 	return SGPU_OK;
 }
@@ -258,7 +257,6 @@ void sgpu_cuda_key_free(struct sgpu_device_key *key)
 	pthread_mutex_lock(&keys->lock);
 	retire(device, key->state, usable);
 	pthread_mutex_unlock(&keys->lock);
-	sgpu_cuda_stream_drop(key->stream);
 	free(key);
 }
 

@@ -3,28 +3,23 @@
  * The driver's events, kept for reuse, and waiting for them.
  */
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <time.h>
 
-#include <device/cuda/gpu.h>
+#include <device/cuda/stream.h>
 
-/* A waiting thread polls without pause for as long as most work takes, then sleeps between polls,
- * each time for 1/64 of its wait so far, within STEP_MIN_NS and STEP_MAX_NS. */
-#define SPIN_NS ((uint64_t)2000000)
-#define STEP_MIN_NS ((uint64_t)10000)
-#define STEP_MAX_NS ((uint64_t)100000)
+/* How long work may go on once it is cancelled. */
+#define GRACE_NS ((uint64_t)5000000000)
 
 CUresult sgpu_cuda_event_take(struct sgpu_device *device, CUevent *event)
 {
 	struct sgpu_cuda_events *idle = &device->idle_events;
 	bool found;
 
-	pthread_mutex_lock(&device->pool_lock);
+	pthread_mutex_lock(&device->lock);
 	found = idle->count > 0;
 	if (found) {
 		*event = idle->list[--idle->count];
 	}
-	pthread_mutex_unlock(&device->pool_lock);
+	pthread_mutex_unlock(&device->lock);
 	return found ? CUDA_SUCCESS : sgpu_cu.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
 }
 
@@ -43,7 +38,7 @@ void sgpu_cuda_event_give(struct sgpu_device *device, CUevent event)
 	if (!event || atomic_load(&device->faulted) != 0) {
 		return; /* the event is destroyed with the context */
 	}
-	pthread_mutex_lock(&device->pool_lock);
+	pthread_mutex_lock(&device->lock);
 	if (idle->count == idle->room &&
 	    (more = realloc(idle->list, (idle->room * 2 + 64) * sizeof(CUevent)))) {
 		idle->list = more;
@@ -53,7 +48,7 @@ void sgpu_cuda_event_give(struct sgpu_device *device, CUevent event)
 		idle->list[idle->count++] = event;
 		event = NULL;
 	}
-	pthread_mutex_unlock(&device->pool_lock);
+	pthread_mutex_unlock(&device->lock);
 	if (event) {
 		(void)sgpu_cu.cuEventDestroy(event);
 	}
@@ -69,42 +64,46 @@ void sgpu_cuda_events_close(struct sgpu_device *device)
 	free(idle->list);
 }
 
-/* Sleeps until the event completes. The kernel lengthens sleeps by the thread's timer slack, 50 us
- * unless it is set. */
-static CUresult sleep_until(struct sgpu_device *device, CUevent event, uint64_t begin)
+/* ---- waiting ---- */
+bool sgpu_cuda_overdue(struct sgpu_device *device, uint64_t since_ns)
 {
-	int slack = prctl(PR_GET_TIMERSLACK);
-	CUresult result;
-	uint64_t step;
+	const uint64_t cancelled = atomic_load(&device->cancel_ns);
+	const uint64_t from = since_ns > cancelled ? since_ns : cancelled;
 
-	(void)prctl(PR_SET_TIMERSLACK, 1000UL);
-	while ((result = sgpu_cu.cuEventQuery(event)) == CUDA_ERROR_NOT_READY &&
-	       atomic_load(&device->faulted) == 0) {
-		step = (sgpu_now_ns() - begin) / 64;
-		step = step < STEP_MIN_NS ? STEP_MIN_NS : step;
-		step = step > STEP_MAX_NS ? STEP_MAX_NS : step;
-		nanosleep(&(struct timespec){ .tv_nsec = (long)step }, NULL);
+	if (cancelled != 0 && sgpu_now_ns() > from + GRACE_NS) {
+		sgpu_cuda_fault(device, SGPU_ECANCELED, "work went on long after it was cancelled");
 	}
-	if (slack > 0) {
-		(void)prctl(PR_SET_TIMERSLACK, (unsigned long)slack);
+	return atomic_load(&device->faulted) != 0;
+}
+
+/* Pauses before another look, unless there is nothing to wait for any more. */
+static bool goes_on(struct sgpu_device *device, CUresult result, uint64_t begin_ns)
+{
+	if (result != CUDA_ERROR_NOT_READY || sgpu_cuda_overdue(device, begin_ns)) {
+		return false;
 	}
-	return result;
+	sgpu_device_pause(begin_ns);
+	return true;
 }
 
 int sgpu_cuda_wait(struct sgpu_device *device, CUevent event, struct sgpu_error *error)
 {
-	uint64_t begin = sgpu_now_ns();
+	const uint64_t begin = sgpu_now_ns();
 	CUresult result;
 
-	while ((result = sgpu_cu.cuEventQuery(event)) == CUDA_ERROR_NOT_READY &&
-	       atomic_load(&device->faulted) == 0) {
-		if (!device->may_spin || sgpu_now_ns() - begin > SPIN_NS) {
-			result = sleep_until(device, event, begin);
-			break;
-		}
-	}
-	if (result == CUDA_ERROR_NOT_READY) {
-		return sgpu_cuda_faulted(device, error);
-	}
-	return sgpu_cuda_check(device, result, "cannot wait for the device", error);
+	do {
+		result = sgpu_cu.cuEventQuery(event);
+	} while (goes_on(device, result, begin));
+	return sgpu_cuda_must(device, result, error);
+}
+
+void sgpu_cuda_wait_until_idle(struct sgpu_stream *stream)
+{
+	const uint64_t begin = sgpu_now_ns();
+	CUresult result;
+
+	do {
+		result = sgpu_cu.cuStreamQuery(stream->native);
+	} while (goes_on(stream->device, result, begin));
+	(void)!sgpu_cuda_must(stream->device, result, NULL);
 }

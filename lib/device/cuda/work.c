@@ -33,25 +33,24 @@ static CUresult move(struct sgpu_stream *stream, const struct sgpu_work *work,
  */
 static CUresult counters(struct sgpu_stream *stream, unsigned **words)
 {
-	struct sgpu_cuda_native *kept = &stream->kept;
 	CUresult result = CUDA_SUCCESS;
 
-	if (!kept->counters) {
+	if (!stream->counters) {
 		if (sgpu_cuda_private_alloc(stream->device, SGPU_CUDA_COUNTER_BYTES,
-					    &kept->counters, NULL) < 0) {
+					    &stream->counters, NULL) < 0) {
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
-		kept->counters_used = SGPU_CUDA_COUNTER_SETS;
+		stream->counters_used = SGPU_CUDA_COUNTER_SETS;
 	}
-	if (kept->counters_used == SGPU_CUDA_COUNTER_SETS) {
-		result = sgpu_cu.cuMemsetD8Async(kept->counters, 0, SGPU_CUDA_COUNTER_BYTES,
+	if (stream->counters_used == SGPU_CUDA_COUNTER_SETS) {
+		result = sgpu_cu.cuMemsetD8Async(stream->counters, 0, SGPU_CUDA_COUNTER_BYTES,
 						 stream->native);
-		kept->counters_used = result == CUDA_SUCCESS ? 0 : SGPU_CUDA_COUNTER_SETS;
+		stream->counters_used = result == CUDA_SUCCESS ? 0 : SGPU_CUDA_COUNTER_SETS;
 	}
 	if (result == CUDA_SUCCESS) {
-		*words = (unsigned *)(uintptr_t)kept->counters +
-			 (size_t)kept->counters_used * SGPU_LAUNCH_COUNTERS;
-		kept->counters_used++;
+		*words = (unsigned *)(uintptr_t)stream->counters +
+			 (size_t)stream->counters_used * SGPU_LAUNCH_COUNTERS;
+		stream->counters_used++;
 	}
 	return result;
 }
@@ -219,7 +218,7 @@ static CUresult measure(struct sgpu_stream *stream, const struct sgpu_work *work
 			struct sgpu_cuda_record *record)
 {
 	struct sgpu_device *device = stream->device;
-	CUdeviceptr *scratch = &stream->kept.scratch;
+	CUdeviceptr *scratch = &stream->scratch;
 
 	record->measure = create_measure(device, work->size, work->custom, work->to);
 	if (!record->measure ||
