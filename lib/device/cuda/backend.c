@@ -245,11 +245,8 @@ static void let_context_go(struct sgpu_device *device)
 static int set_up(struct sgpu_device *device, const struct sgpu_device_config *config,
 		  struct sgpu_error *error)
 {
-	int rc;
+	int rc = sgpu_cuda_memory_open(device, config->memory_limit, error);
 
-	device->digests = sgpu_cuda_digests_create();
-	rc = device->digests ? sgpu_cuda_memory_open(device, config->memory_limit, error)
-			     : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_cuda_clock_open(device, config->timer, error);
 	}
@@ -307,10 +304,6 @@ static void close_device(struct sgpu_device *device)
 	}
 	if (*place) {
 		*place = device->next_open;
-	}
-	/* On a faulted device some digests may never end, and freeing them might not return. */
-	if (atomic_load(&device->faulted) == 0) {
-		sgpu_cuda_digests_free(&device->digests);
 	}
 	sgpu_cuda_streams_close(device);
 	sgpu_cuda_keys_close(device);

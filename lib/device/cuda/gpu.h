@@ -45,8 +45,7 @@ struct sgpu_device {
 	struct sgpu_device_info info; /* all but what memory is left */
 	bool sees_words;	      /* what kernels write into host memory is seen at once */
 	bool registers_read_only;
-	CUstream internal;		   /* clears and frees */
-	struct sgpu_cuda_digests *digests; /* what the device's digests share */
+	CUstream internal; /* clears and frees */
 
 	atomic_int faulted; /* 0, or the code with which all work ends */
 	pthread_mutex_t fault_lock;

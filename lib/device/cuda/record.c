@@ -61,8 +61,8 @@ static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record,
 
 		return rc == SGPU_OK ? ended : rc;
 	}
-	if (rc == SGPU_OK && record->measure) {
-		sgpu_cuda_measure_finish(record->measure);
+	if (rc == SGPU_OK && record->sum) {
+		sgpu_cuda_sum_finish(record->sum);
 	}
 	if (rc != SGPU_OK || !record->status) {
 		return rc;
@@ -103,7 +103,7 @@ static void end(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 	if (task->code != SGPU_OK && task->error.text[0] == '\0') {
 		sgpu_fail(&task->error, task->code, "%s", sgpu_strerror(task->code));
 	}
-	sgpu_cuda_measure_free(device, &record->measure);
+	sgpu_cuda_sum_free(device, &record->sum);
 	sgpu_cuda_status_give(device, record->status);
 	sgpu_cuda_unmark(device, &record->mark);
 }

@@ -218,7 +218,7 @@ static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 	if (record->graph) {
 		(void)sgpu_cuda_graph_end(record->graph, record->task);
 	}
-	sgpu_cuda_measure_free(device, &record->measure);
+	sgpu_cuda_sum_free(device, &record->sum);
 	sgpu_cuda_status_give(device, record->status);
 	sgpu_cuda_unmark(device, &record->mark);
 }

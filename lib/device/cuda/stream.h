@@ -41,10 +41,10 @@ struct sgpu_cuda_record {
 	struct sgpu_device_key *key; /* OPEN, SEAL */
 	CUdeviceptr out;	     /* OPEN, SEAL: memory to clear after a failure */
 	uint64_t out_size;
-	uint64_t expected;		   /* OPEN, SEAL: chunks that must be done */
-	uint8_t *digest;		   /* where the digest in `status` is copied to, or NULL */
-	struct sgpu_recording *graph;	   /* the graph that runs, or NULL */
-	struct sgpu_cuda_measure *measure; /* the pending measure, or NULL */
+	uint64_t expected;	      /* OPEN, SEAL: chunks that must be done */
+	uint8_t *digest;	      /* where the digest in `status` is copied to, or NULL */
+	struct sgpu_recording *graph; /* the graph that runs, or NULL */
+	struct sgpu_cuda_sum *sum;    /* of a digest or a measure, or NULL */
 	struct sgpu_cuda_record *next;
 };
 
@@ -119,10 +119,15 @@ SGPU_MUST_CHECK int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn 
 				     void *argument, const struct sgpu_device_range *ranges,
 				     int count, struct sgpu_task *task);
 
-/* Computes the measure from the pages' digests; the device has passed its record. */
-void sgpu_cuda_measure_finish(const struct sgpu_cuda_measure *measure);
+/* ---- digest.c ---- */
+CUresult sgpu_cuda_digest(struct sgpu_stream *stream, const struct sgpu_work *work,
+			  struct sgpu_cuda_record *record);
+CUresult sgpu_cuda_measure(struct sgpu_stream *stream, const struct sgpu_work *work,
+			   struct sgpu_cuda_record *record);
+/* Makes the result; the device has passed the record. */
+void sgpu_cuda_sum_finish(const struct sgpu_cuda_sum *sum);
 /* Accepts a pointer to NULL; clears the pointer. */
-void sgpu_cuda_measure_free(struct sgpu_device *device, struct sgpu_cuda_measure **measure);
+void sgpu_cuda_sum_free(struct sgpu_device *device, struct sgpu_cuda_sum **sum);
 
 /* ---- graph.c ---- */
 extern const struct sgpu_device_graph_calls sgpu_cuda_graph_calls;
