@@ -70,8 +70,11 @@ int sgpu_cuda_must(struct sgpu_device *device, CUresult result, struct sgpu_erro
 	if (result == CUDA_SUCCESS) {
 		return SGPU_OK;
 	}
-	snprintf(text, sizeof(text), "%s (%s)", sgpu_cuda_name(result), sgpu_cuda_text(result));
-	sgpu_cuda_fault(device, SGPU_EDEVICE, text);
+	if (result != CUDA_ERROR_NOT_READY) { /* else a fault has ended a wait */
+		snprintf(text, sizeof(text), "%s (%s)", sgpu_cuda_name(result),
+			 sgpu_cuda_text(result));
+		sgpu_cuda_fault(device, SGPU_EDEVICE, text);
+	}
 	return sgpu_cuda_faulted(device, error);
 }
 

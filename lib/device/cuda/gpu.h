@@ -7,8 +7,10 @@
 
 #include <device/cuda/memory.h>
 
-/* Plaintext bytes of a chunk run in a large transfer. */
-enum { SGPU_CUDA_PIECE = 16 << 20 };
+enum {
+	SGPU_CUDA_PIECE = 16 << 20, /* plaintext bytes of a chunk run in a large transfer */
+	SGPU_CUDA_EVENTS = 256,	    /* most idle events that are kept */
+};
 
 extern const struct sgpu_device_backend sgpu_cuda_backend;
 
@@ -29,11 +31,6 @@ struct sgpu_cuda_clock {
 	struct sgpu_cuda_mark *idle;
 	struct sgpu_cuda_base base;
 	uint64_t tried_ns; /* when a new base was last wanted */
-};
-
-struct sgpu_cuda_events {
-	CUevent *list;
-	unsigned count, room;
 };
 
 /* ---- the device ---- */
@@ -61,9 +58,10 @@ struct sgpu_device {
 	atomic_bool kernels_loaded;	/* all kernels of this build */
 	atomic_uint_fast64_t cancel_ns; /* 0, or when all work was cancelled */
 
-	pthread_mutex_t lock;			    /* the next three */
+	pthread_mutex_t lock;			    /* everything below, but the last */
 	struct sgpu_stream *streams, *idle_streams; /* all; those that are free */
-	struct sgpu_cuda_events idle_events;
+	CUevent idle_events[SGPU_CUDA_EVENTS];
+	unsigned event_count;
 
 	struct sgpu_device *next_open; /* all open devices of the process */
 };

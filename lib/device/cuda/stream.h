@@ -96,9 +96,8 @@ void sgpu_cuda_streams_close(struct sgpu_device *device);
 /* Also for an event of another device. */
 SGPU_MUST_CHECK int sgpu_cuda_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 
-/* Work is enqueued between begin and commit. Begin takes the
- * stream's lock; commit releases it. Commit copies
- * the record. */
+/* Work is enqueued between begin and commit. Begin takes the stream's lock; commit releases it.
+ * Commit copies the record. */
 SGPU_MUST_CHECK int sgpu_cuda_begin(struct sgpu_stream *stream, struct sgpu_task *task);
 /* `result` is that of the enqueueing; if it failed, the error's text begins with `what`. */
 SGPU_MUST_CHECK int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record,

@@ -11,13 +11,12 @@
 
 CUresult sgpu_cuda_event_take(struct sgpu_device *device, CUevent *event)
 {
-	struct sgpu_cuda_events *idle = &device->idle_events;
 	bool found;
 
 	pthread_mutex_lock(&device->lock);
-	found = idle->count > 0;
+	found = device->event_count > 0;
 	if (found) {
-		*event = idle->list[--idle->count];
+		*event = device->idle_events[--device->event_count];
 	}
 	pthread_mutex_unlock(&device->lock);
 	return found ? CUDA_SUCCESS : sgpu_cu.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
@@ -32,36 +31,27 @@ CUresult sgpu_cuda_event_after(struct sgpu_device *device, CUstream native, CUev
 
 void sgpu_cuda_event_give(struct sgpu_device *device, CUevent event)
 {
-	struct sgpu_cuda_events *idle = &device->idle_events;
-	CUevent *more;
+	bool room;
 
 	if (!event || atomic_load(&device->faulted) != 0) {
 		return; /* the event is destroyed with the context */
 	}
 	pthread_mutex_lock(&device->lock);
-	if (idle->count == idle->room &&
-	    (more = realloc(idle->list, (idle->room * 2 + 64) * sizeof(CUevent)))) {
-		idle->list = more;
-		idle->room = idle->room * 2 + 64;
-	}
-	if (idle->count < idle->room) {
-		idle->list[idle->count++] = event;
-		event = NULL;
+	room = device->event_count < SGPU_CUDA_EVENTS;
+	if (room) {
+		device->idle_events[device->event_count++] = event;
 	}
 	pthread_mutex_unlock(&device->lock);
-	if (event) {
+	if (!room) {
 		(void)sgpu_cu.cuEventDestroy(event);
 	}
 }
 
 void sgpu_cuda_events_close(struct sgpu_device *device)
 {
-	struct sgpu_cuda_events *idle = &device->idle_events;
-
-	while (idle->count > 0 && atomic_load(&device->faulted) == 0) {
-		(void)sgpu_cu.cuEventDestroy(idle->list[--idle->count]);
+	while (device->event_count > 0 && atomic_load(&device->faulted) == 0) {
+		(void)sgpu_cu.cuEventDestroy(device->idle_events[--device->event_count]);
 	}
-	free(idle->list);
 }
 
 /* ---- waiting ---- */
