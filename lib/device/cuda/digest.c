@@ -12,7 +12,7 @@
 struct sgpu_cuda_sum {
 	struct sgpu_measure_custom custom; /* of a measure */
 	bool measures;
-	void *values; /* from sgpu_cuda_host_alloc; NULL: a digest that the GPU makes alone */
+	void *values; /* from sgpu_cuda_host_alloc */
 	uint64_t size;
 	uint8_t *result;
 };
@@ -49,25 +49,17 @@ static struct sgpu_cuda_sum *create(struct sgpu_device *device, uint64_t size, u
 	return new;
 }
 
-/* The digest of a message that is one node comes by the status line. */
 CUresult sgpu_cuda_digest(struct sgpu_stream *stream, const struct sgpu_work *work,
 			  struct sgpu_cuda_record *record)
 {
 	const size_t room = sgpu_cuda_digest_room(work->size, work->custom_size);
 
-	if (room > 0) {
-		record->sum = create(stream->device, room, work->to);
-	} else {
-		record->digest = work->to;
-		record->status = sgpu_cuda_status_take(stream->device);
-	}
-	if (!record->sum && !record->status) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	return (CUresult)sgpu_cuda_digest_enqueue(stream->native, work->in, work->size,
-						  work->custom, work->custom_size,
-						  record->sum ? record->sum->values : NULL,
-						  record->status ? record->status->device : 0);
+	record->sum = create(stream->device, room, work->to);
+	return record->sum
+		       ? (CUresult)sgpu_cuda_digest_enqueue(stream->native, work->in, work->size,
+							    work->custom, work->custom_size,
+							    record->sum->values)
+		       : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Allocates the stream's scratch memory at its first measure. One is enough, since a stream's work

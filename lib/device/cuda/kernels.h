@@ -74,16 +74,13 @@ int sgpu_cuda_seal(void *stream, int multiprocessors, uint64_t state, uint64_t f
  *
  * Chaining values and the head cross the bus, never the message. But whoever knows its first 8064
  * bytes can compute the next 128 from the head. A message of one node stays on the GPU. */
-struct sgpu_cuda_nodes;
-/* Bytes of pinned host memory that a digest needs for its nodes; 0: the message is one node. */
+/* Bytes of pinned host memory that a digest needs. */
 size_t sgpu_cuda_digest_room(uint64_t size, size_t custom_size);
-/* Enqueues a digest. Work enqueued on the stream later finds its nodes at `nodes`, or, if that is
- * NULL, its 32 bytes at the device address `result`, aligned to 16. `custom`, at most 256 bytes, is
- * copied. */
+/* Enqueues a digest. `custom`, at most 256 bytes, is copied. */
 int sgpu_cuda_digest_enqueue(void *stream, uint64_t memory, uint64_t size, const void *custom,
-			     size_t custom_size, struct sgpu_cuda_nodes *nodes, uint64_t result);
-/* Makes the digest of its nodes, which have `room` bytes. */
-void sgpu_cuda_digest_finish(const struct sgpu_cuda_nodes *nodes, size_t room, uint8_t *result);
+			     size_t custom_size, void *room);
+/* Makes the digest of what the kernel left in `room`, of `size` bytes. */
+void sgpu_cuda_digest_finish(const void *room, size_t size, uint8_t *result);
 
 /* ---- measure.cu: the digests of pages of device memory, of which a measure is made ----
  * The GPU computes them, many at the same time, and nothing else of the memory leaves it. The CPU

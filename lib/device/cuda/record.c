@@ -3,9 +3,6 @@
  * The end of work: whoever learns that the device has passed a record ends all records up to it, in
  * order, and makes each task's outcome from the status words.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include <device/cuda/kernels.h>
 #include <device/cuda/stream.h>
 
@@ -67,20 +64,11 @@ static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record,
 	if (rc != SGPU_OK || !record->status) {
 		return rc;
 	}
-	switch (record->kind) {
-	case SGPU_CUDA_LAUNCH:
-		task->actual = (uint64_t)record->status->host[1];
-		return sgpu_cuda_code_from(record->status->host[0]);
-	case SGPU_CUDA_OPEN:
-	case SGPU_CUDA_SEAL:
+	if (record->key) {
 		return end_chunks(device, record, task);
-	default:
-		if (record->digest) {
-			memcpy(record->digest, (const void *)(uintptr_t)record->status->host,
-			       SGPU_KT128_SIZE);
-		}
-		return SGPU_OK;
 	}
+	task->actual = (uint64_t)record->status->host[1];
+	return sgpu_cuda_code_from(record->status->host[0]);
 }
 
 static void end(struct sgpu_stream *stream, struct sgpu_cuda_record *record)

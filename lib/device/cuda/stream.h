@@ -42,7 +42,6 @@ struct sgpu_cuda_record {
 	CUdeviceptr out;	     /* OPEN, SEAL: memory to clear after a failure */
 	uint64_t out_size;
 	uint64_t expected;	      /* OPEN, SEAL: chunks that must be done */
-	uint8_t *digest;	      /* where the digest in `status` is copied to, or NULL */
 	struct sgpu_recording *graph; /* the graph that runs, or NULL */
 	struct sgpu_cuda_sum *sum;    /* of a digest or a measure, or NULL */
 	struct sgpu_cuda_record *next;

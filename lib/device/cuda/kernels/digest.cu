@@ -23,8 +23,8 @@ struct sgpu_cuda_nodes {
 struct digest_work {
 	const uint8_t *message;
 	uint64_t size, whole;
-	struct sgpu_cuda_nodes *nodes; /* NULL: the message is one node */
-	uint8_t *result;	       /* of a message that is one node */
+	struct sgpu_cuda_nodes *nodes;
+	uint8_t *result; /* of a message that is one node; the same memory */
 	unsigned odd;
 	unsigned suffix_size; /* the customisation string and its length */
 	uint8_t suffix[SUFFIX_MAX];
@@ -92,13 +92,11 @@ size_t sgpu_cuda_digest_room(uint64_t size, size_t custom_size)
 	const unsigned suffix = (unsigned)custom_size + sgpu_kt128_length(custom_size, length);
 	const uint64_t count = size / SGPU_KT128_CHUNK + odd_chunks(size, suffix);
 
-	return size + suffix <= SGPU_KT128_CHUNK
-		       ? 0
-		       : sizeof(struct sgpu_cuda_nodes) + count * SGPU_KT128_VALUE;
+	return (count > 1 ? sizeof(struct sgpu_cuda_nodes) : 0) + count * SGPU_KT128_VALUE;
 }
 
 int sgpu_cuda_digest_enqueue(void *native, uint64_t memory, uint64_t size, const void *custom,
-			     size_t custom_size, struct sgpu_cuda_nodes *nodes, uint64_t result)
+			     size_t custom_size, void *room)
 {
 	const cudaStream_t stream = (cudaStream_t)native;
 	struct digest_work work;
@@ -108,8 +106,8 @@ int sgpu_cuda_digest_enqueue(void *native, uint64_t memory, uint64_t size, const
 	work.message = (const uint8_t *)(uintptr_t)memory;
 	work.size = size;
 	work.whole = size / SGPU_KT128_CHUNK;
-	work.nodes = nodes;
-	work.result = (uint8_t *)(uintptr_t)result;
+	work.nodes = (struct sgpu_cuda_nodes *)room;
+	work.result = (uint8_t *)room;
 	if (custom_size > 0) {
 		memcpy(work.suffix, custom, custom_size);
 	}
@@ -125,11 +123,17 @@ int sgpu_cuda_digest_enqueue(void *native, uint64_t memory, uint64_t size, const
 	return (int)cudaGetLastError();
 }
 
-void sgpu_cuda_digest_finish(const struct sgpu_cuda_nodes *nodes, size_t room, uint8_t *result)
+void sgpu_cuda_digest_finish(const void *room, size_t size, uint8_t *result)
 {
-	const uint64_t count = (room - sizeof(*nodes)) / SGPU_KT128_VALUE - 1;
+	const struct sgpu_cuda_nodes *nodes = (const struct sgpu_cuda_nodes *)room;
 	struct sgpu_turboshake node = {};
+	uint64_t count;
 
+	if (size == SGPU_KT128_VALUE) {
+		memcpy(result, room, SGPU_KT128_VALUE);
+		return;
+	}
+	count = (size - sizeof(*nodes)) / SGPU_KT128_VALUE - 1;
 	memcpy(node.lanes, nodes->head, sizeof(node.lanes));
 	node.at = SGPU_KT128_CHUNK % SGPU_TURBOSHAKE_RATE + SGPU_KT128_MARKER;
 	sgpu_turboshake_absorb(&node, nodes->values[1], count * SGPU_KT128_VALUE);
