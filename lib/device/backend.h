@@ -81,8 +81,6 @@ struct sgpu_device_stream_calls {
 	void (*free)(struct sgpu_stream *stream);
 	int (*sync)(struct sgpu_stream *stream, struct sgpu_error *error);
 	int (*wait)(struct sgpu_stream *stream, struct sgpu_event *event);
-	int (*callback)(struct sgpu_stream *stream, void (*function)(void *argument),
-			void *argument);
 	/* Gets OPEN_FROM and SEAL_TO only if the key calls have `reaches`. */
 	int (*enqueue)(struct sgpu_stream *stream, const struct sgpu_work *work);
 	int (*launch)(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
@@ -91,7 +89,6 @@ struct sgpu_device_stream_calls {
 			    struct sgpu_error *error);
 	void (*event_free)(struct sgpu_event *event);
 	int (*event_record)(struct sgpu_stream *stream, struct sgpu_event *event);
-	int (*event_sync)(struct sgpu_event *event, struct sgpu_error *error);
 	int (*event_query)(struct sgpu_event *event, bool *done, struct sgpu_error *error);
 };
 
@@ -274,7 +271,7 @@ void sgpu_code_file_unmap(const void *image, size_t size);
 /* ---- the interface between the program and sgpu-cuda.so, which exports one symbol ---- */
 /* Incremented whenever the interface changes: a struct of sgpu/device.h, a call of
  * device/backend.h, or struct sgpu_op_call. */
-enum { SGPU_CUDA_PLUGIN_ABI = 9 };
+enum { SGPU_CUDA_PLUGIN_ABI = 10 };
 #define SGPU_CUDA_PLUGIN_SYMBOL "sgpu_cuda_plugin"
 
 struct sgpu_cuda_plugin {

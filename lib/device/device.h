@@ -112,10 +112,7 @@ enum sgpu_transfer_path {
  * No thread looks for the end of work. A task ends when the device has done the work and somebody
  * then waits for its stream, or waits for or asks for an event that was recorded on this stream
  * after the work. After a fault, any call for a stream ends the tasks that are pending on it. */
-/* Calls a host function when the stream's earlier work has ended. The function must be short and
- * may not call the device. */
-SGPU_MUST_CHECK int sgpu_stream_callback(struct sgpu_stream *stream,
-					 void (*function)(void *argument), void *argument);
+
 SGPU_MUST_CHECK int sgpu_event_create(struct sgpu_device *device, struct sgpu_event **event,
 				      struct sgpu_error *error);
 void sgpu_event_free(struct sgpu_event **event);

@@ -24,3 +24,21 @@ void sgpu_device_pause(uint64_t begin_ns)
 	step = step > STEP_MIN_NS ? step : STEP_MIN_NS;
 	(void)nanosleep(&(struct timespec){ .tv_nsec = (long)step }, NULL);
 }
+
+int sgpu_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error)
+{
+	*done = false;
+	return sgpu_device_backend_of(event)->stream->event_query(event, done, error);
+}
+
+int sgpu_event_sync(struct sgpu_event *event, struct sgpu_error *error)
+{
+	const uint64_t begin = sgpu_now_ns();
+	bool done = false;
+	int rc;
+
+	while ((rc = sgpu_event_query(event, &done, error)) == SGPU_OK && !done) {
+		sgpu_device_pause(begin);
+	}
+	return rc;
+}

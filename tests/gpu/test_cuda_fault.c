@@ -143,8 +143,7 @@ static void fault(void)
 	      error.hint[0]);
 }
 
-/* Whoever asks for an event hears of a fault. What is pending on another stream has ended when
- * somebody next does anything with that. */
+/* What is pending on another stream ends when somebody next does anything with that. */
 static void fault_with_events(void)
 {
 	struct sgpu_device_module *module = NULL;

@@ -204,7 +204,7 @@ UNIT_TEST(work_that_is_right_is_heard_without_an_event)
 			REQUIRE(enqueue(&p, way, &task) == SGPU_OK && device_is_done());
 			CHECK(events_of_sync(&p) == expected && task.code == SGPU_OK);
 			CHECK(events_of_sync(&p) == 0); /* it knows */
-			/* The same for who asks for an event behind it. */
+			/* The same by an event behind it. */
 			REQUIRE(prepare(&p, way));
 			REQUIRE(enqueue(&p, way, &task) == SGPU_OK && device_is_done());
 			CHECK(is_done_at_once(&p) && task.code == SGPU_OK && came_out(&p, way));

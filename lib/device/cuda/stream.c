@@ -377,18 +377,6 @@ static int event_query(struct sgpu_event *event, bool *done, struct sgpu_error *
 	return rc;
 }
 
-static int event_sync(struct sgpu_event *event, struct sgpu_error *error)
-{
-	const uint64_t begin = sgpu_now_ns();
-	bool done = false;
-	int rc;
-
-	while ((rc = event_query(event, &done, error)) == SGPU_OK && !done) {
-		sgpu_device_pause(begin);
-	}
-	return rc;
-}
-
 const struct sgpu_device_stream_calls sgpu_cuda_stream_calls = {
 	.create = stream_create,
 	.free = stream_free,
@@ -399,6 +387,5 @@ const struct sgpu_device_stream_calls sgpu_cuda_stream_calls = {
 	.event_create = event_create,
 	.event_free = event_free,
 	.event_record = event_record,
-	.event_sync = event_sync,
 	.event_query = event_query,
 };
