@@ -146,7 +146,7 @@ void sgpu_device_close(struct sgpu_device **device);
 SGPU_MUST_CHECK int sgpu_device_get_info(struct sgpu_device *device, struct sgpu_device_info *info,
 					 struct sgpu_error *error);
 /* Returns when all work that was enqueued before has ended, on all streams. Not to be called from a
- * callback or a launch. */
+ * launch. */
 SGPU_MUST_CHECK int sgpu_device_synchronize(struct sgpu_device *device, struct sgpu_error *error);
 
 /* On the first call, makes the device's key and agrees on a session key, after a test with a known

@@ -40,8 +40,6 @@ struct sgpu_device_stream_calls {
 	void (*free)(struct sgpu_stream *stream);
 	int (*sync)(struct sgpu_stream *stream, struct sgpu_error *error);
 	int (*wait)(struct sgpu_stream *stream, struct sgpu_event *event);
-	int (*callback)(struct sgpu_stream *stream, void (*function)(void *argument),
-			void *argument);
 	/* Gets OPEN_FROM and SEAL_TO only if the key calls have `reaches`. */
 	int (*enqueue)(struct sgpu_stream *stream, const struct sgpu_work *work);
 	int (*launch)(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
@@ -50,7 +48,6 @@ struct sgpu_device_stream_calls {
 			    struct sgpu_error *error);
 	void (*event_free)(struct sgpu_event *event);
 	int (*event_record)(struct sgpu_stream *stream, struct sgpu_event *event);
-	int (*event_sync)(struct sgpu_event *event, struct sgpu_error *error);
 	int (*event_query)(struct sgpu_event *event, bool *done, struct sgpu_error *error);
 };
 
@@ -193,6 +190,9 @@ SGPU_MUST_CHECK int sgpu_device_check(struct sgpu_device *device,
 				      const struct sgpu_device_range *ranges, int count,
 				      struct sgpu_task *task);
 
+/* Pauses before another look at work that is waited for since `begin_ns`. */
+void sgpu_device_pause(uint64_t begin_ns);
+
 /* Store in the task, which may be NULL, why nothing was enqueued, and return `code`, or SGPU_EUSAGE
  * for a range that is not in one allocation. */
 int sgpu_task_refuse(struct sgpu_task *task, int code, const char *text);
@@ -231,7 +231,7 @@ void sgpu_code_file_unmap(const void *image, size_t size);
 /* ---- the interface between the program and sgpu-cuda.so, which exports one symbol ---- */
 /* Incremented whenever the interface changes: a struct of sgpu/device.h, a call of
  * device/backend.h, or struct sgpu_op_call. */
-enum { SGPU_CUDA_PLUGIN_ABI = 9 };
+enum { SGPU_CUDA_PLUGIN_ABI = 10 };
 #define SGPU_CUDA_PLUGIN_SYMBOL "sgpu_cuda_plugin"
 
 struct sgpu_cuda_plugin {

@@ -148,11 +148,6 @@ int sgpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 	return BACKEND(stream)->stream->event_record(stream, event);
 }
 
-int sgpu_event_sync(struct sgpu_event *event, struct sgpu_error *error)
-{
-	return BACKEND(event)->stream->event_sync(event, error);
-}
-
 int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
 	return BACKEND(stream)->stream->wait(stream, event);
@@ -402,12 +397,6 @@ int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, v
 								      ranges, count, task));
 }
 
-int sgpu_stream_callback(struct sgpu_stream *stream, void (*function)(void *argument),
-			 void *argument)
-{
-	return BACKEND(stream)->stream->callback(stream, function, argument);
-}
-
 const char *sgpu_device_timer_name(enum sgpu_device_timer timer)
 {
 	static const char *const names[] = { "auto", "events", "globaltimer" };
@@ -423,12 +412,6 @@ struct sgpu_pool *sgpu_device_pool(struct sgpu_device *device)
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel)
 {
 	BACKEND(device)->cancel(under(device), cancel);
-}
-
-int sgpu_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error)
-{
-	*done = false;
-	return BACKEND(event)->stream->event_query(event, done, error);
 }
 
 int sgpu_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,

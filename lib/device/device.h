@@ -110,11 +110,11 @@ enum sgpu_transfer_path {
 	SGPU_PATHS
 };
 
-/* ---- streams and events ---- */
-/* Calls a host function when the stream's earlier work has ended. The function must be short and
- * may not call the device. */
-SGPU_MUST_CHECK int sgpu_stream_callback(struct sgpu_stream *stream,
-					 void (*function)(void *argument), void *argument);
+/* ---- streams and events ----
+ * No thread looks for the end of work. A task ends when the device has done the work and somebody
+ * then waits for its stream, or waits for or asks for an event that was recorded on this stream
+ * after the work. After a fault, any call for a stream ends the tasks that are pending on it. */
+
 SGPU_MUST_CHECK int sgpu_event_create(struct sgpu_device *device, struct sgpu_event **event,
 				      struct sgpu_error *error);
 void sgpu_event_free(struct sgpu_event **event);
@@ -122,8 +122,8 @@ void sgpu_event_free(struct sgpu_event **event);
  * event is recorded once, before anybody waits for it. */
 SGPU_MUST_CHECK int sgpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event);
 /* Makes later work of the stream start only when the event has completed; the event may be freed
- * before that. Waiting for that later work includes waiting for the work before the event: its
- * tasks have ended, and its callbacks were called. */
+ * before that. When that later work has ended, so has the work before the event, but nobody may
+ * have looked at the tasks of the event's stream yet: see above. */
 SGPU_MUST_CHECK int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 /* Waits until an event that was recorded has completed. */
 SGPU_MUST_CHECK int sgpu_event_sync(struct sgpu_event *event, struct sgpu_error *error);
@@ -239,9 +239,7 @@ SGPU_MUST_CHECK int sgpu_enqueue(struct sgpu_stream *stream, const struct sgpu_w
 SGPU_MUST_CHECK int sgpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer,
 				      uint64_t size, sgpu_devptr *memory, struct sgpu_error *error);
 void sgpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr *memory);
-/* As sgpu_stream_wait, for an event of another device. But a caller that waited for the later work
- * must also wait for the event before it reads the tasks before the event. Errors:
- * SGPU_EUNAVAILABLE as above. */
+/* As sgpu_stream_wait, for an event of another device. Errors: SGPU_EUNAVAILABLE as above. */
 SGPU_MUST_CHECK int sgpu_stream_wait_peer(struct sgpu_stream *stream, struct sgpu_event *event);
 
 /* Copies from one device to another. Only sealed data cross: the first device seals chunk runs, and

@@ -5,7 +5,6 @@
 #ifndef CUDA_HARNESS_H
 #define CUDA_HARNESS_H
 
-#include <stdatomic.h>
 #include <stdint.h>
 
 #include <sgpu/device.h>
@@ -55,22 +54,6 @@ static inline bool works(void)
 	       sgpu_stream_sync(stream, NULL) == SGPU_OK && memcmp(in, out, sizeof(in)) == 0;
 	sgpu_device_free(device, &memory, sizeof(in));
 	return same;
-}
-
-/* A task with a callback behind it. */
-struct seen {
-	struct sgpu_task task;
-	atomic_int *count;
-	int order;
-	bool ended;
-};
-
-static inline void look(void *argument)
-{
-	struct seen *seen = argument;
-
-	seen->ended = seen->task.end_ns != 0 && seen->task.end_ns >= seen->task.begin_ns;
-	seen->order = atomic_fetch_add(seen->count, 1);
 }
 
 /* Where there is no GPU: nothing is tested. */

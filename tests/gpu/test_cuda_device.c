@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What only the CUDA device promises: which GPU a selector means, memory that is cleared, host
- * memory, callbacks, keys, words that kernels write. Runs alone: it asks for more memory than there
+ * memory, events, keys, words that kernels write. Runs alone: it asks for more memory than there
  * is.
  */
 #include <dlfcn.h>
@@ -260,65 +260,68 @@ UNIT_TEST(memory_of_the_caller_is_registered_where_the_device_allows_it)
 	free(out);
 }
 
-/* ---- callbacks and tasks ---- */
-UNIT_TEST(callbacks_come_in_order_and_find_the_task_ended)
+/* ---- events and tasks ---- */
+UNIT_TEST(an_event_that_is_polled_finds_the_tasks_before_it_ended)
 {
 	enum { COUNT = 2000, BYTES = 100000 };
-	static struct seen seen[COUNT];
-	struct sgpu_stream *other;
-	struct sgpu_event *event;
-	atomic_int counts[2] = { 0, 0 };
+	static struct sgpu_task tasks[COUNT];
+	struct sgpu_stream *streams[2];
+	struct sgpu_event *events[2];
 	sgpu_devptr memory;
 	uint64_t before = sgpu_now_ns();
-	bool done = false;
-	int i, bad = 0;
+	bool done;
+	int bad = 0;
 
-	REQUIRE(begin() && sgpu_stream_create(device, &other, NULL) == SGPU_OK);
+	REQUIRE(begin() && sgpu_stream_create(device, &streams[0], NULL) == SGPU_OK);
+	streams[1] = stream;
 	REQUIRE(sgpu_device_alloc(device, 2 * BYTES, &memory, NULL) == SGPU_OK);
-	for (i = 0; i < COUNT; i++) {
-		struct sgpu_stream *to = i % 2 ? stream : other;
-
-		seen[i].count = &counts[i % 2];
-		bad += sgpu_device_clear(to, memory + i % 2 * BYTES, BYTES, &seen[i].task) !=
-		       SGPU_OK;
-		bad += sgpu_stream_callback(to, look, &seen[i]) != SGPU_OK;
-		if (i % 500 == 499) {
-			usleep(2000); /* the completer goes to sleep */
+	for (int i = 0; i < COUNT; i++) {
+		bad += sgpu_device_clear(streams[i % 2], memory + i % 2 * BYTES, BYTES,
+					 &tasks[i]) != SGPU_OK;
+	}
+	for (int s = 0; s < 2; s++) {
+		REQUIRE(sgpu_event_create(device, &events[s], NULL) == SGPU_OK &&
+			sgpu_event_record(streams[s], events[s]) == SGPU_OK);
+	}
+	for (int s = 1; s >= 0; s--) {
+		for (done = false; !done;) {
+			REQUIRE(sgpu_event_query(events[s], &done, NULL) == SGPU_OK);
 		}
-	}
-	REQUIRE(sgpu_event_create(device, &event, NULL) == SGPU_OK &&
-		sgpu_event_record(stream, event) == SGPU_OK);
-	while (!done) {
-		REQUIRE(sgpu_event_query(event, &done, NULL) == SGPU_OK);
-	}
-	CHECK(counts[1] == COUNT / 2);
-	CHECK(sgpu_stream_sync(other, NULL) == SGPU_OK && counts[0] == COUNT / 2);
-	for (i = 0; i < COUNT; i++) {
-		bad += !seen[i].ended || seen[i].order != i / 2 || seen[i].task.begin_ns < before;
-		bad += i >= 2 && seen[i].task.begin_ns < seen[i - 2].task.end_ns;
+		for (int i = s; i < COUNT; i += 2) {
+			bad += tasks[i].code != SGPU_OK || tasks[i].begin_ns < before ||
+			       tasks[i].end_ns < tasks[i].begin_ns;
+			bad += i >= 2 && tasks[i].begin_ns < tasks[i - 2].end_ns;
+		}
+		sgpu_event_free(&events[s]);
 	}
 	CHECK(bad == 0);
-	sgpu_event_free(&event);
-	sgpu_stream_free(&other);
+	sgpu_stream_free(&streams[0]);
 	finish();
 }
 
-UNIT_TEST(a_callback_is_called_though_nobody_waits)
+UNIT_TEST(an_event_outlives_its_stream_which_another_gets)
 {
-	struct seen seen = { 0 };
-	atomic_int count = 0;
+	struct sgpu_stream *streams[2];
+	struct sgpu_event *event;
+	struct sgpu_task task = { 0 };
 	sgpu_devptr memory;
-	int i;
+	bool done = false;
 
-	REQUIRE(begin());
+	REQUIRE(begin() && sgpu_stream_create(device, &streams[0], NULL) == SGPU_OK);
 	REQUIRE(sgpu_device_alloc(device, 1 << 20, &memory, NULL) == SGPU_OK);
-	seen.count = &count;
-	CHECK(sgpu_device_clear(stream, memory, 1 << 20, &seen.task) == SGPU_OK);
-	CHECK(sgpu_stream_callback(stream, look, &seen) == SGPU_OK);
-	for (i = 0; i < 5000 && atomic_load(&count) == 0; i++) {
-		usleep(1000);
-	}
-	CHECK(atomic_load(&count) == 1 && seen.ended);
+	REQUIRE(sgpu_event_create(device, &event, NULL) == SGPU_OK);
+	CHECK(sgpu_device_clear(streams[0], memory, 1 << 20, &task) == SGPU_OK);
+	CHECK(sgpu_event_record(streams[0], event) == SGPU_OK);
+	sgpu_stream_free(&streams[0]);
+	CHECK(task.code == SGPU_OK && task.end_ns != 0);
+	REQUIRE(sgpu_stream_create(device, &streams[1], NULL) == SGPU_OK);
+	task = (struct sgpu_task){ 0 };
+	CHECK(sgpu_device_clear(streams[1], memory, 1 << 20, &task) == SGPU_OK);
+	CHECK(sgpu_event_query(event, &done, NULL) == SGPU_OK && done);
+	CHECK(sgpu_stream_wait(streams[1], event) == SGPU_OK);
+	sgpu_stream_free(&streams[1]);
+	CHECK(task.code == SGPU_OK && task.end_ns != 0);
+	sgpu_event_free(&event);
 	finish();
 }
 
@@ -435,8 +438,8 @@ int main(void)
 	UNIT_RUN(many_allocations);
 	UNIT_RUN(host_memory_is_lent_apart_and_cleared_when_it_is_given_back);
 	UNIT_RUN(memory_of_the_caller_is_registered_where_the_device_allows_it);
-	UNIT_RUN(callbacks_come_in_order_and_find_the_task_ended);
-	UNIT_RUN(a_callback_is_called_though_nobody_waits);
+	UNIT_RUN(an_event_that_is_polled_finds_the_tasks_before_it_ended);
+	UNIT_RUN(an_event_outlives_its_stream_which_another_gets);
 	UNIT_RUN(a_launch_has_clear_counters_and_its_words_become_the_outcome);
 	UNIT_RUN(a_key_serves_every_stream_at_once_and_many_live_together);
 	return unit_done();

@@ -111,8 +111,6 @@ static void fault(void)
 	struct sgpu_device *other = NULL;
 	struct sgpu_task tasks[3] = { 0 };
 	struct sgpu_error error = { 0 };
-	struct seen seen = { 0 };
-	atomic_int count = 0;
 	static uint8_t host[4096];
 	sgpu_devptr memory, more;
 	void *pinned;
@@ -123,15 +121,10 @@ static void fault(void)
 	REQUIRE(sgpu_host_alloc(device, 8192, &pinned, NULL) == SGPU_OK);
 	memset(pinned, 0x66, 8192);
 	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, &error) == SGPU_OK);
-	seen.count = &count;
 	/* Whether they are taken depends on how soon the fault shows. */
 	(void)!sgpu_device_module_launch_on(stream, module, "trap", &one, NULL, NULL, 0, NULL,
 					    &tasks[0]);
-	if (sgpu_copy_in(stream, memory, pinned, sizeof(host), &tasks[1]) == SGPU_OK &&
-	    sgpu_stream_callback(stream, look, &seen) == SGPU_OK) {
-		CHECK(sgpu_stream_sync(stream, &error) == SGPU_EDEVICE);
-		CHECK(atomic_load(&count) == 1);
-	}
+	(void)!sgpu_copy_in(stream, memory, pinned, sizeof(host), &tasks[1]);
 	CHECK(sgpu_stream_sync(stream, &error) == SGPU_EDEVICE &&
 	      strstr(error.text, "context ended"));
 	CHECK(tasks[0].code == SGPU_EDEVICE && strstr(tasks[0].error.text, "context ended"));
@@ -150,57 +143,95 @@ static void fault(void)
 	      error.hint[0]);
 }
 
-static void fault_with_a_callback(void)
+/* What is pending on another stream ends when somebody next does anything with that. */
+static void fault_with_events(void)
 {
 	struct sgpu_device_module *module = NULL;
-	struct seen seen = { 0 };
-	atomic_int count = 0;
-	int i;
+	struct sgpu_stream *others[2] = { NULL };
+	struct sgpu_task trap = { 0 }, copies[2] = { 0 };
+	struct sgpu_event *event = NULL, *other = NULL;
+	static uint8_t host[4096];
+	struct sgpu_error error = { 0 };
+	sgpu_devptr memory;
+	bool done = false;
+	int rc;
 
-	REQUIRE(begin());
-	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
-	seen.count = &count;
-	(void)!sgpu_device_module_launch_on(stream, module, "trap", &one, NULL, NULL, 0, NULL,
-					    &seen.task);
-	if (sgpu_stream_callback(stream, look, &seen) == SGPU_OK) {
-		for (i = 0; i < 5000 && atomic_load(&count) == 0; i++) {
-			usleep(1000);
-		}
-		CHECK(atomic_load(&count) == 1 && seen.task.code == SGPU_EDEVICE);
+	REQUIRE(begin() && sgpu_device_alloc(device, 4096, &memory, NULL) == SGPU_OK);
+	REQUIRE(sgpu_event_create(device, &event, NULL) == SGPU_OK &&
+		sgpu_event_create(device, &other, NULL) == SGPU_OK);
+	for (int i = 0; i < 2; i++) {
+		REQUIRE(sgpu_stream_create(device, &others[i], NULL) == SGPU_OK);
+		REQUIRE(sgpu_copy_in(others[i], memory, host, sizeof(host), &copies[i]) == SGPU_OK);
 	}
+	REQUIRE(sgpu_event_record(others[0], other) == SGPU_OK);
+	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
+	(void)!sgpu_device_module_launch_on(stream, module, "trap", &one, NULL, NULL, 0, NULL,
+					    &trap);
+	if (sgpu_event_record(stream, event) == SGPU_OK) {
+		while ((rc = sgpu_event_query(event, &done, &error)) == SGPU_OK && !done) {
+		}
+		CHECK(rc == SGPU_EDEVICE && done && strstr(error.text, "context ended"));
+		CHECK(trap.code == SGPU_EDEVICE && strstr(trap.error.text, "context ended"));
+	}
+	CHECK(copies[0].end_ns == 0 && copies[1].end_ns == 0);
+	CHECK(sgpu_event_query(other, &done, NULL) == SGPU_EDEVICE && done &&
+	      copies[0].end_ns != 0 && copies[0].code == SGPU_EDEVICE);
+	CHECK(sgpu_copy_in(others[1], memory, host, 1, NULL) == SGPU_EDEVICE &&
+	      copies[1].end_ns != 0 && copies[1].code == SGPU_EDEVICE);
+	sgpu_event_free(&event);
+	sgpu_event_free(&other);
+	sgpu_stream_free(&others[0]);
+	sgpu_stream_free(&others[1]);
 	sgpu_device_module_free(&module);
 	finish();
 }
 
-static void hang(void)
+/* polls: an event is asked for again and again; else the stream is waited for. */
+static void hang(bool polls)
 {
 	struct sgpu_device_module *module = NULL;
 	struct sgpu_task task = { 0 }, later = { 0 };
 	uint64_t start = sgpu_now_ns(), took;
-	struct seen seen = { 0 };
-	atomic_int count = 0;
+	struct sgpu_event *event = NULL;
 	sgpu_devptr memory;
+	bool done = false;
 	void *pinned;
+	int rc;
 
 	REQUIRE(begin() && sgpu_device_alloc(device, 4096, &memory, NULL) == SGPU_OK);
 	REQUIRE(sgpu_host_alloc(device, 4096, &pinned, NULL) == SGPU_OK);
+	REQUIRE(sgpu_event_create(device, &event, NULL) == SGPU_OK);
 	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
-	seen.count = &count;
 	CHECK(sgpu_device_module_launch_on(stream, module, "spin", &one, NULL, NULL, 0, NULL,
 					   &task) == SGPU_OK);
 	CHECK(sgpu_copy_out(stream, pinned, memory, 4096, &later) == SGPU_OK);
-	CHECK(sgpu_stream_callback(stream, look, &seen) == SGPU_OK);
+	CHECK(sgpu_event_record(stream, event) == SGPU_OK);
 	usleep(100000);
+	CHECK(sgpu_event_query(event, &done, NULL) == SGPU_OK && !done);
 	CHECK(task.end_ns == 0 && later.end_ns == 0);
 	sgpu_device_cancel(device, true);
+	while (polls && (rc = sgpu_event_query(event, &done, NULL)) == SGPU_OK && !done) {
+		usleep(100);
+	}
+	CHECK(!polls || (rc == SGPU_ECANCELED && done));
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_ECANCELED);
-	CHECK(task.code == SGPU_ECANCELED && later.code == SGPU_ECANCELED &&
-	      atomic_load(&count) == 1);
+	CHECK(task.code == SGPU_ECANCELED && later.code == SGPU_ECANCELED);
+	sgpu_event_free(&event);
 	sgpu_device_module_free(&module);
 	sgpu_host_free(device, &pinned, 4096);
 	finish();
 	took = sgpu_now_ns() - start;
 	CHECK(took > 4000000000u && took < 15000000000u);
+}
+
+static void hang_and_wait(void)
+{
+	hang(false);
+}
+
+static void hang_and_poll(void)
+{
+	hang(true);
 }
 
 /* The first use of kernels waits for none that runs: those that open and seal, and what they need.
@@ -331,8 +362,9 @@ static const struct {
 	      { "keys", keys_before_a_kernel_that_runs },
 	      { "first use", first_use_beside_a_kernel_that_runs },
 	      { "fault", fault },
-	      { "callback", fault_with_a_callback },
-	      { "hang", hang } };
+	      { "events", fault_with_events },
+	      { "hang", hang_and_wait },
+	      { "hang, polled", hang_and_poll } };
 
 static int main_alone(const char *name)
 {
@@ -379,14 +411,15 @@ UNIT_TEST(a_fault_ends_what_is_pending_and_what_comes)
 	finish();
 }
 
-UNIT_TEST(a_callback_is_called_after_a_fault_though_nobody_waits)
+UNIT_TEST(whoever_asks_for_an_event_hears_of_a_fault)
 {
-	CHECK(run_alone("callback"));
+	CHECK(run_alone("events"));
 }
 
 UNIT_TEST(a_kernel_that_does_not_end_is_given_up_after_it_was_cancelled)
 {
 	CHECK(run_alone("hang"));
+	CHECK(run_alone("hang, polled"));
 	REQUIRE(begin());
 	CHECK(works());
 	finish();
@@ -420,7 +453,7 @@ int main(int argc, char **argv)
 	UNIT_RUN(a_module_runs_and_what_does_not_fit_is_refused);
 	UNIT_RUN(cancelled_launches_do_not_run_until_it_is_lifted);
 	UNIT_RUN(a_fault_ends_what_is_pending_and_what_comes);
-	UNIT_RUN(a_callback_is_called_after_a_fault_though_nobody_waits);
+	UNIT_RUN(whoever_asks_for_an_event_hears_of_a_fault);
 	UNIT_RUN(a_kernel_that_does_not_end_is_given_up_after_it_was_cancelled);
 	UNIT_RUN(
 		whoever_waits_for_work_that_opens_hears_of_a_fault_and_of_a_cancellation_before_it);

@@ -2,8 +2,8 @@
  *
  * The CPU device made to look like a GPU: it pins host memory, registers what is mapped, copies
  * beside the rest, and every call may be made to fail. It tells of outcomes as late as it may, and
- * notes what a GPU would suffer from: calls out of a callback, memory that is not given back,
- * copies from memory that is not registered any more.
+ * notes what a GPU would suffer from: memory that is not given back, copies from memory that is not
+ * registered any more.
  */
 #ifndef FAKE_GPU_H
 #define FAKE_GPU_H
@@ -36,7 +36,7 @@ struct fake_gpu {
 	/* what it saw */
 	atomic_uint_fast64_t lent, lent_most; /* bytes of host memory */
 	atomic_int registered, registrations, hung, keys;
-	atomic_bool misuse, cancelled;
+	atomic_bool cancelled;
 	bool hangs;	      /* launches do, until they are cancelled, */
 	atomic_bool *lets_go; /* and this, if any, is set */
 	pthread_mutex_t lock;
@@ -51,14 +51,10 @@ static struct fake_gpu fake = { .piece = 4 << 20,
 				.pins = true,
 				.registers = true,
 				.lock = PTHREAD_MUTEX_INITIALIZER };
-static __thread bool fake_in_callback;
 
 /* Every call of the device begins so. */
 static inline bool fake_fails(void)
 {
-	if (fake_in_callback) {
-		atomic_store(&fake.misuse, true);
-	}
 	return fake.fails && fake.fails();
 }
 
@@ -137,16 +133,6 @@ static inline int fake_event_record(struct sgpu_stream *stream, struct sgpu_even
 		fake_event_note(event, stream);
 	}
 	fake_order(false);
-	return rc;
-}
-
-static inline int fake_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *why)
-{
-	int rc = fake.real->stream->event_query(event, done, why);
-
-	if (*done) {
-		fake_event_seen(event, true);
-	}
 	return rc;
 }
 
@@ -249,9 +235,6 @@ static inline int fake_key_load(struct sgpu_stream *stream, const struct sgpu_se
 
 static inline void fake_key_free(struct sgpu_device_key *key)
 {
-	if (fake_in_callback) {
-		atomic_store(&fake.misuse, true);
-	}
 	atomic_fetch_sub(&fake.keys, 1);
 	fake.real->key->free(key);
 }
@@ -290,51 +273,16 @@ static inline void fake_cancel(struct sgpu_device *on, bool cancel)
 	fake.real->cancel(on, cancel);
 }
 
-struct fake_call {
-	void (*function)(void *argument);
-	void *argument;
-	const struct sgpu_stream *stream;
-	uint64_t serial;
-};
-
-static inline void fake_called(void *argument)
+static inline int fake_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *why)
 {
-	struct fake_call call = *(struct fake_call *)argument;
+	int rc = fake.real->stream->event_query(event, done, why);
 
-	free(argument);
-	fake_tasks_tell(call.stream, call.serial);
-	fake_in_callback = true;
-	call.function(call.argument);
-	fake_in_callback = false;
-}
-
-static inline int fake_callback(struct sgpu_stream *stream, void (*function)(void *argument),
-				void *argument)
-{
-	struct fake_call *call;
-	int rc;
-
-	if (fake_fails() || !(call = malloc(sizeof(*call)))) {
-		return SGPU_EDEVICE;
+	if (*done) {
+		fake_event_seen(event, true);
 	}
-	fake_order(true);
-	*call = (struct fake_call){ function, argument, stream, fake_serial() };
-	rc = fake.real->stream->callback(stream, fake_called, call);
-	fake_order(false);
-	if (rc != SGPU_OK) {
-		free(call);
-	}
-	return rc;
-}
-
-static inline int fake_event_sync(struct sgpu_event *event, struct sgpu_error *why)
-{
-	int rc = fake.real->stream->event_sync(event, why);
-
-	fake_event_seen(event, true);
 	/* It has ended all the same: whoever is told that it failed must look after what it wrote.
 	 */
-	return fake_fails() ? fake_error(why) : rc;
+	return *done && fake_fails() ? fake_error(why) : rc;
 }
 
 static inline int fake_host_alloc(struct sgpu_device *on, uint64_t size, void **memory,
@@ -358,9 +306,6 @@ static inline int fake_host_alloc(struct sgpu_device *on, uint64_t size, void **
 
 static inline void fake_host_free(struct sgpu_device *on, void *memory, uint64_t size)
 {
-	if (fake_in_callback) {
-		atomic_store(&fake.misuse, true);
-	}
 	atomic_fetch_sub(&fake.lent, size);
 	fake.real->memory->host_free(on, memory, size);
 }
@@ -424,9 +369,6 @@ static inline int fake_host_register(struct sgpu_device *on, const void *memory,
 static inline void fake_host_unregister(struct sgpu_device *on, const void *memory)
 {
 	(void)on;
-	if (fake_in_callback) {
-		atomic_store(&fake.misuse, true);
-	}
 	if (fake.plain) {
 		return;
 	}
@@ -471,7 +413,6 @@ static inline void make_fake_gpu(void)
 	fake.backend.stream.create = fake_stream_create;
 	fake.backend.stream.event_create = fake_event_create;
 	fake.backend.stream.event_record = fake_event_record;
-	fake.backend.stream.event_sync = fake_event_sync;
 	fake.backend.stream.event_query = fake_event_query;
 	fake.backend.stream.event_free = fake_event_free;
 	fake.backend.stream.sync = fake_stream_sync;
@@ -482,7 +423,6 @@ static inline void make_fake_gpu(void)
 	fake.backend.key.free = fake_key_free;
 	fake.backend.key.reaches = NULL;
 	fake.backend.stream.launch = fake_launch;
-	fake.backend.stream.callback = fake_callback;
 	fake.backend.table.cancel = fake_cancel;
 	fake.backend.memory.host_alloc = fake_host_alloc;
 	fake.backend.memory.host_free = fake_host_free;
@@ -502,11 +442,11 @@ static inline void unmake_fake_gpu(void)
 	}
 }
 
-/* Nothing of a run is left, and nothing was asked of the device out of a callback. */
+/* Nothing of a run is left. */
 static inline bool fake_is_clean(void)
 {
 	return atomic_load(&fake.lent) == 0 && atomic_load(&fake.registered) == 0 &&
-	       atomic_load(&fake.keys) == 0 && !atomic_load(&fake.misuse);
+	       atomic_load(&fake.keys) == 0;
 }
 
 #endif

@@ -12,9 +12,11 @@
 
 static struct sgpu_device *device;
 
-static void tick(void *argument)
+static int tick(struct sgpu_launch *launch, void *argument)
 {
+	(void)launch;
 	atomic_fetch_add((atomic_int *)argument, 1);
+	return SGPU_OK;
 }
 
 /* Threads of this process. */
@@ -44,7 +46,8 @@ UNIT_TEST(streams_that_are_freed_are_given_out_again)
 	for (round = 0; round < 3; round++) {
 		for (i = 0; i < STREAMS; i++) {
 			REQUIRE(sgpu_stream_create(device, &streams[i], NULL) == SGPU_OK);
-			CHECK(sgpu_stream_callback(streams[i], tick, &calls) == SGPU_OK);
+			CHECK(sgpu_device_launch_on(streams[i], tick, &calls, NULL, 0, NULL) ==
+			      SGPU_OK);
 		}
 		CHECK(round == 0 || count_threads() == threads);
 		threads = count_threads();
@@ -80,7 +83,7 @@ UNIT_TEST(streams_without_number_are_refused)
 	CHECK(strstr(error.text, "streams in use") ||
 	      strstr(error.text, "cannot start a thread for a stream"));
 	for (i = 0; i < made; i++) {
-		CHECK(sgpu_stream_callback(streams[i], tick, &calls) == SGPU_OK);
+		CHECK(sgpu_device_launch_on(streams[i], tick, &calls, NULL, 0, NULL) == SGPU_OK);
 	}
 	CHECK(sgpu_device_synchronize(device, NULL) == SGPU_OK && atomic_load(&calls) == made);
 	sgpu_stream_free(&streams[0]);
@@ -103,10 +106,10 @@ UNIT_TEST(a_device_that_is_closed_ends_the_work_of_its_streams_first)
 		sgpu_stream_create(device, &b, NULL) == SGPU_OK);
 	REQUIRE(sgpu_event_create(device, &event, NULL) == SGPU_OK);
 	for (int i = 0; i < 1000; i++) {
-		CHECK(sgpu_stream_callback(b, tick, &calls) == SGPU_OK);
+		CHECK(sgpu_device_launch_on(b, tick, &calls, NULL, 0, NULL) == SGPU_OK);
 	}
 	CHECK(sgpu_event_record(b, event) == SGPU_OK && sgpu_stream_wait(a, event) == SGPU_OK);
-	CHECK(sgpu_stream_callback(a, tick, &calls) == SGPU_OK);
+	CHECK(sgpu_device_launch_on(a, tick, &calls, NULL, 0, NULL) == SGPU_OK);
 	sgpu_event_free(&event);
 	sgpu_device_close(&device);
 	CHECK(atomic_load(&calls) == 1001);
@@ -125,7 +128,8 @@ static void *keep_busy(void *argument)
 
 	while (!atomic_load(&busy->stop)) {
 		if (enqueued - atomic_load(&busy->calls) < 100) {
-			CHECK(sgpu_stream_callback(busy->stream, tick, &busy->calls) == SGPU_OK);
+			CHECK(sgpu_device_launch_on(busy->stream, tick, &busy->calls, NULL, 0,
+						    NULL) == SGPU_OK);
 			enqueued++;
 		}
 	}
@@ -146,7 +150,7 @@ UNIT_TEST(to_wait_for_a_device_takes_an_end_while_others_go_on)
 	while (atomic_load(&busy.calls) < 100) {
 	}
 	for (int i = 1; i <= 20; i++) {
-		CHECK(sgpu_stream_callback(other, tick, &calls) == SGPU_OK);
+		CHECK(sgpu_device_launch_on(other, tick, &calls, NULL, 0, NULL) == SGPU_OK);
 		CHECK(sgpu_device_synchronize(device, NULL) == SGPU_OK && atomic_load(&calls) == i);
 	}
 	atomic_store(&busy.stop, 1);

@@ -319,12 +319,14 @@ UNIT_TEST(a_stream_is_counted_while_it_is_in_use)
 	CHECK(stats().streams == before);
 }
 
-static void count(void *argument)
+static int count(struct sgpu_launch *launch, void *argument)
 {
+	(void)launch;
 	++*(int *)argument;
+	return SGPU_OK;
 }
 
-UNIT_TEST(events_and_callbacks_are_the_devices_own)
+UNIT_TEST(events_are_the_devices_own)
 {
 	struct sgpu_stream *other = NULL;
 	struct sgpu_event *event = NULL;
@@ -333,10 +335,10 @@ UNIT_TEST(events_and_callbacks_are_the_devices_own)
 
 	REQUIRE(sgpu_stream_create(device, &other, &error) == SGPU_OK);
 	REQUIRE(sgpu_event_create(device, &event, &error) == SGPU_OK);
-	CHECK(sgpu_stream_callback(stream, count, &called) == SGPU_OK);
+	CHECK(sgpu_device_launch_on(stream, count, &called, NULL, 0, NULL) == SGPU_OK);
 	CHECK(sgpu_event_record(stream, event) == SGPU_OK &&
 	      sgpu_stream_wait(other, event) == SGPU_OK);
-	CHECK(sgpu_stream_callback(other, count, &called) == SGPU_OK &&
+	CHECK(sgpu_device_launch_on(other, count, &called, NULL, 0, NULL) == SGPU_OK &&
 	      sgpu_stream_sync(other, &error) == SGPU_OK);
 	CHECK(called == 2 && sgpu_event_query(event, &done, &error) == SGPU_OK && done);
 	CHECK(sgpu_event_sync(event, &error) == SGPU_OK);
@@ -369,7 +371,7 @@ int main(void)
 	UNIT_RUN(sealed_data_open_on_the_device_and_seal_again);
 	UNIT_RUN(digests_and_measures_are_those_of_the_bytes);
 	UNIT_RUN(a_stream_is_counted_while_it_is_in_use);
-	UNIT_RUN(events_and_callbacks_are_the_devices_own);
+	UNIT_RUN(events_are_the_devices_own);
 	sgpu_stream_free(&stream);
 	sgpu_secure_destroy(&context);
 	sgpu_device_close(&inner);

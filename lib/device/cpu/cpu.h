@@ -94,7 +94,7 @@ SGPU_MUST_CHECK int sgpu_cpu_host_check(struct sgpu_device *device, struct sgpu_
 void sgpu_cpu_host_stop(struct sgpu_device *device);
 
 /* ---- stream.c ---- */
-enum sgpu_cpu_kind { SGPU_CPU_WORK, SGPU_CPU_CALL, SGPU_CPU_RECORD, SGPU_CPU_WAIT, SGPU_CPU_END };
+enum sgpu_cpu_kind { SGPU_CPU_WORK, SGPU_CPU_RECORD, SGPU_CPU_WAIT, SGPU_CPU_END };
 
 /* One entry of a stream's queue. */
 struct sgpu_cpu_item {
@@ -113,9 +113,8 @@ struct sgpu_cpu_item {
 	bool last;		     /* the last chunk ends the segment */
 	bool shared;		     /* the sealed chunks are in memory of the host */
 	sgpu_launch_fn launch;
-	void (*call)(void *argument); /* CALL */
-	void *argument;		      /* of launch and call; or a digest's customisation */
-	struct sgpu_event *event;     /* RECORD, WAIT: the item holds a reference */
+	void *argument;		  /* of launch; or a digest's customisation */
+	struct sgpu_event *event; /* RECORD, WAIT: the item holds a reference */
 };
 
 struct sgpu_stream {
@@ -153,21 +152,14 @@ struct sgpu_device {
 	unsigned stream_count;
 };
 
-SGPU_MUST_CHECK int sgpu_cpu_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error);
-/* Waits until all enqueued work has ended. Not to be called from a callback or a launch. */
+/* Waits until all enqueued work has ended. Not to be called from a launch. */
 void sgpu_cpu_wait_idle(struct sgpu_device *device);
 /* Waits for all work, then ends the threads and frees the streams. */
 void sgpu_cpu_streams_close(struct sgpu_device *device);
 /* Enqueues a copy of *item. */
 SGPU_MUST_CHECK int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *item);
-
-SGPU_MUST_CHECK int sgpu_cpu_launch(struct sgpu_stream *stream, sgpu_launch_fn function,
-				    void *argument, const struct sgpu_device_range *ranges,
-				    int count, struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cpu_callback(struct sgpu_stream *stream, void (*function)(void *argument),
-				      void *argument);
-/* As sgpu_stream_wait_peer. */
-SGPU_MUST_CHECK int sgpu_cpu_peer_wait(struct sgpu_stream *stream, struct sgpu_event *event);
+/* Also for an event of another device. */
+SGPU_MUST_CHECK int sgpu_cpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 extern const struct sgpu_device_stream_calls sgpu_cpu_stream_calls;
 
 /* ---- work.c, keys.c, modules.c ---- */

@@ -317,23 +317,22 @@ static void copy_ranges(const struct module_launch *l, char *memory, bool writte
 	}
 }
 
-static int run_function(struct sgpu_launch *launch, void *argument)
+static int run_function(struct module_launch *l, struct sgpu_error *error)
 {
-	struct module_launch *l = argument;
 	void *memory = NULL;
 	int fd = -1, rc;
 
 	pthread_mutex_lock(&l->module->lock);
 	/* a zeroed memory file that neither side can shorten */
-	rc = sgpu_memory_file_create("sgpu-module", l->size, true, false, &fd, launch->error);
+	rc = sgpu_memory_file_create("sgpu-module", l->size, true, false, &fd, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_memory_file_map(fd, "a module's memory", l->size, l->size, &memory,
-					  &l->size, launch->error);
+					  &l->size, error);
 	}
 	if (rc == SGPU_OK) {
 		memcpy(memory, &l->head, sizeof(l->head));
 		copy_ranges(l, memory, false);
-		rc = run_in_process(l, fd, launch->error);
+		rc = run_in_process(l, fd, error);
 	}
 	if (rc == SGPU_OK) {
 		copy_ranges(l, memory, true);
@@ -347,17 +346,26 @@ static int run_function(struct sgpu_launch *launch, void *argument)
 	return rc;
 }
 
-/* A callback enqueued after the launch frees `l`, even if the launch is cancelled. */
+/* Performs a launch, unless it is cancelled, and frees it. */
+static int perform_launch(struct sgpu_device *device, const struct sgpu_cpu_item *item,
+			  struct sgpu_task *task)
+{
+	struct module_launch *l = item->argument;
+	const int rc =
+		sgpu_pool_cancelled(device->pool) ? SGPU_ECANCELED : run_function(l, &task->error);
+
+	free(l);
+	return rc;
+}
+
 static int enqueue(struct sgpu_stream *stream, struct module_launch *l, struct sgpu_task *task)
 {
-	int rc = sgpu_cpu_launch(stream, run_function, l, NULL, 0, task);
+	const struct sgpu_cpu_item item = {
+		.kind = SGPU_CPU_WORK, .work = perform_launch, .argument = l, .task = task
+	};
+	const int rc = sgpu_cpu_enqueue(stream, &item);
 
 	if (rc != SGPU_OK) {
-		free(l);
-		return rc;
-	}
-	if (sgpu_cpu_callback(stream, free, l) != SGPU_OK) {
-		rc = sgpu_cpu_stream_sync(stream, NULL);
 		free(l);
 	}
 	return rc;

@@ -42,9 +42,6 @@ static int append(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
 		return SGPU_ENOMEM;
 	}
 	stream->items[stream->enqueued++ % stream->capacity] = *item;
-	if (item->event) {
-		item->event->references++;
-	}
 	return SGPU_OK;
 }
 
@@ -64,10 +61,6 @@ static void perform(struct sgpu_device *device, const struct sgpu_cpu_item *item
 	struct sgpu_task ignored, *task = item->task ? item->task : &ignored;
 	bool token = !item->moves || item->size > INLINE_BYTES;
 
-	if (item->kind == SGPU_CPU_CALL) {
-		item->call(item->argument);
-		return;
-	}
 	task->error.text[0] = task->error.hint[0] = '\0';
 	if (token) {
 		sgpu_pool_enter(device->pool);
@@ -120,7 +113,7 @@ int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *ite
 	return rc;
 }
 
-/* The lock is held. */
+/* The lock of the event's device is held. */
 static void drop_event(struct sgpu_event *event)
 {
 	if (--event->references == 0) {
@@ -129,12 +122,17 @@ static void drop_event(struct sgpu_event *event)
 	}
 }
 
-/* The lock is held. */
-static void wait_for_event(struct sgpu_event *event)
+/* Waits for an event, which may be another device's, and drops it. No lock is held. */
+static void await(struct sgpu_event *event)
 {
+	struct sgpu_device *device = event->device;
+
+	pthread_mutex_lock(&device->lock);
 	while (!event->done) {
-		pthread_cond_wait(&event->completed, &event->device->lock);
+		pthread_cond_wait(&event->completed, &device->lock);
 	}
+	drop_event(event);
+	pthread_mutex_unlock(&device->lock);
 }
 
 static void *run_stream(void *argument)
@@ -149,7 +147,7 @@ static void *run_stream(void *argument)
 			pthread_cond_wait(&stream->work, &device->lock);
 		}
 		item = stream->items[stream->ended % stream->capacity];
-		if (item.kind == SGPU_CPU_WORK || item.kind == SGPU_CPU_CALL) {
+		if (item.kind == SGPU_CPU_WORK) {
 			pthread_mutex_unlock(&device->lock);
 			perform(device, &item);
 			pthread_mutex_lock(&device->lock);
@@ -158,8 +156,9 @@ static void *run_stream(void *argument)
 			pthread_cond_broadcast(&item.event->completed);
 			drop_event(item.event);
 		} else if (item.kind == SGPU_CPU_WAIT) {
-			wait_for_event(item.event);
-			drop_event(item.event);
+			pthread_mutex_unlock(&device->lock);
+			await(item.event);
+			pthread_mutex_lock(&device->lock);
 		}
 		stream->ended++;
 		pthread_cond_broadcast(&stream->progress);
@@ -241,7 +240,7 @@ static void wait_for_stream(struct sgpu_stream *stream)
 	}
 }
 
-int sgpu_cpu_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
+static int stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	(void)error;
 	pthread_mutex_lock(&stream->device->lock);
@@ -289,7 +288,7 @@ void sgpu_cpu_streams_close(struct sgpu_device *device)
 	}
 }
 
-/* ---- launches and callbacks ---- */
+/* ---- launches ---- */
 static int perform_launch(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 			  struct sgpu_task *task)
 {
@@ -307,8 +306,8 @@ static int perform_launch(struct sgpu_device *device, const struct sgpu_cpu_item
 	return rc != SGPU_OK ? rc : (int)status[0];
 }
 
-int sgpu_cpu_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-		    const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
+static int stream_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+			 const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
 {
 	struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK,
 				      .work = perform_launch,
@@ -324,15 +323,6 @@ int sgpu_cpu_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *a
 	item.brief = bytes > 0 && bytes <= SGPU_CPU_BRIEF;
 
 	return rc == SGPU_OK ? sgpu_cpu_enqueue(stream, &item) : rc;
-}
-
-int sgpu_cpu_callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument)
-{
-	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_CALL,
-					    .call = function,
-					    .argument = argument };
-
-	return sgpu_cpu_enqueue(stream, &item);
 }
 
 /* ---- events ---- */
@@ -376,72 +366,30 @@ static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 	if (!event->recorded) {
 		rc = append(stream, &item);
 		event->recorded = rc == SGPU_OK;
+		event->references += rc == SGPU_OK;
 	}
 	unlock_and_wake(stream);
 	return rc;
 }
 
-static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
+int sgpu_cpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
 	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WAIT, .event = event };
-	int rc = SGPU_EUSAGE;
-
-	pthread_mutex_lock(&stream->device->lock);
-	if (event->recorded) {
-		/* An event that has completed holds nothing back. */
-		rc = event->done ? SGPU_OK : append(stream, &item);
-	}
-	unlock_and_wake(stream);
-	return rc;
-}
-
-/* Waits for another device's event, on the stream's thread, which holds no lock. */
-static void await_elsewhere(void *argument)
-{
-	struct sgpu_event *event = argument;
-	struct sgpu_device *device = event->device;
-
-	pthread_mutex_lock(&device->lock);
-	wait_for_event(event);
-	drop_event(event);
-	pthread_mutex_unlock(&device->lock);
-}
-
-int sgpu_cpu_peer_wait(struct sgpu_stream *stream, struct sgpu_event *event)
-{
-	struct sgpu_device *device = event->device;
-	int rc;
-
-	pthread_mutex_lock(&device->lock);
-	rc = event->recorded ? SGPU_OK : SGPU_EUSAGE;
-	event->references += event->recorded;
-	pthread_mutex_unlock(&device->lock);
-	if (rc < 0) {
-		return rc;
-	}
-	rc = sgpu_cpu_callback(stream, await_elsewhere, event);
-	if (rc < 0) {
-		event_free(event);
-	}
-	return rc;
-}
-
-static int check_recorded(const struct sgpu_event *event, struct sgpu_error *error)
-{
-	return event->recorded ? SGPU_OK
-			       : sgpu_fail(error, SGPU_EUSAGE, "the event was not recorded");
-}
-
-static int event_sync(struct sgpu_event *event, struct sgpu_error *error)
-{
+	bool waits;
 	int rc;
 
 	pthread_mutex_lock(&event->device->lock);
-	rc = check_recorded(event, error);
-	if (rc == SGPU_OK) {
-		wait_for_event(event);
-	}
+	rc = event->recorded ? SGPU_OK : SGPU_EUSAGE;
+	waits = event->recorded &&
+		!event->done; /* an event that has completed holds nothing back */
+	event->references += waits;
 	pthread_mutex_unlock(&event->device->lock);
+	if (waits) {
+		rc = sgpu_cpu_enqueue(stream, &item);
+		if (rc < 0) {
+			event_free(event);
+		}
+	}
 	return rc;
 }
 
@@ -450,7 +398,8 @@ static int event_query(struct sgpu_event *event, bool *done, struct sgpu_error *
 	int rc;
 
 	pthread_mutex_lock(&event->device->lock);
-	rc = check_recorded(event, error);
+	rc = event->recorded ? SGPU_OK
+			     : sgpu_fail(error, SGPU_EUSAGE, "the event was not recorded");
 	*done = event->done;
 	pthread_mutex_unlock(&event->device->lock);
 	return rc;
@@ -459,14 +408,12 @@ static int event_query(struct sgpu_event *event, bool *done, struct sgpu_error *
 const struct sgpu_device_stream_calls sgpu_cpu_stream_calls = {
 	.create = stream_create,
 	.free = stream_free,
-	.sync = sgpu_cpu_stream_sync,
-	.wait = stream_wait,
-	.callback = sgpu_cpu_callback,
+	.sync = stream_sync,
+	.wait = sgpu_cpu_stream_wait,
 	.enqueue = sgpu_cpu_enqueue_work,
-	.launch = sgpu_cpu_launch,
+	.launch = stream_launch,
 	.event_create = event_create,
 	.event_free = event_free,
 	.event_record = event_record,
-	.event_sync = event_sync,
 	.event_query = event_query,
 };

@@ -12,7 +12,7 @@
 #include <crypto/internal.h>
 #include <device/cuda/kernels.h>
 #include <device/cuda/kernels/agree_secret.cuh>
-#include <device/cuda/gpu.h>
+#include <device/cuda/stream.h>
 
 #include "crypto/entropy.h"
 

@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/prctl.h>
 
 #include <sgpu/version.h>
 
-#include <device/cuda/gpu.h>
+#include <device/cuda/stream.h>
 #include <device/cuda/kernels.h>
 #include <ops/cuda/ops_cuda.h>
 
@@ -196,11 +197,8 @@ static void look_closer(struct sgpu_device *device)
 	sgpu_cuda_confidential(device->info.confidential, sizeof(device->info.confidential));
 	sgpu_cuda_vbios(device->info.uuid, device->info.vbios, sizeof(device->info.vbios));
 	describe_driver(device);
-	/* In confidential computing mode the driver manages pinned memory, so streams cannot write
-	 * it. */
-	device->memory_operations =
-		attribute(device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) != 0 &&
-		strcmp(device->info.confidential, "off") == 0;
+	/* In confidential computing mode the driver may move what kernels write first. */
+	device->sees_words = strcmp(device->info.confidential, "off") == 0;
 	if (sgpu_cuda_in_confidential_mode(device)) {
 		device->info.registers = false;
 	}
@@ -247,26 +245,15 @@ static void let_context_go(struct sgpu_device *device)
 static int set_up(struct sgpu_device *device, const struct sgpu_device_config *config,
 		  struct sgpu_error *error)
 {
-	int rc;
+	int rc = sgpu_cuda_memory_open(device, config->memory_limit, error);
 
-	device->stamps_time =
-		config->timer == SGPU_TIMER_GLOBALTIMER ||
-		(config->timer == SGPU_TIMER_AUTO && sgpu_cuda_in_confidential_mode(device));
-	snprintf(device->info.timer, sizeof(device->info.timer), "%s",
-		 sgpu_device_timer_name(device->stamps_time ? SGPU_TIMER_GLOBALTIMER
-							    : SGPU_TIMER_EVENTS));
-	device->digests = sgpu_cuda_digests_create();
-	rc = device->digests ? sgpu_cuda_clock_open(device, error) : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_cuda_memory_open(device, config->memory_limit, error);
+		rc = sgpu_cuda_clock_open(device, config->timer, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_cuda_host_open(device, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_cuda_keys_open(device, error);
-	}
-	return rc == SGPU_OK ? sgpu_cuda_completer_start(device, error) : rc;
+	return rc == SGPU_OK ? sgpu_cuda_keys_open(device, error) : rc;
 }
 
 static struct sgpu_device *make(int ordinal)
@@ -281,10 +268,9 @@ static struct sgpu_device *make(int ordinal)
 	snprintf(new->info.selector, sizeof(new->info.selector), "cuda:%d", ordinal);
 	new->info.opens_on_device = new->info.pins_host_memory = true;
 	new->info.piece = SGPU_CUDA_PIECE;
-	new->may_spin = sgpu_cpu_count() > 1;
 	pthread_mutex_init(&new->lock, NULL);
 	pthread_mutex_init(&new->fault_lock, NULL);
-	pthread_mutex_init(&new->pool_lock, NULL);
+	pthread_mutex_init(&new->clock.lock, NULL);
 	pthread_mutex_init(&new->memory.lock, NULL);
 	pthread_mutex_init(&new->pages.frames.lock, NULL);
 	pthread_mutex_init(&new->host.lock, NULL);
@@ -300,7 +286,7 @@ static void discard(struct sgpu_device *device)
 	pthread_mutex_destroy(&device->host.lock);
 	pthread_mutex_destroy(&device->pages.frames.lock);
 	pthread_mutex_destroy(&device->memory.lock);
-	pthread_mutex_destroy(&device->pool_lock);
+	pthread_mutex_destroy(&device->clock.lock);
 	pthread_mutex_destroy(&device->fault_lock);
 	pthread_mutex_destroy(&device->lock);
 	free(device);
@@ -310,7 +296,6 @@ static void close_device(struct sgpu_device *device)
 {
 	struct sgpu_device **place;
 
-	sgpu_cuda_completer_stop(device);
 	if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
 		sgpu_cuda_note(device, sgpu_cu.cuCtxSynchronize());
 	}
@@ -320,16 +305,13 @@ static void close_device(struct sgpu_device *device)
 	if (*place) {
 		*place = device->next_open;
 	}
-	/* On a faulted device some digests may never end, and freeing them might not return. */
-	if (atomic_load(&device->faulted) == 0) {
-		sgpu_cuda_digests_free(&device->digests);
-	}
-	sgpu_cuda_natives_close(device);
+	sgpu_cuda_streams_close(device);
 	sgpu_cuda_keys_close(device);
 	sgpu_cuda_pages_close(device);
 	sgpu_cuda_memory_close(device);
 	sgpu_cuda_host_close(device);
 	sgpu_cuda_clock_close(device);
+	sgpu_cuda_events_close(device);
 	let_context_go(device);
 	pthread_mutex_unlock(&open_lock);
 	discard(device);
@@ -365,6 +347,9 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 		return rc;
 	}
 	look_closer(new);
+	/* The kernel lengthens a sleep by the thread's timer slack, 50 us unless it is set. Threads
+	 * that wait for the device inherit it from this one. */
+	(void)prctl(PR_SET_TIMERSLACK, 1000UL);
 	new->next_open = all_open;
 	all_open = new;
 	pthread_mutex_unlock(&open_lock);
@@ -393,8 +378,8 @@ static void cancel_all(struct sgpu_device *device, bool cancel)
 
 	if (!cancel) {
 		atomic_store(&device->cancel_ns, 0);
-	} else if (atomic_compare_exchange_strong(&device->cancel_ns, &none, sgpu_now_ns())) {
-		sgpu_cuda_completer_wake(device);
+	} else {
+		(void)atomic_compare_exchange_strong(&device->cancel_ns, &none, sgpu_now_ns());
 	}
 }
 

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CUDA events, kept for reuse; the device's clock against the host's; and the times of work, by
- * events or %globaltimer.
+ * The times of tasks. A mark follows the work of a timed task, and its time is told on the host's
+ * clock by a base: one moment of which both clocks' times are known.
+ *
+ * A mark is an event. In confidential computing mode, where events tell wrong times, it is a word
+ * in device memory in which a kernel of one thread stores %globaltimer. Host memory would be slower
+ * there: the driver moves it first, and the next task would be charged with that.
  */
 #include <math.h>
 #include <stdlib.h>
 
-#include <device/cuda/gpu.h>
 #include <device/cuda/kernels.h>
 #include <device/cuda/moment.h>
+#include <device/cuda/stream.h>
 
 /* The age at which a base is replaced: the clocks drift apart by some 10 us a second, and a float
  * is exact to 0.1 us one second after the base. */
@@ -18,133 +22,144 @@
 #define CLOSE_NS ((uint64_t)50000)
 #define PATIENCE_NS ((uint64_t)3000000)
 #define FIRST_NS ((uint64_t)10000000000)
-enum { TRIES = 3, STAMPS = 65536 };
+enum { TRIES = 3, STAMPS = SGPU_CUDA_PAGE / sizeof(uint64_t) };
 
-CUresult sgpu_cuda_event_take(struct sgpu_device *device, bool timed, CUevent *event)
+struct sgpu_cuda_mark {
+	CUevent event;	   /* by events */
+	CUdeviceptr stamp; /* by %globaltimer */
+	uint64_t time;	   /* read from there, or 0 */
+	struct sgpu_cuda_mark *next;
+};
+
+/* How a device times work. */
+struct sgpu_cuda_timer {
+	enum sgpu_device_timer name;
+	/* Makes a mark; may give others to the device, too. Returns NULL if out of memory. */
+	struct sgpu_cuda_mark *(*make)(struct sgpu_device *device);
+	CUresult (*put)(CUstream native, struct sgpu_cuda_mark *mark);
+	/* Tells the time from one mark to another, which the device has passed. */
+	CUresult (*measure)(struct sgpu_device *device, struct sgpu_cuda_mark *from,
+			    struct sgpu_cuda_mark *to, double *ns);
+};
+
+static void give(struct sgpu_device *device, struct sgpu_cuda_mark *mark)
 {
-	struct sgpu_cuda_events *idle = &device->idle_events[timed];
-	bool found;
-
-	pthread_mutex_lock(&device->pool_lock);
-	found = idle->count > 0;
-	if (found) {
-		*event = idle->list[--idle->count];
-	}
-	pthread_mutex_unlock(&device->pool_lock);
-	return found ? CUDA_SUCCESS
-		     : sgpu_cu.cuEventCreate(event,
-					     timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING);
+	pthread_mutex_lock(&device->clock.lock);
+	mark->next = device->clock.idle;
+	device->clock.idle = mark;
+	pthread_mutex_unlock(&device->clock.lock);
 }
 
-CUresult sgpu_cuda_event_after(struct sgpu_device *device, bool timed, CUstream native,
-			       CUevent *event)
+static struct sgpu_cuda_mark *take(struct sgpu_device *device)
 {
-	CUresult result = sgpu_cuda_event_take(device, timed, event);
+	struct sgpu_cuda_mark *mark;
 
-	return result == CUDA_SUCCESS ? sgpu_cu.cuEventRecord(*event, native) : result;
+	pthread_mutex_lock(&device->clock.lock);
+	mark = device->clock.idle;
+	if (mark) {
+		device->clock.idle = mark->next;
+	}
+	pthread_mutex_unlock(&device->clock.lock);
+	return mark ? mark : device->clock.timer->make(device);
 }
 
-void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event)
+/* ---- by events ---- */
+static struct sgpu_cuda_mark *make_event(struct sgpu_device *device)
 {
-	struct sgpu_cuda_events *idle = &device->idle_events[timed];
-	CUevent *more;
+	struct sgpu_cuda_mark *mark = calloc(1, sizeof(*mark));
 
-	if (!event || atomic_load(&device->faulted) != 0) {
-		return; /* the event is destroyed with the context */
+	(void)device;
+	if (mark && sgpu_cu.cuEventCreate(&mark->event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+		free(mark);
+		mark = NULL;
 	}
-	pthread_mutex_lock(&device->pool_lock);
-	if (idle->count == idle->room &&
-	    (more = realloc(idle->list, (idle->room * 2 + 64) * sizeof(CUevent)))) {
-		idle->list = more;
-		idle->room = idle->room * 2 + 64;
-	}
-	if (idle->count < idle->room) {
-		idle->list[idle->count++] = event;
-		event = NULL;
-	}
-	pthread_mutex_unlock(&device->pool_lock);
-	if (event) {
-		(void)sgpu_cu.cuEventDestroy(event);
-	}
+	return mark;
 }
 
-/* ---- times by %globaltimer ----
- * Kernels of one thread store them in words of device memory. Host memory would be slower in
- * confidential computing mode, which moves it first, and the next task would be charged with
- * that. */
-static int stamps_open(struct sgpu_device *device, struct sgpu_error *error)
+static CUresult put_event(CUstream native, struct sgpu_cuda_mark *mark)
 {
-	struct sgpu_cuda_stamps *stamps = &device->stamps;
+	return sgpu_cu.cuEventRecord(mark->event, native);
+}
 
-	stamps->idle = malloc(STAMPS * sizeof(*stamps->idle));
-	if (!stamps->idle) {
-		return sgpu_fail_nomem(error);
+static CUresult between_events(struct sgpu_device *device, struct sgpu_cuda_mark *from,
+			       struct sgpu_cuda_mark *to, double *ns)
+{
+	float ms = NAN;
+	CUresult result = sgpu_cu.cuEventElapsedTime(&ms, from->event, to->event);
+
+	(void)device;
+	*ns = (double)ms * 1e6;
+	return result;
+}
+
+/* ---- by %globaltimer ---- */
+static struct sgpu_cuda_mark *make_stamps(struct sgpu_device *device)
+{
+	struct sgpu_cuda_mark *mark = NULL;
+	CUdeviceptr page;
+
+	if (sgpu_cuda_private_alloc(device, SGPU_CUDA_PAGE, &page, NULL) < 0) {
+		return NULL;
 	}
-	/* Word 0 is never idle: take_moment() stores a base's time there. */
-	for (stamps->count = 0; stamps->count < STAMPS - 1; stamps->count++) {
-		stamps->idle[stamps->count] = STAMPS - 1 - stamps->count;
+	for (unsigned i = 0; i < STAMPS; i++) {
+		if (mark) {
+			give(device, mark);
+		}
+		mark = calloc(1, sizeof(*mark));
+		if (!mark) {
+			return NULL;
+		}
+		mark->stamp = page + i * sizeof(uint64_t);
 	}
-	return sgpu_cuda_check(device,
-			       sgpu_cu.cuMemAlloc(&stamps->memory, STAMPS * sizeof(uint64_t)),
-			       "cannot allocate memory for times", error);
+	return mark;
 }
 
-static void stamps_close(struct sgpu_device *device)
+static CUresult put_stamp(CUstream native, struct sgpu_cuda_mark *mark)
 {
-	if (device->stamps.memory && atomic_load(&device->faulted) == 0) {
-		(void)sgpu_cu.cuMemFree(device->stamps.memory);
-	}
-	free(device->stamps.idle);
+	mark->time = 0;
+	return (CUresult)sgpu_cuda_store_time(native, mark->stamp);
 }
 
-static CUresult stamp_put(struct sgpu_device *device, CUstream native, CUdeviceptr *stamp)
+static CUresult read_stamp(struct sgpu_device *device, struct sgpu_cuda_mark *mark)
 {
-	struct sgpu_cuda_stamps *stamps = &device->stamps;
+	CUresult result = sgpu_cu.cuMemcpyDtoHAsync(&mark->time, mark->stamp, sizeof(mark->time),
+						    device->clock.native);
 
-	pthread_mutex_lock(&device->pool_lock);
-	*stamp = stamps->count == 0
-			 ? 0
-			 : stamps->memory + sizeof(uint64_t) * stamps->idle[--stamps->count];
-	pthread_mutex_unlock(&device->pool_lock);
-	return *stamp == 0 ? CUDA_ERROR_OUT_OF_MEMORY
-			   : (CUresult)sgpu_cuda_store_time(native, *stamp);
+	return result == CUDA_SUCCESS ? sgpu_cu.cuStreamSynchronize(device->clock.native) : result;
 }
 
-static void stamp_give(struct sgpu_device *device, CUdeviceptr stamp)
+static CUresult between_stamps(struct sgpu_device *device, struct sgpu_cuda_mark *from,
+			       struct sgpu_cuda_mark *to, double *ns)
 {
-	struct sgpu_cuda_stamps *stamps = &device->stamps;
-
-	if (stamp) {
-		pthread_mutex_lock(&device->pool_lock);
-		stamps->idle[stamps->count++] =
-			(uint32_t)((stamp - stamps->memory) / sizeof(uint64_t));
-		pthread_mutex_unlock(&device->pool_lock);
-	}
-}
-
-static CUresult stamp_read(struct sgpu_device *device, CUdeviceptr stamp, uint64_t *time)
-{
-	CUresult result = sgpu_cu.cuMemcpyDtoHAsync(time, stamp, sizeof(*time), device->clock);
-
-	return result == CUDA_SUCCESS ? sgpu_cu.cuStreamSynchronize(device->clock) : result;
-}
-
-/* ---- bases ---- */
-/* Takes the time on the clock stream, and the host's before and after. The stream is empty, but the
- * GPU may work for another process or be full of kernels. Fails after `patience`. */
-static bool take_moment(struct sgpu_device *device, struct sgpu_cuda_base *base)
-{
-	const uint64_t before = sgpu_now_ns(), patience = device->base ? PATIENCE_NS : FIRST_NS;
-	CUresult result = sgpu_cu.cuStreamQuery(device->clock);
+	CUresult result = from->time ? CUDA_SUCCESS : read_stamp(device, from);
 
 	if (result == CUDA_SUCCESS) {
-		result = device->stamps_time ? (CUresult)sgpu_cuda_store_time(device->clock,
-									      device->stamps.memory)
-					     : sgpu_cu.cuEventRecord(base->event, device->clock);
+		result = read_stamp(device, to);
+	}
+	*ns = (double)(int64_t)(to->time - from->time);
+	return result;
+}
+
+static const struct sgpu_cuda_timer events = { SGPU_TIMER_EVENTS, make_event, put_event,
+					       between_events };
+static const struct sgpu_cuda_timer stamps = { SGPU_TIMER_GLOBALTIMER, make_stamps, put_stamp,
+					       between_stamps };
+
+/* ---- the base ---- */
+/* Takes the time on the clock's stream, and the host's before and after. The stream is empty, but
+ * the GPU may work for another process or be full of kernels. Fails after `patience`. */
+static bool take_moment(struct sgpu_device *device, struct sgpu_cuda_base *base, uint64_t patience)
+{
+	const CUstream native = device->clock.native;
+	const uint64_t before = sgpu_now_ns();
+	CUresult result = sgpu_cu.cuStreamQuery(native);
+
+	if (result == CUDA_SUCCESS) {
+		result = device->clock.timer->put(native, base->mark);
 	}
 	if (result == CUDA_SUCCESS) {
 		do {
-			result = sgpu_cu.cuStreamQuery(device->clock);
+			result = sgpu_cu.cuStreamQuery(native);
 			base->error_ns = sgpu_now_ns() - before;
 		} while (result == CUDA_ERROR_NOT_READY && base->error_ns < patience);
 		base->host_ns = before + base->error_ns / 2;
@@ -152,161 +167,122 @@ static bool take_moment(struct sgpu_device *device, struct sgpu_cuda_base *base)
 	return result == CUDA_SUCCESS;
 }
 
-static struct sgpu_cuda_base *make_base(struct sgpu_device *device)
+/* Replaces the base. If that fails, the present one stays. */
+static bool renew_base(struct sgpu_device *device, uint64_t patience)
 {
-	struct sgpu_cuda_base *base = calloc(1, sizeof(*base));
-	bool taken;
+	struct sgpu_cuda_base new = { .mark = take(device), .error_ns = UINT64_MAX }, old;
+	bool taken = new.mark != NULL;
 
-	if (!base) {
-		return NULL;
+	for (int i = 0; taken && i<TRIES &&new.error_ns> CLOSE_NS; i++) {
+		taken = take_moment(device, &new, patience);
 	}
-	base->references = 1;
-	taken = device->stamps_time ||
-		sgpu_cuda_event_take(device, true, &base->event) == CUDA_SUCCESS;
-	base->error_ns = UINT64_MAX;
-	for (int i = 0; taken && i < TRIES && base->error_ns > CLOSE_NS; i++) {
-		taken = take_moment(device, base);
+	pthread_mutex_lock(&device->clock.lock);
+	old = taken ? device->clock.base : new;
+	device->clock.base = taken ? new : device->clock.base;
+	pthread_mutex_unlock(&device->clock.lock);
+	if (old.mark) {
+		give(device, old.mark);
 	}
-	if (taken && device->stamps_time) {
-		taken = stamp_read(device, device->stamps.memory, &base->device_ns) == CUDA_SUCCESS;
-	}
-	if (!taken) {
-		sgpu_cuda_event_give(device, true, base->event);
-		free(base);
-		return NULL;
-	}
-	return base;
+	return taken;
 }
 
-static void base_give(struct sgpu_device *device, struct sgpu_cuda_base *base)
-{
-	bool last;
-
-	if (!base) {
-		return;
-	}
-	pthread_mutex_lock(&device->pool_lock);
-	last = --base->references == 0;
-	pthread_mutex_unlock(&device->pool_lock);
-	if (last) {
-		sgpu_cuda_event_give(device, true, base->event);
-		free(base);
-	}
-}
-
-static struct sgpu_cuda_base *base_take(struct sgpu_device *device, uint64_t now)
-{
-	struct sgpu_cuda_base *base, *old = NULL, *new = NULL;
-	bool old_enough;
-
-	pthread_mutex_lock(&device->pool_lock);
-	base = device->base;
-	base->references++;
-	/* At most one thread in BASE_NS tries to make a new base. */
-	old_enough = now > device->base_tried_ns && now - device->base_tried_ns > BASE_NS;
-	device->base_tried_ns = old_enough ? now : device->base_tried_ns;
-	pthread_mutex_unlock(&device->pool_lock);
-	if (!old_enough || !(new = make_base(device))) {
-		return base;
-	}
-	pthread_mutex_lock(&device->pool_lock);
-	old = device->base;
-	device->base = new;
-	new->references++;
-	pthread_mutex_unlock(&device->pool_lock);
-	base_give(device, old);
-	base_give(device, base);
-	return new;
-}
-
-CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
-{
-	struct sgpu_device *device = stream->device;
-
-	record->base = base_take(device, sgpu_now_ns());
-	if (device->stamps_time) {
-		return stamp_put(device, stream->native, &record->stamp);
-	}
-	return sgpu_cuda_event_after(device, true, stream->native, &record->event);
-}
-
-void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *record)
-{
-	sgpu_cuda_event_give(device, record->kind != SGPU_CUDA_CALL, record->event);
-	stamp_give(device, record->stamp);
-	base_give(device, record->base);
-}
-
-bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record,
-		       uint64_t from, uint64_t *time)
+/* Whether this thread is to replace the base: at most one thread in BASE_NS tries. */
+static bool base_is_old(struct sgpu_cuda_clock *clock)
 {
 	const uint64_t now = sgpu_now_ns();
-	double since_ns = NAN;
-	uint64_t stamp = 0;
-	float elapsed = 0;
-	bool possible;
-	CUresult result;
+	bool old;
 
-	if (record->stamp) {
-		result = stamp_read(device, record->stamp, &stamp);
-		since_ns = (double)(int64_t)(stamp - record->base->device_ns);
-	} else {
-		result = sgpu_cu.cuEventElapsedTime(&elapsed, record->base->event, record->event);
-		since_ns = (double)elapsed * 1e6;
+	pthread_mutex_lock(&clock->lock);
+	old = now > clock->tried_ns && now - clock->tried_ns > BASE_NS;
+	clock->tried_ns = old ? now : clock->tried_ns;
+	pthread_mutex_unlock(&clock->lock);
+	return old;
+}
+
+/* ---- marks ---- */
+CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_mark **mark)
+{
+	*mark = take(stream->device);
+	return *mark ? stream->device->clock.timer->put(stream->native, *mark)
+		     : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_mark **mark)
+{
+	if (*mark) {
+		give(device, *mark);
+		*mark = NULL;
 	}
-	sgpu_cuda_note(device, result);
-	since_ns = result == CUDA_SUCCESS ? since_ns : NAN;
-	pthread_mutex_lock(&device->pool_lock);
-	possible = sgpu_cuda_moment(record->base->host_ns, record->base->error_ns, since_ns, from,
-				    now, time);
+}
+
+bool sgpu_cuda_time_of(struct sgpu_device *device, struct sgpu_cuda_mark *mark, uint64_t from,
+		       uint64_t *time)
+{
+	struct sgpu_cuda_clock *clock = &device->clock;
+	const uint64_t now = sgpu_now_ns();
+	CUresult result = CUDA_ERROR_UNKNOWN;
+	double ns = NAN;
+	bool possible;
+
+	if (sgpu_cuda_enter(device, NULL) == SGPU_OK && base_is_old(clock)) {
+		(void)renew_base(device, PATIENCE_NS);
+	}
+	pthread_mutex_lock(&clock->lock);
+	if (atomic_load(&device->faulted) == 0) {
+		result = clock->timer->measure(device, clock->base.mark, mark, &ns);
+	}
+	possible = sgpu_cuda_moment(clock->base.host_ns, clock->base.error_ns,
+				    result == CUDA_SUCCESS ? ns : NAN, from, now, time);
 	if (possible) {
 		/* If the time had to be moved into its possible range, the base is wrong by as
 		 * much. Move the base, too, so that the differences of later times stay true. */
-		record->base->host_ns = *time - (uint64_t)(int64_t)since_ns;
+		clock->base.host_ns = *time - (uint64_t)(int64_t)ns;
 	}
-	pthread_mutex_unlock(&device->pool_lock);
+	pthread_mutex_unlock(&clock->lock);
 	return possible;
 }
 
-int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu_error *error)
+/* ---- opening and closing ---- */
+int sgpu_cuda_clock_open(struct sgpu_device *device, enum sgpu_device_timer timer,
+			 struct sgpu_error *error)
 {
-	CUresult result = sgpu_cu.cuStreamCreate(&device->clock, CU_STREAM_NON_BLOCKING);
-	int rc = SGPU_OK;
+	struct sgpu_cuda_clock *clock = &device->clock;
+	CUresult result = sgpu_cu.cuStreamCreate(&clock->native, CU_STREAM_NON_BLOCKING);
 
 	if (result != CUDA_SUCCESS) {
 		return sgpu_cuda_fail(error, result, "cannot create a stream");
 	}
-	if (device->stamps_time) {
-		rc = stamps_open(device, error);
-	}
-	/* Make it three times: a stream's first event and a kernel's first launch take long. */
-	for (int round = 0; round < 3 && rc == SGPU_OK; round++) {
-		base_give(device, device->base);
-		device->base = NULL;
-		device->base = make_base(device);
-		if (!device->base || sgpu_cu.cuStreamSynchronize(device->clock) != CUDA_SUCCESS) {
+	clock->timer = timer == SGPU_TIMER_GLOBALTIMER || (timer == SGPU_TIMER_AUTO &&
+							   sgpu_cuda_in_confidential_mode(device))
+			       ? &stamps
+			       : &events;
+	snprintf(device->info.timer, sizeof(device->info.timer), "%s",
+		 sgpu_device_timer_name(clock->timer->name));
+	/* Take it three times: a stream's first event and a kernel's first launch take long. */
+	for (int round = 0; round < 3; round++) {
+		if (!renew_base(device, FIRST_NS)) {
 			return sgpu_fail(error, SGPU_EDEVICE, "cannot read the device's clock");
 		}
 	}
-	device->base_tried_ns = sgpu_now_ns();
-	return rc;
+	clock->tried_ns = sgpu_now_ns();
+	return SGPU_OK;
 }
 
 void sgpu_cuda_clock_close(struct sgpu_device *device)
 {
-	bool faulted = atomic_load(&device->faulted) != 0;
+	struct sgpu_cuda_clock *clock = &device->clock;
+	const bool faulted = atomic_load(&device->faulted) != 0;
+	struct sgpu_cuda_mark *mark;
 
-	base_give(device, device->base);
-	for (int timed = 0; timed < 2; timed++) {
-		struct sgpu_cuda_events *idle = &device->idle_events[timed];
-
-		while (idle->count > 0 && !faulted) {
-			(void)sgpu_cu.cuEventDestroy(idle->list[--idle->count]);
+	sgpu_cuda_unmark(device, &clock->base.mark);
+	while ((mark = clock->idle)) {
+		clock->idle = mark->next;
+		if (mark->event && !faulted) {
+			(void)sgpu_cu.cuEventDestroy(mark->event);
 		}
-		free(idle->list);
+		free(mark);
 	}
-	stamps_close(device);
-	if (device->clock && !faulted) {
-		(void)sgpu_cu.cuStreamDestroy(device->clock);
+	if (clock->native && !faulted) {
+		(void)sgpu_cu.cuStreamDestroy(clock->native);
 	}
 }

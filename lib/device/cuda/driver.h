@@ -25,7 +25,7 @@
 	F(cuMemAlloc) F(cuMemFree) F(cuMemHostAlloc) F(cuMemFreeHost) F(cuMemHostGetDevicePointer) \
 	F(cuMemHostRegister) F(cuMemHostUnregister) \
 	F(cuMemcpyHtoDAsync) F(cuMemcpyDtoHAsync) F(cuMemsetD8Async) \
-	F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamWaitEvent) F(cuStreamWriteValue32) \
+	F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamWaitEvent) \
 	F(cuStreamSynchronize) F(cuStreamQuery) \
 	F(cuStreamBeginCapture) F(cuStreamEndCapture) F(cuGraphInstantiateWithFlags) F(cuGraphLaunch) F(cuGraphDestroy) \
 	F(cuGraphExecDestroy) \

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <device/cuda/gpu.h>
+#include <device/cuda/stream.h>
 
 enum {
 	RANGES_MAX = 16 * SGPU_RECORDING_LAUNCHES_MAX,

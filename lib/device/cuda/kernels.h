@@ -70,26 +70,17 @@ int sgpu_cuda_seal(void *stream, int multiprocessors, uint64_t state, uint64_t f
 /* ---- digest.cu: KangarooTwelve (RFC 9861, KT128) of device memory ----
  * The GPU computes the leaves, one a thread, and the head: the state of the final node after the
  * message's first 8 KiB. The final node is one chain of permutations that threads cannot share and
- * that is slow in a single GPU thread, so the CPU absorbs the chaining values, 1/256 of the data,
- * as they come. This bounds the rate of large digests to 256 times what one core absorbs.
+ * that is slow in a single GPU thread, so the CPU absorbs the chaining values, 1/256 of the data.
  *
  * Chaining values and the head cross the bus, never the message. But whoever knows its first 8064
  * bytes can compute the next 128 from the head. A message of one node stays on the GPU. */
-/* What a device keeps for its digests: pinned memory, streams, events; more if more digests run at
- * the same time. */
-struct sgpu_cuda_digests;
-
-/* Returns NULL if out of memory. */
-struct sgpu_cuda_digests *sgpu_cuda_digests_create(void);
-/* Frees them; no digest may be pending, and the CUDA context must have no fault. Accepts a pointer
- * to NULL; clears it. */
-void sgpu_cuda_digests_free(struct sgpu_cuda_digests **digests);
-/* Enqueues a digest. Work enqueued on the stream later finds its 32 bytes at `result`: pinned host
- * memory, aligned to 16, at the device address `result_address`. `custom`, at most 256 bytes, is
- * copied. From any thread. After a failure nothing is pending. */
-int sgpu_cuda_digest_enqueue(struct sgpu_cuda_digests *digests, void *stream, uint64_t memory,
-			     uint64_t size, const void *custom, size_t custom_size,
-			     volatile void *result, uint64_t result_address);
+/* Bytes of pinned host memory that a digest needs. */
+size_t sgpu_cuda_digest_room(uint64_t size, size_t custom_size);
+/* Enqueues a digest. `custom`, at most 256 bytes, is copied. */
+int sgpu_cuda_digest_enqueue(void *stream, uint64_t memory, uint64_t size, const void *custom,
+			     size_t custom_size, void *room);
+/* Makes the digest of what the kernel left in `room`, of `size` bytes. */
+void sgpu_cuda_digest_finish(const void *room, size_t size, uint8_t *result);
 
 /* ---- measure.cu: the digests of pages of device memory, of which a measure is made ----
  * The GPU computes them, many at the same time, and nothing else of the memory leaves it. The CPU

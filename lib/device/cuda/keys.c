@@ -11,20 +11,20 @@
 #include <string.h>
 
 #include <device/cuda/kernels.h>
-#include <device/cuda/gpu.h>
+#include <device/cuda/stream.h>
 
 struct sgpu_device_key {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
 	struct sgpu_cuda_key_state *state;
-	struct sgpu_stream *stream; /* on which it is set up; a reference */
+	struct sgpu_stream *stream; /* on which it is set up */
 	CUevent ready;		    /* recorded after the set-up */
 	atomic_bool done;	    /* the set-up is known to have ended */
 };
 
 int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error)
 {
-	return sgpu_cuda_check(device, sgpu_cuda_event_take(device, false, &device->keys.cleared),
+	return sgpu_cuda_check(device, sgpu_cuda_event_take(device, &device->keys.cleared),
 			       "cannot create an event", error);
 }
 
@@ -120,7 +120,7 @@ static int take_state(struct sgpu_stream *stream, struct sgpu_cuda_key_state **s
 	return rc;
 }
 
-/* Enqueues the set-up. The stream's `order` and the keys' lock are held. */
+/* Enqueues the set-up. The stream's lock and the keys' are held. */
 static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key,
 		       const struct sgpu_sealed_keys *material)
 {
@@ -132,7 +132,7 @@ static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key,
 	}
 	result = (CUresult)sgpu_cuda_key_deliver(stream->native, &delivery, key->state->address);
 	return result == CUDA_SUCCESS
-		       ? sgpu_cuda_event_after(stream->device, false, stream->native, &key->ready)
+		       ? sgpu_cuda_event_after(stream->device, stream->native, &key->ready)
 		       : result;
 }
 
@@ -163,7 +163,7 @@ static void give_up(struct sgpu_device *device, struct sgpu_stream *stream,
 	if (usable) {
 		sgpu_cuda_wait_until_idle(stream);
 	}
-	sgpu_cuda_event_give(device, false, key->ready);
+	sgpu_cuda_event_give(device, key->ready);
 	retire(device, key->state, usable);
 }
 
@@ -203,13 +203,12 @@ static int load_key(struct sgpu_stream *stream, const struct sgpu_sealed_keys *m
 		}
 	}
 	pthread_mutex_unlock(&keys->lock);
-	stream->operations++;
-	pthread_mutex_unlock(&stream->order);
+	stream->enqueued++;
+	pthread_mutex_unlock(&stream->lock);
 	if (rc < 0) {
 		free(new);
 		return rc;
 	}
-	sgpu_cuda_stream_hold(stream);
 	*key = new;
 	return SGPU_OK;
 }
@@ -254,11 +253,10 @@ void sgpu_cuda_key_free(struct sgpu_device_key *key)
 		(atomic_load(&key->done) || sgpu_cuda_wait(device, key->ready, NULL) == SGPU_OK) &&
 		atomic_load(&device->faulted) == 0;
 
-	sgpu_cuda_event_give(device, false, key->ready);
+	sgpu_cuda_event_give(device, key->ready);
 	pthread_mutex_lock(&keys->lock);
 	retire(device, key->state, usable);
 	pthread_mutex_unlock(&keys->lock);
-	sgpu_cuda_stream_drop(key->stream);
 	free(key);
 }
 
@@ -269,5 +267,5 @@ void sgpu_cuda_keys_close(struct sgpu_device *device)
 	sgpu_cuda_trust_close(device);
 	free_states(device, &keys->idle);
 	free_states(device, &keys->clearing);
-	sgpu_cuda_event_give(device, false, keys->cleared);
+	sgpu_cuda_event_give(device, keys->cleared);
 }

@@ -94,13 +94,13 @@ int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit, struct sgp
 int sgpu_cuda_sync_internal(struct sgpu_device *device, struct sgpu_error *error)
 {
 	CUevent event = NULL;
-	CUresult result = sgpu_cuda_event_after(device, false, device->internal, &event);
+	CUresult result = sgpu_cuda_event_after(device, device->internal, &event);
 	int rc = sgpu_cuda_check(device, result, "cannot record an event", error);
 
 	if (rc == SGPU_OK) {
 		rc = sgpu_cuda_wait(device, event, error);
 	}
-	sgpu_cuda_event_give(device, false, event);
+	sgpu_cuda_event_give(device, event);
 	return rc;
 }
 

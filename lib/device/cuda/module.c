@@ -7,7 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <device/cuda/gpu.h>
+#include <device/cuda/stream.h>
 
 enum { LOG = 384, SHARED_STANDARD = 48 << 10 };
 
@@ -273,7 +273,7 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 			function, sgpu_cuda_name(result));
 	}
 	if (rc < 0) {
-		pthread_mutex_unlock(&stream->order);
+		pthread_mutex_unlock(&stream->lock);
 		if (task) {
 			task->code = rc;
 		}

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include <base/base.h>
-#include <device/cuda/gpu.h>
+#include <device/cuda/stream.h>
 
 /* One such range, listed in `memory.shared` of both devices. */
 struct shared {
@@ -149,28 +149,8 @@ static void shared_free(struct sgpu_device *device, struct sgpu_device *peer, sg
 	}
 }
 
-/* Makes the stream wait for the event, without a record: ending that record would end the other
- * device's work with this device's context current. */
-static int wait_peer(struct sgpu_stream *stream, struct sgpu_event *event)
-{
-	CUresult result;
-	int rc;
-
-	if (!sgpu_cuda_recorded_on(event)) {
-		return SGPU_EUSAGE;
-	}
-	rc = sgpu_cuda_begin(stream, NULL);
-	if (rc < 0) {
-		return rc;
-	}
-	stream->operations++;
-	result = sgpu_cu.cuStreamWaitEvent(stream->native, event->native, 0);
-	pthread_mutex_unlock(&stream->order);
-	return sgpu_cuda_check(stream->device, result, "", NULL);
-}
-
 const struct sgpu_device_peer_calls sgpu_cuda_peer_calls = {
 	.alloc = shared_alloc,
 	.free = shared_free,
-	.wait = wait_peer,
+	.wait = sgpu_cuda_stream_wait,
 };

@@ -4,299 +4,161 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include <device/cuda/gpu.h>
+#include <base/base.h>
 #include <device/cuda/kernels.h>
+#include <device/cuda/stream.h>
 
 /* How long hears_verdict polls: somewhat longer than a short run of chunks takes. */
 #define VERDICT_NS ((uint64_t)100000)
 
-/* ---- native streams, kept for reuse ---- */
-static CUresult take_native(struct sgpu_device *device, struct sgpu_cuda_native *kept)
-{
-	bool found;
-
-	pthread_mutex_lock(&device->pool_lock);
-	found = device->native_count > 0;
-	if (found) {
-		*kept = device->natives[--device->native_count];
-	}
-	pthread_mutex_unlock(&device->pool_lock);
-	return found ? CUDA_SUCCESS : sgpu_cu.cuStreamCreate(&kept->native, CU_STREAM_NON_BLOCKING);
-}
-
-static void destroy_native(struct sgpu_device *device, const struct sgpu_cuda_native *kept)
-{
-	sgpu_cuda_private_free(device, kept->counters);
-	sgpu_cuda_private_free(device, kept->scratch);
-	sgpu_cuda_note(device, sgpu_cu.cuStreamDestroy(kept->native));
-}
-
-/* Keeps a native stream on which nothing is pending, or destroys it. */
-static void give_native(struct sgpu_device *device, const struct sgpu_cuda_native *kept)
-{
-	bool room;
-
-	if (!kept->native || sgpu_cuda_enter(device, NULL) != SGPU_OK) {
-		return; /* the stream is destroyed with the context */
-	}
-	pthread_mutex_lock(&device->pool_lock);
-	room = device->native_count < SGPU_CUDA_NATIVES;
-	if (room) {
-		device->natives[device->native_count++] = *kept;
-	}
-	pthread_mutex_unlock(&device->pool_lock);
-	if (!room) {
-		destroy_native(device, kept);
-	}
-}
-
-void sgpu_cuda_natives_close(struct sgpu_device *device)
-{
-	while (device->native_count > 0 && sgpu_cuda_enter(device, NULL) == SGPU_OK) {
-		destroy_native(device, &device->natives[--device->native_count]);
-	}
-}
-
 /* ---- streams ---- */
-void sgpu_cuda_stream_hold(struct sgpu_stream *stream)
-{
-	pthread_mutex_lock(&stream->device->lock);
-	stream->references++;
-	pthread_mutex_unlock(&stream->device->lock);
-}
-
-void sgpu_cuda_stream_drop(struct sgpu_stream *stream)
-{
-	struct sgpu_device *device = stream->device;
-	struct sgpu_cuda_record *record;
-	bool last;
-
-	pthread_mutex_lock(&device->lock);
-	last = --stream->references == 0;
-	pthread_mutex_unlock(&device->lock);
-	if (!last) {
-		return;
-	}
-	give_native(device, &stream->kept);
-	sgpu_cuda_status_give(device, stream->passed);
-	while ((record = stream->spare)) {
-		stream->spare = record->next;
-		free(record);
-	}
-	pthread_cond_destroy(&stream->progress);
-	pthread_mutex_destroy(&stream->queue);
-	pthread_mutex_destroy(&stream->order);
-	free(stream);
-}
-
-static struct sgpu_stream *make(struct sgpu_device *device)
+/* Makes another stream, which the device keeps until it is closed. */
+static int make(struct sgpu_device *device, struct sgpu_stream **stream, struct sgpu_error *error)
 {
 	struct sgpu_stream *new = calloc(1, sizeof(*new));
+	int rc;
 
 	if (!new) {
-		return NULL;
+		return sgpu_fail_nomem(error);
 	}
-	new->passed = sgpu_cuda_status_take(device);
-	if (!new->passed) {
+	rc = sgpu_cuda_check(device, sgpu_cu.cuStreamCreate(&new->native, CU_STREAM_NON_BLOCKING),
+			     "cannot create a stream", error);
+	if (rc < 0) {
 		free(new);
-		return NULL;
+		return rc;
 	}
 	new->object.backend = &sgpu_cuda_backend;
 	new->device = device;
-	new->references = 1;
-	pthread_mutex_init(&new->order, NULL);
-	pthread_mutex_init(&new->queue, NULL);
-	pthread_cond_init(&new->progress, NULL);
-	return new;
+	pthread_mutex_init(&new->lock, NULL);
+	pthread_mutex_lock(&device->lock);
+	new->next = device->streams;
+	device->streams = new;
+	pthread_mutex_unlock(&device->lock);
+	*stream = new;
+	return SGPU_OK;
 }
 
 static int stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
 			 struct sgpu_error *error)
 {
 	int rc = sgpu_cuda_enter(device, error);
-	struct sgpu_stream *new;
 
 	if (rc < 0) {
 		return rc;
 	}
-	new = make(device);
-	if (!new) {
-		return sgpu_fail_nomem(error);
-	}
-	rc = sgpu_cuda_check(device, take_native(device, &new->kept), "cannot create a stream",
-			     error);
-	if (rc < 0) {
-		sgpu_cuda_stream_drop(new);
-		return rc;
-	}
-	new->native = new->kept.native;
 	pthread_mutex_lock(&device->lock);
-	new->next = device->streams;
-	device->streams = new;
-	new->listed = true;
-	pthread_mutex_unlock(&device->lock);
-	*stream = new;
-	return SGPU_OK;
-}
-
-void sgpu_cuda_wait_until_idle(struct sgpu_stream *stream)
-{
-	const struct timespec step = { .tv_nsec = 20000 };
-	CUresult result = CUDA_ERROR_NOT_READY;
-
-	while (atomic_load(&stream->device->faulted) == 0 &&
-	       (result = sgpu_cu.cuStreamQuery(stream->native)) == CUDA_ERROR_NOT_READY) {
-		nanosleep(&step, NULL);
-	}
-	if (result != CUDA_ERROR_NOT_READY) {
-		sgpu_cuda_note(stream->device, result);
-	}
-}
-
-struct sgpu_stream *sgpu_cuda_next_stream(struct sgpu_device *device, struct sgpu_stream *after,
-					  uint64_t (*look)(struct sgpu_stream *stream),
-					  uint64_t *found)
-{
-	struct sgpu_stream *next;
-
-	pthread_mutex_lock(&device->lock);
-	/* If `after` was freed meanwhile, it is no longer in the list: start again. */
-	next = after && after->listed ? after->next : device->streams;
-	while (next && look && (*found = look(next)) == 0) {
-		next = next->next;
-	}
-	if (next) {
-		next->references++;
+	*stream = device->idle_streams;
+	if (*stream) {
+		device->idle_streams = (*stream)->next_idle;
 	}
 	pthread_mutex_unlock(&device->lock);
-	if (after) {
-		sgpu_cuda_stream_drop(after);
-	}
-	return next;
+	return *stream ? SGPU_OK : make(device, stream, error);
 }
 
-uint64_t sgpu_cuda_last_serial(struct sgpu_stream *stream)
-{
-	uint64_t serial;
-
-	pthread_mutex_lock(&stream->queue);
-	serial = stream->serial;
-	pthread_mutex_unlock(&stream->queue);
-	return serial;
-}
-
-int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error)
-{
-	struct sgpu_stream *stream = NULL;
-	int rc = sgpu_cuda_enter(device, error);
-	uint64_t serial;
-
-	if (rc < 0) {
-		return rc;
-	}
-	while ((stream = sgpu_cuda_next_stream(device, stream, NULL, NULL))) {
-		serial = sgpu_cuda_last_serial(stream);
-		sgpu_cuda_wait_until_idle(stream);
-		/* Clear the output of a failed opening while its memory is still allocated.
-		 */
-		sgpu_cuda_advance(stream, serial);
-	}
-	rc = sgpu_cuda_faulted(device, error);
-	return rc == SGPU_OK ? sgpu_cuda_sync_internal(device, error) : rc;
-}
-
-/* Whether the stream's last work opens or seals and reports success within VERDICT_NS: polling for
+/* Whether the stream's last work opens or seals and reports success within `patience`: to poll for
  * that is faster than an event and needs no driver call. All earlier work has then ended as well.
- * `order` is held. */
-static bool hears_verdict(struct sgpu_stream *stream)
+ * The lock is held. */
+static bool hears_verdict(const struct sgpu_stream *stream, uint64_t patience)
 {
-	const volatile struct sgpu_cuda_verdict *verdict = NULL;
-	const uint64_t begin = sgpu_now_ns();
-	uint64_t expected = 0;
+	const struct sgpu_cuda_record *last = stream->tail;
+	const volatile struct sgpu_cuda_verdict *verdict;
+	uint64_t begin;
 
-	pthread_mutex_lock(&stream->queue);
-	if (stream->tail && stream->tail->operation == stream->operations && stream->tail->status &&
-	    stream->tail->key) {
-		verdict = (const volatile struct sgpu_cuda_verdict *)(uintptr_t)
-				  stream->tail->status->host;
-		expected = stream->tail->expected;
-	}
-	pthread_mutex_unlock(&stream->queue);
 	/* No kernel reports on an empty run. */
-	if (!verdict || expected == 0 || !stream->device->memory_operations ||
-	    !stream->device->may_spin) {
+	if (!stream->device->sees_words || !last || last->operation != stream->enqueued ||
+	    !last->status || !last->key || last->expected == 0) {
 		return false;
 	}
-	/* Other work gets these status words only after the record has ended, when there is nothing
-	 * left to wait for. */
-	while (verdict->done != expected && verdict->bad == UINT64_MAX && verdict->refused == 0) {
-		if (atomic_load(&stream->device->faulted) != 0 ||
-		    sgpu_now_ns() - begin > VERDICT_NS) {
+	verdict = sgpu_cuda_verdict(last);
+	begin = patience > 0 ? sgpu_now_ns() : 0;
+	while (verdict->done != last->expected && verdict->bad == UINT64_MAX &&
+	       verdict->refused == 0) {
+		if (patience == 0 || atomic_load(&stream->device->faulted) != 0 ||
+		    sgpu_now_ns() - begin > patience) {
 			return false;
 		}
-		SGPU_CUDA_PAUSE();
+		sgpu_pause();
 	}
-	return verdict->done == expected && verdict->bad == UINT64_MAX && verdict->refused == 0;
+	atomic_thread_fence(memory_order_acquire);
+	return verdict->done == last->expected && verdict->bad == UINT64_MAX &&
+	       verdict->refused == 0;
 }
 
 /* Fails only if the device is faulted, since callers free what the stream's work uses. */
 static int stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	struct sgpu_device *device = stream->device;
-	int rc = sgpu_cuda_enter(device, error);
-	uint64_t serial, operations;
+	int rc = sgpu_cuda_faulted(device, error);
 	CUresult marked = CUDA_SUCCESS;
 	CUevent event = NULL;
+	uint64_t last;
 
-	if (rc < 0) {
-		sgpu_cuda_advance(stream, UINT64_MAX);
-		return rc;
+	pthread_mutex_lock(&stream->lock);
+	last = stream->enqueued;
+	if (rc == SGPU_OK && stream->ended != last && !hears_verdict(stream, VERDICT_NS)) {
+		rc = sgpu_cuda_enter(device, error);
+		if (rc == SGPU_OK) {
+			marked = sgpu_cuda_event_after(device, stream->native, &event);
+		}
+		pthread_mutex_unlock(&stream->lock);
+		if (rc == SGPU_OK && marked == CUDA_SUCCESS) {
+			rc = sgpu_cuda_wait(device, event, error);
+		} else if (rc == SGPU_OK) {
+			sgpu_cuda_wait_until_idle(stream);
+			rc = sgpu_cuda_faulted(device, error);
+		}
+		sgpu_cuda_event_give(device, event);
+		pthread_mutex_lock(&stream->lock);
 	}
-	/* Record an event after all enqueued work, unless that is known to have ended. */
-	pthread_mutex_lock(&stream->order);
-	serial = sgpu_cuda_last_serial(stream);
-	operations = stream->operations;
-	if (operations != stream->seen && !hears_verdict(stream)) {
-		marked = sgpu_cuda_event_after(device, false, stream->native, &event);
-	}
-	pthread_mutex_unlock(&stream->order);
-	if (marked != CUDA_SUCCESS) {
-		sgpu_cuda_note(device, marked);
-		sgpu_cuda_wait_until_idle(stream);
-		rc = sgpu_cuda_faulted(device, error);
-	} else if (event) {
-		rc = sgpu_cuda_wait(device, event, error);
-	}
-	if (rc == SGPU_OK) {
-		pthread_mutex_lock(&stream->order);
-		stream->seen = stream->seen < operations ? operations : stream->seen;
-		pthread_mutex_unlock(&stream->order);
-	}
-	sgpu_cuda_event_give(device, false, event);
-	if (rc == SGPU_OK || sgpu_cuda_faulted(device, NULL) != 0) {
-		sgpu_cuda_advance(stream, serial);
-	}
+	sgpu_cuda_advance(stream, rc == SGPU_OK ? last : 0);
+	pthread_mutex_unlock(&stream->lock);
 	return rc;
 }
 
 static void stream_free(struct sgpu_stream *stream)
 {
 	struct sgpu_device *device = stream->device;
-	struct sgpu_stream **link = &device->streams;
 
-	if (stream_sync(stream, NULL) != SGPU_OK) {
-		sgpu_cuda_advance(stream, UINT64_MAX); /* a fault ends all its work */
-	}
+	(void)stream_sync(stream, NULL); /* a fault ends all its work, too */
 	pthread_mutex_lock(&device->lock);
-	while (*link != stream) {
-		link = &(*link)->next;
-	}
-	*link = stream->next;
-	stream->listed = false;
+	stream->next_idle = device->idle_streams;
+	device->idle_streams = stream;
 	pthread_mutex_unlock(&device->lock);
-	sgpu_cuda_stream_drop(stream);
+}
+
+int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error)
+{
+	struct sgpu_stream *stream;
+	int rc;
+
+	pthread_mutex_lock(&device->lock);
+	stream = device->streams;
+	pthread_mutex_unlock(&device->lock);
+	for (; stream; stream = stream->next) {
+		(void)stream_sync(stream, NULL);
+	}
+	rc = sgpu_cuda_enter(device, error);
+	return rc == SGPU_OK ? sgpu_cuda_sync_internal(device, error) : rc;
+}
+
+void sgpu_cuda_streams_close(struct sgpu_device *device)
+{
+	struct sgpu_cuda_record *record;
+	struct sgpu_stream *stream;
+
+	while ((stream = device->streams)) {
+		device->streams = stream->next;
+		if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
+			sgpu_cuda_note(device, sgpu_cu.cuStreamDestroy(stream->native));
+		}
+		while ((record = stream->spare)) {
+			stream->spare = record->next;
+			free(record);
+		}
+		pthread_mutex_destroy(&stream->lock);
+		free(stream);
+	}
 }
 
 /* ---- enqueueing ---- */
@@ -313,46 +175,33 @@ int sgpu_cuda_begin(struct sgpu_stream *stream, struct sgpu_task *task)
 	struct sgpu_error error = { 0 };
 	int rc = sgpu_cuda_enter(stream->device, &error);
 
+	pthread_mutex_lock(&stream->lock);
 	if (rc < 0) {
+		sgpu_cuda_advance(stream, 0);
+		pthread_mutex_unlock(&stream->lock);
 		tell(task, &error);
-		return rc;
 	}
-	pthread_mutex_lock(&stream->order);
-	return SGPU_OK;
+	return rc;
 }
 
-/* Appends a record; `order` is held. */
+/* Appends a record; the lock is held. */
 static int append(struct sgpu_stream *stream, const struct sgpu_cuda_record *what)
 {
-	struct sgpu_cuda_record *record;
+	struct sgpu_cuda_record *record = stream->spare;
 
-	pthread_mutex_lock(&stream->queue);
-	record = stream->spare;
 	if (record) {
 		stream->spare = record->next;
-	} else {
-		record = malloc(sizeof(*record));
-	}
-	/* The serial is used up even on failure: the device may be about to write it for a
-	 * callback. */
-	stream->serial++;
-	if (!record) {
-		pthread_mutex_unlock(&stream->queue);
+	} else if (!(record = malloc(sizeof(*record)))) {
 		return SGPU_ENOMEM;
 	}
 	*record = *what;
 	record->next = NULL;
-	record->serial = stream->serial;
 	if (stream->tail) {
 		stream->tail->next = record;
 	} else {
 		stream->head = record;
 	}
 	stream->tail = record;
-	if (record->kind == SGPU_CUDA_CALL) {
-		atomic_fetch_add(&stream->calls, 1);
-	}
-	pthread_mutex_unlock(&stream->queue);
 	return SGPU_OK;
 }
 
@@ -369,27 +218,24 @@ static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 	if (record->graph) {
 		(void)sgpu_cuda_graph_end(record->graph, record->task);
 	}
-	sgpu_cuda_measure_free(device, &record->measure);
+	sgpu_cuda_sum_free(device, &record->sum);
 	sgpu_cuda_status_give(device, record->status);
-	sgpu_cuda_unmark(device, record);
+	sgpu_cuda_unmark(device, &record->mark);
 }
 
 int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record, CUresult result,
 		     const char *what)
 {
-	struct sgpu_device *device = stream->device;
 	struct sgpu_error error = { 0 };
 	int rc;
 
-	record->operation = ++stream->operations;
+	record->operation = ++stream->enqueued;
 	record->enqueue_ns = record->enqueue_ns ? record->enqueue_ns : sgpu_now_ns();
-	if (result == CUDA_SUCCESS && record->kind != SGPU_CUDA_CALL && record->task &&
-	    !record->task->untimed) {
-		result = sgpu_cuda_mark(stream, record);
+	if (result == CUDA_SUCCESS && record->task && !record->task->untimed) {
+		result = sgpu_cuda_mark(stream, &record->mark);
 	}
-	rc = sgpu_cuda_check(device, result, what, &error);
-	if (rc == SGPU_OK &&
-	    (record->task || record->status || record->graph || record->kind == SGPU_CUDA_CALL)) {
+	rc = sgpu_cuda_check(stream->device, result, what, &error);
+	if (rc == SGPU_OK && (record->task || record->status || record->graph)) {
 		rc = append(stream, record);
 		if (rc < 0) {
 			sgpu_fail_nomem(&error);
@@ -399,16 +245,12 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 		abandon(stream, record);
 		tell(record->task, &error);
 	}
-	pthread_mutex_unlock(&stream->order);
-	if (atomic_load(&device->faulted) != 0) {
-		/* The thread that ended pending work may have missed this record. */
-		sgpu_cuda_advance(stream, UINT64_MAX);
-	}
+	sgpu_cuda_advance(stream, 0); /* the device may be faulted by now */
+	pthread_mutex_unlock(&stream->lock);
 	return rc;
 }
 
-/* ---- events: a thread that learns that an event has completed ends the records before it in its
- * stream ---- */
+/* ---- events ---- */
 static int event_create(struct sgpu_device *device, struct sgpu_event **event,
 			struct sgpu_error *error)
 {
@@ -422,7 +264,7 @@ static int event_create(struct sgpu_device *device, struct sgpu_event **event,
 	if (!new) {
 		return sgpu_fail_nomem(error);
 	}
-	rc = sgpu_cuda_check(device, sgpu_cuda_event_take(device, false, &new->native),
+	rc = sgpu_cuda_check(device, sgpu_cuda_event_take(device, &new->native),
 			     "cannot create an event", error);
 	if (rc < 0) {
 		free(new);
@@ -430,7 +272,6 @@ static int event_create(struct sgpu_device *device, struct sgpu_event **event,
 	}
 	new->object.backend = &sgpu_cuda_backend;
 	new->device = device;
-	pthread_mutex_init(&new->lock, NULL);
 	*event = new;
 	return SGPU_OK;
 }
@@ -438,155 +279,113 @@ static int event_create(struct sgpu_device *device, struct sgpu_event **event,
 /* Frees an event. Work that waits for it still does: the driver keeps what the wait needs. */
 static void event_free(struct sgpu_event *event)
 {
-	if (event->stream) {
-		sgpu_cuda_stream_drop(event->stream);
-	}
-	if (sgpu_cuda_enter(event->device, NULL) == SGPU_OK) {
-		sgpu_cuda_event_give(event->device, false, event->native);
-	}
-	pthread_mutex_destroy(&event->lock);
+	sgpu_cuda_event_give(event->device, event->native);
 	free(event);
 }
 
 static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	struct sgpu_device *device = stream->device;
 	int rc = sgpu_cuda_begin(stream, NULL);
 
 	if (rc < 0) {
 		return rc;
 	}
-	pthread_mutex_lock(&event->lock);
-	if (event->stream) {
-		rc = SGPU_EUSAGE;
-	} else {
-		rc = sgpu_cuda_check(device, sgpu_cu.cuEventRecord(event->native, stream->native),
-				     "", NULL);
-	}
+	rc = event->stream ? SGPU_EUSAGE
+			   : sgpu_cuda_check(stream->device,
+					     sgpu_cu.cuEventRecord(event->native, stream->native),
+					     "", NULL);
 	if (rc == SGPU_OK) {
-		event->serial = sgpu_cuda_last_serial(stream);
-		sgpu_cuda_stream_hold(stream);
+		event->operation = stream->enqueued;
+		event->record_ns = sgpu_now_ns();
 		event->stream = stream;
 	}
-	pthread_mutex_unlock(&event->lock);
-	pthread_mutex_unlock(&stream->order);
+	pthread_mutex_unlock(&stream->lock);
 	return rc;
 }
 
-struct sgpu_stream *sgpu_cuda_recorded_on(struct sgpu_event *event)
+static bool has_completed(const struct sgpu_event *event)
 {
-	struct sgpu_stream *stream;
-
-	pthread_mutex_lock(&event->lock);
-	stream = event->stream;
-	pthread_mutex_unlock(&event->lock);
-	return stream;
+	return atomic_load(&event->stream->ended) >= event->operation;
 }
 
-static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
+int sgpu_cuda_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	struct sgpu_stream *other = sgpu_cuda_recorded_on(event);
-	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_WAIT, .other = other };
 	int rc;
 
-	if (!other) {
+	if (!event->stream) {
 		return SGPU_EUSAGE;
 	}
-	if (atomic_load(&event->done)) {
+	if (event->stream == stream || has_completed(event)) {
 		return SGPU_OK;
 	}
 	rc = sgpu_cuda_begin(stream, NULL);
 	if (rc < 0) {
 		return rc;
 	}
-	stream->operations++;
+	stream->enqueued++;
 	rc = sgpu_cuda_check(stream->device,
 			     sgpu_cu.cuStreamWaitEvent(stream->native, event->native, 0), "", NULL);
-	if (rc == SGPU_OK && other != stream) {
-		/* A wait for this stream must also end the other stream's records before the event,
-		 * callbacks included. */
-		record.other_serial = event->serial;
-		sgpu_cuda_stream_hold(other);
-		rc = append(stream, &record);
-		if (rc < 0) {
-			sgpu_cuda_stream_drop(other);
-		}
-	}
-	pthread_mutex_unlock(&stream->order);
-	if (atomic_load(&stream->device->faulted) != 0) {
-		sgpu_cuda_advance(stream, UINT64_MAX); /* the thread that ended pending work may
-							  have missed this record */
-	}
+	pthread_mutex_unlock(&stream->lock);
 	return rc;
 }
 
-/* Ends the records before the event if the device has passed it (`rc` is 0) or is faulted. Returns
- * `rc`. */
-static int end_event(struct sgpu_event *event, int rc)
+/* Asks the driver, which need not know the context. */
+static CUresult ask(struct sgpu_event *event)
 {
-	if (rc == SGPU_OK || sgpu_cuda_faulted(event->device, NULL) != 0) {
-		sgpu_cuda_advance(event->stream, event->serial);
+	CUresult result = sgpu_cu.cuEventQuery(event->native);
+
+	if (result == CUDA_ERROR_INVALID_CONTEXT &&
+	    sgpu_cuda_enter(event->device, NULL) == SGPU_OK) {
+		result = sgpu_cu.cuEventQuery(event->native);
 	}
-	if (rc == SGPU_OK) {
-		atomic_store(&event->done, true);
-	}
-	return rc;
+	return result;
 }
 
-static int event_sync(struct sgpu_event *event, struct sgpu_error *error)
-{
-	int rc;
-
-	if (!sgpu_cuda_recorded_on(event)) {
-		return sgpu_fail(error, SGPU_EUSAGE,
-				 "an event was waited for that was not recorded");
-	}
-	if (atomic_load(&event->done)) {
-		return SGPU_OK;
-	}
-	rc = sgpu_cuda_enter(event->device, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_cuda_wait(event->device, event->native, error);
-	}
-	return end_event(event, rc);
-}
-
+/* Ends the records before an event that has completed. */
 static int event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error)
 {
+	struct sgpu_device *device = event->device;
+	struct sgpu_stream *stream = event->stream;
 	CUresult result;
 	int rc;
 
-	if (!sgpu_cuda_recorded_on(event)) {
+	if (!stream) {
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "an event was asked for that was not recorded");
 	}
-	*done = atomic_load(&event->done);
+	*done = has_completed(event);
 	if (*done) {
 		return SGPU_OK;
 	}
-	rc = sgpu_cuda_enter(event->device, error);
-	if (rc == SGPU_OK) {
-		result = sgpu_cu.cuEventQuery(event->native);
-		if (result == CUDA_ERROR_NOT_READY) {
+	if (pthread_mutex_trylock(&stream->lock) == 0) {
+		*done = stream->enqueued == event->operation && hears_verdict(stream, 0);
+		pthread_mutex_unlock(&stream->lock);
+	}
+	rc = sgpu_cuda_faulted(device, error);
+	if (rc == SGPU_OK && !*done) {
+		result = ask(event);
+		if (result == CUDA_ERROR_NOT_READY &&
+		    !sgpu_cuda_overdue(device, event->record_ns)) {
 			return SGPU_OK;
 		}
-		rc = sgpu_cuda_check(event->device, result, "cannot ask for an event", error);
+		rc = sgpu_cuda_must(device, result, error);
 	}
-	*done = rc == SGPU_OK || sgpu_cuda_faulted(event->device, NULL) != 0;
-	return end_event(event, rc);
+	*done = true;
+	pthread_mutex_lock(&stream->lock);
+	sgpu_cuda_advance(stream, rc == SGPU_OK ? event->operation : 0);
+	pthread_mutex_unlock(&stream->lock);
+	return rc;
 }
 
 const struct sgpu_device_stream_calls sgpu_cuda_stream_calls = {
 	.create = stream_create,
 	.free = stream_free,
 	.sync = stream_sync,
-	.wait = stream_wait,
-	.callback = sgpu_cuda_callback,
+	.wait = sgpu_cuda_stream_wait,
 	.enqueue = sgpu_cuda_enqueue,
 	.launch = sgpu_cuda_launch,
 	.event_create = event_create,
 	.event_free = event_free,
 	.event_record = event_record,
-	.event_sync = event_sync,
 	.event_query = event_query,
 };

@@ -2,12 +2,8 @@
  *
  * Requests to a stream of the CUDA device: the checks that each passes, and its enqueueing.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include <device/cuda/kernels.h>
-#include <crypto/kt128.h>
-#include <device/cuda/gpu.h>
+#include <device/cuda/stream.h>
 
 bool sgpu_cuda_cancelled(const struct sgpu_device *device)
 {
@@ -33,25 +29,24 @@ static CUresult move(struct sgpu_stream *stream, const struct sgpu_work *work,
  */
 static CUresult counters(struct sgpu_stream *stream, unsigned **words)
 {
-	struct sgpu_cuda_native *kept = &stream->kept;
 	CUresult result = CUDA_SUCCESS;
 
-	if (!kept->counters) {
+	if (!stream->counters) {
 		if (sgpu_cuda_private_alloc(stream->device, SGPU_CUDA_COUNTER_BYTES,
-					    &kept->counters, NULL) < 0) {
+					    &stream->counters, NULL) < 0) {
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
-		kept->counters_used = SGPU_CUDA_COUNTER_SETS;
+		stream->counters_used = SGPU_CUDA_COUNTER_SETS;
 	}
-	if (kept->counters_used == SGPU_CUDA_COUNTER_SETS) {
-		result = sgpu_cu.cuMemsetD8Async(kept->counters, 0, SGPU_CUDA_COUNTER_BYTES,
+	if (stream->counters_used == SGPU_CUDA_COUNTER_SETS) {
+		result = sgpu_cu.cuMemsetD8Async(stream->counters, 0, SGPU_CUDA_COUNTER_BYTES,
 						 stream->native);
-		kept->counters_used = result == CUDA_SUCCESS ? 0 : SGPU_CUDA_COUNTER_SETS;
+		stream->counters_used = result == CUDA_SUCCESS ? 0 : SGPU_CUDA_COUNTER_SETS;
 	}
 	if (result == CUDA_SUCCESS) {
-		*words = (unsigned *)(uintptr_t)kept->counters +
-			 (size_t)kept->counters_used * SGPU_LAUNCH_COUNTERS;
-		kept->counters_used++;
+		*words = (unsigned *)(uintptr_t)stream->counters +
+			 (size_t)stream->counters_used * SGPU_LAUNCH_COUNTERS;
+		stream->counters_used++;
 	}
 	return result;
 }
@@ -156,82 +151,6 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 	return sgpu_cuda_commit(stream, &record, result, "cannot launch");
 }
 
-/* ---- digests ---- */
-static CUresult digest(struct sgpu_stream *stream, const struct sgpu_work *work,
-		       struct sgpu_cuda_record *record)
-{
-	record->digest = work->to;
-	record->status = sgpu_cuda_status_take(stream->device);
-	return record->status
-		       ? (CUresult)sgpu_cuda_digest_enqueue(stream->device->digests, stream->native,
-							    work->in, work->size, work->custom,
-							    work->custom_size, record->status->host,
-							    record->status->device)
-		       : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-/* ---- measures ---- */
-struct sgpu_cuda_measure {
-	struct sgpu_measure_custom custom;
-	uint64_t pages;
-	void *digests; /* of the pages; from sgpu_cuda_host_alloc */
-	uint8_t *result;
-};
-
-static uint64_t digests_size(const struct sgpu_cuda_measure *measure)
-{
-	return measure->pages * SGPU_KT128_SIZE;
-}
-
-void sgpu_cuda_measure_finish(const struct sgpu_cuda_measure *measure)
-{
-	sgpu_kt128(measure->digests, digests_size(measure), measure->custom.bytes,
-		   measure->custom.size, measure->result, SGPU_KT128_SIZE);
-}
-
-void sgpu_cuda_measure_free(struct sgpu_device *device, struct sgpu_cuda_measure **measure)
-{
-	if (*measure && (*measure)->digests) {
-		sgpu_cuda_host_free(device, (*measure)->digests, digests_size(*measure));
-	}
-	sgpu_free_wiped(measure, sizeof(**measure));
-}
-
-static struct sgpu_cuda_measure *create_measure(struct sgpu_device *device, uint64_t size,
-						const uint8_t *key, uint8_t *result)
-{
-	struct sgpu_cuda_measure *new = calloc(1, sizeof(*new));
-
-	if (new) {
-		sgpu_measure_custom(key, &new->custom);
-		new->pages = size / SGPU_MEASURE_PAGE + (size % SGPU_MEASURE_PAGE > 0);
-		new->result = result;
-		if (sgpu_cuda_host_alloc(device, digests_size(new), &new->digests, NULL) < 0) {
-			sgpu_cuda_measure_free(device, &new);
-		}
-	}
-	return new;
-}
-
-/* Allocates the stream's scratch memory at its first measure. One is enough, since a stream's work
- * runs in order. */
-static CUresult measure(struct sgpu_stream *stream, const struct sgpu_work *work,
-			struct sgpu_cuda_record *record)
-{
-	struct sgpu_device *device = stream->device;
-	CUdeviceptr *scratch = &stream->kept.scratch;
-
-	record->measure = create_measure(device, work->size, work->custom, work->to);
-	if (!record->measure ||
-	    (!*scratch &&
-	     sgpu_cuda_private_alloc(device, sgpu_cuda_measure_scratch(), scratch, NULL) < 0)) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	return (CUresult)sgpu_cuda_measure_enqueue(
-		stream->native, work->in, work->size, &record->measure->custom,
-		device->info.compute_units, *scratch, record->measure->digests);
-}
-
 /* ---- requests ---- */
 static const struct {
 	CUresult (*enqueue)(struct sgpu_stream *stream, const struct sgpu_work *work,
@@ -241,8 +160,8 @@ static const struct {
 	[SGPU_WORK_COPY_IN] = { move, "cannot copy to the device" },
 	[SGPU_WORK_COPY_OUT] = { move, "cannot copy from the device" },
 	[SGPU_WORK_CLEAR] = { move, "cannot clear device memory" },
-	[SGPU_WORK_DIGEST] = { digest, "cannot digest on the device" },
-	[SGPU_WORK_MEASURE] = { measure, "cannot measure on the device" },
+	[SGPU_WORK_DIGEST] = { sgpu_cuda_digest, "cannot digest on the device" },
+	[SGPU_WORK_MEASURE] = { sgpu_cuda_measure, "cannot measure on the device" },
 	[SGPU_WORK_OPEN] = { chunks, "cannot open on the device" },
 	[SGPU_WORK_SEAL] = { chunks, "cannot seal on the device" },
 	[SGPU_WORK_OPEN_FROM] = { chunks, "cannot open on the device" },

@@ -1,37 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hashes the chunks of one KT128 message on the GPU. The CPU makes the final node of them.
+ * KT128 of device memory: the GPU hashes the chunks, and the CPU makes the final node of what they
+ * leave in host memory.
  */
-#include <device/cuda/kernels/digest_state.cuh>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include <crypto/kt128.h>
+#include <device/cuda/kernels.h>
 #include <device/cuda/kernels/sponge_warp.cuh>
 
-/* Stores the final node's state before the permutation of the block with the marker.
- */
-static __device__ __forceinline__ void put_head(const uint64_t (&a)[LANES],
-						struct sgpu_digest_mail *mail)
-{
-#pragma unroll
-	for (int i = 0; i < LANES; i++) {
-		mail->head[i] = a[i];
-	}
-}
+enum { THREADS = 64, /* of a block */ SUFFIX_MAX = 256 + SGPU_KT128_LENGTH_MAX };
+
+/* What the kernel leaves in host memory: each chunk's chaining value. Chunk 0 has none: its state
+ * is that of the final node. */
+struct sgpu_cuda_nodes {
+	uint64_t head[SGPU_KECCAK_LANES];
+	alignas(16) uint8_t values[][SGPU_KT128_VALUE];
+};
+
+struct digest_work {
+	const uint8_t *message;
+	uint64_t size, whole;
+	struct sgpu_cuda_nodes *nodes;
+	uint8_t *result; /* of a message that is one node; the same memory */
+	unsigned odd;
+	unsigned suffix_size; /* the customisation string and its length */
+	uint8_t suffix[SUFFIX_MAX];
+};
 
 template <bool ALIGNED>
-static __device__ __forceinline__ void whole_chunk(const sgpu_digest_work &work, uint64_t index)
+static __device__ __forceinline__ void whole_chunk(const digest_work &work, uint64_t index)
 {
 	uint64_t a[LANES] = {};
 
 	absorb_whole<ALIGNED>(work.message + index * SGPU_KT128_CHUNK, index == 0, a);
-	if (index == 0) {
-		put_head(a, work.mail);
-	} else {
-		put_value(a, work.values + (index - work.first) * SGPU_KT128_VALUE);
+	if (index > 0) {
+		put_value(a, work.nodes->values[index]);
+		return;
+	}
+	/* before the permutation of the block with the marker */
+#pragma unroll
+	for (int i = 0; i < LANES; i++) {
+		work.nodes->head[i] = a[i];
 	}
 }
 
 /* Hashes one of the one or two chunks that reach past the message. All threads of a warp call
  * it. */
-static __device__ __noinline__ void odd_chunk(const sgpu_digest_work &work, uint64_t index)
+static __device__ __noinline__ void odd_chunk(const digest_work &work, uint64_t index)
 {
 	const message m = { work.message, work.size, work.suffix, work.suffix_size };
 	const unsigned lane = threadIdx.x % WARP;
@@ -39,51 +57,86 @@ static __device__ __noinline__ void odd_chunk(const sgpu_digest_work &work, uint
 
 	if (absorb_by_warp(m, index, a)) {
 		if (lane < LANES) {
-			work.mail->head[lane] = a;
+			work.nodes->head[lane] = a;
 		}
 	} else if (lane < SGPU_KT128_VALUE / 8) {
-		uint8_t *to = index == 0 ? work.result
-					 : work.mail->odd[index - work.size / SGPU_KT128_CHUNK];
-
-		((uint64_t *)to)[lane] = a;
+		((uint64_t *)(index == 0 ? work.result : work.nodes->values[index]))[lane] = a;
 	}
 }
 
 template <bool ALIGNED>
-static __global__ void __launch_bounds__(SGPU_DIGEST_THREADS)
-	chunks(const __grid_constant__ sgpu_digest_work work)
+static __global__ void __launch_bounds__(THREADS) chunks(const __grid_constant__ digest_work work)
 {
-	uint64_t index = (uint64_t)blockIdx.x * SGPU_DIGEST_THREADS + threadIdx.x;
+	/* Chunks that are not whole have the first thread block of their own, with a warp each. */
+	const uint64_t index = ((uint64_t)blockIdx.x - 1) * THREADS + threadIdx.x;
 
-	/* The slices before this one are hashed: this kernel runs only after theirs have ended. */
-	if (work.first > 0 && blockIdx.x == 0 && threadIdx.x == 0) {
-		__threadfence_system();
-		*(volatile uint64_t *)&work.mail->hashed = work.first / SGPU_DIGEST_SLICE;
-	}
-	/* Chunks that are not whole have a thread block of their own, with a warp each. */
-	if (work.odd) {
-		if (blockIdx.x == 0) {
-			if (threadIdx.x / WARP < work.odd) {
-				odd_chunk(work, work.size / SGPU_KT128_CHUNK + threadIdx.x / WARP);
-			}
-			return;
+	if (blockIdx.x == 0) {
+		if (threadIdx.x / WARP < work.odd) {
+			odd_chunk(work, work.whole + threadIdx.x / WARP);
 		}
-		index -= SGPU_DIGEST_THREADS;
-	}
-	if (index < work.count) {
-		whole_chunk<ALIGNED>(work, work.first + index);
+	} else if (index < work.whole) {
+		whole_chunk<ALIGNED>(work, index);
 	}
 }
 
-cudaError_t sgpu_digest_launch(const sgpu_digest_work &work, cudaStream_t stream)
+/* How many chunks reach past the message. */
+static unsigned odd_chunks(uint64_t size, unsigned suffix_size)
 {
-	unsigned blocks = (unsigned)((work.count + SGPU_DIGEST_THREADS - 1) / SGPU_DIGEST_THREADS) +
-			  (work.odd ? 1 : 0);
+	return (unsigned)((size % SGPU_KT128_CHUNK + suffix_size + SGPU_KT128_CHUNK - 1) /
+			  SGPU_KT128_CHUNK);
+}
 
-	if ((uintptr_t)work.message % 8 == 0) {
-		chunks<true><<<blocks, SGPU_DIGEST_THREADS, 0, stream>>>(work);
-	} else {
-		chunks<false><<<blocks, SGPU_DIGEST_THREADS, 0, stream>>>(work);
+size_t sgpu_cuda_digest_room(uint64_t size, size_t custom_size)
+{
+	uint8_t length[SGPU_KT128_LENGTH_MAX];
+	const unsigned suffix = (unsigned)custom_size + sgpu_kt128_length(custom_size, length);
+	const uint64_t count = size / SGPU_KT128_CHUNK + odd_chunks(size, suffix);
+
+	return (count > 1 ? sizeof(struct sgpu_cuda_nodes) : 0) + count * SGPU_KT128_VALUE;
+}
+
+int sgpu_cuda_digest_enqueue(void *native, uint64_t memory, uint64_t size, const void *custom,
+			     size_t custom_size, void *room)
+{
+	const cudaStream_t stream = (cudaStream_t)native;
+	struct digest_work work;
+	unsigned blocks;
+
+	memset(&work, 0, sizeof(work));
+	work.message = (const uint8_t *)(uintptr_t)memory;
+	work.size = size;
+	work.whole = size / SGPU_KT128_CHUNK;
+	work.nodes = (struct sgpu_cuda_nodes *)room;
+	work.result = (uint8_t *)room;
+	if (custom_size > 0) {
+		memcpy(work.suffix, custom, custom_size);
 	}
-	return cudaGetLastError();
+	work.suffix_size =
+		(unsigned)custom_size + sgpu_kt128_length(custom_size, work.suffix + custom_size);
+	work.odd = odd_chunks(size, work.suffix_size);
+	blocks = 1 + (unsigned)((work.whole + THREADS - 1) / THREADS);
+	if ((uintptr_t)work.message % 8 == 0) {
+		chunks<true><<<blocks, THREADS, 0, stream>>>(work);
+	} else {
+		chunks<false><<<blocks, THREADS, 0, stream>>>(work);
+	}
+	return (int)cudaGetLastError();
+}
+
+void sgpu_cuda_digest_finish(const void *room, size_t size, uint8_t *result)
+{
+	const struct sgpu_cuda_nodes *nodes = (const struct sgpu_cuda_nodes *)room;
+	struct sgpu_turboshake node = {};
+	uint64_t count;
+
+	if (size == SGPU_KT128_VALUE) {
+		memcpy(result, room, SGPU_KT128_VALUE);
+		return;
+	}
+	count = (size - sizeof(*nodes)) / SGPU_KT128_VALUE - 1;
+	memcpy(node.lanes, nodes->head, sizeof(node.lanes));
+	node.at = SGPU_KT128_CHUNK % SGPU_TURBOSHAKE_RATE + SGPU_KT128_MARKER;
+	sgpu_turboshake_absorb(&node, nodes->values[1], count * SGPU_KT128_VALUE);
+	sgpu_kt128_end(&node, count, result, SGPU_KT128_VALUE);
+	sgpu_wipe(&node, sizeof(node));
 }

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A GPU's memory, the host's pinned memory, pages, and keys, which are in memory that no copy
+ * reaches.
+ */
+#ifndef SGPU_DEVICE_CUDA_MEMORY_H
+#define SGPU_DEVICE_CUDA_MEMORY_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <device/arena.h>
+#include <device/backend.h>
+#include <device/cuda/driver.h>
+#include <device/space.h>
+
+enum { SGPU_CUDA_PAGE = 4096 };
+
+/* A line of pinned host memory, for status words that the device writes. */
+struct sgpu_cuda_status {
+	volatile int64_t *host; /* 8 words */
+	CUdeviceptr device;
+	struct sgpu_cuda_status *next;
+};
+
+/* ---- memory.c ---- */
+/* Regions, and the blocks that are cut from them. */
+struct sgpu_cuda_cuts {
+	struct sgpu_arena arena;
+	struct sgpu_cuda_region *regions;
+};
+struct sgpu_cuda_memory {
+	pthread_mutex_t lock;
+	struct sgpu_cuda_cuts blocks,
+		own;  /* for callers; for the device's own use, which copies do not reach */
+	void *shared; /* ranges that another device reaches, too (peer.c) */
+	CUmemoryPool pool;
+	uint64_t used, limit, total;
+};
+SGPU_MUST_CHECK int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit,
+					  struct sgpu_error *error);
+/* Clears and frees what is left. A faulted device's memory is freed with its context. */
+void sgpu_cuda_memory_close(struct sgpu_device *device);
+SGPU_MUST_CHECK int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
+				    struct sgpu_error *error);
+void sgpu_cuda_free(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
+/* Returns SGPU_EUSAGE, also in the task, if the range is not inside one allocation. */
+SGPU_MUST_CHECK int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address,
+					  uint64_t size, struct sgpu_task *task);
+void sgpu_cuda_memory_limit(struct sgpu_device *device, uint64_t bytes);
+void sgpu_cuda_memory_figures(struct sgpu_device *device, uint64_t *total, uint64_t *available);
+/* Allocates memory for the device's own use, which no copy reaches. It is not cleared. May wait. */
+SGPU_MUST_CHECK int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t size,
+					    CUdeviceptr *memory, struct sgpu_error *error);
+/* Clears and frees such memory, in the order of the internal stream. Accepts 0. */
+void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr memory);
+/* Waits until all work on the internal stream has ended. */
+SGPU_MUST_CHECK int sgpu_cuda_sync_internal(struct sgpu_device *device, struct sgpu_error *error);
+/* Clears memory, and waits for that; the context is current. */
+CUresult sgpu_cuda_clear(struct sgpu_device *device, CUdeviceptr memory, uint64_t size);
+/* Counts memory that was allocated elsewhere against the limit. Errors: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_cuda_memory_count(struct sgpu_device *device, uint64_t size,
+					   struct sgpu_error *error);
+void sgpu_cuda_memory_uncount(struct sgpu_device *device, uint64_t size);
+/* Fills in the error for an allocation of `size` bytes that failed. */
+int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_t size,
+			    struct sgpu_error *error);
+/* Returns how many bytes can be allocated if `spare` bytes are left to others. */
+uint64_t sgpu_cuda_memory_spare(struct sgpu_device *device, uint64_t spare);
+/* Does the same from any thread, if the device is not faulted. Accepts 0 bytes. */
+void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr memory, uint64_t size);
+
+/* ---- pages.c, frames.c ---- */
+/* A big page's state is in its first frame. */
+struct sgpu_cuda_frame {
+	CUmemGenericAllocationHandle handle;
+	bool made, big, raw; /* raw: its memory is new from the driver, with unknown contents */
+};
+struct sgpu_cuda_pages {
+	struct sgpu_frames frames; /* its lock guards this struct; taken after a stream's `order`,
+				      before the device's lock */
+	struct sgpu_cuda_frame *list; /* an entry for each frame */
+	CUdeviceptr scratch;	      /* addresses at which pages are cleared */
+	uint32_t raw;		      /* pages not cleared since the driver gave their memory */
+};
+extern const struct sgpu_device_page_calls sgpu_cuda_page_calls;
+#define SGPU_CUDA_PAGE_SMALL ((uint64_t)2 << 20)
+#define SGPU_CUDA_PAGE_BIG ((uint64_t)64 << 20)
+/* Calls of frames.c, which has the pages' memory. The frames' lock is held, and the device's
+ * context is current. */
+/* The first call divides the device's memory into frames. Errors: SGPU_EUNAVAILABLE. */
+SGPU_MUST_CHECK int sgpu_cuda_frames_prepare(struct sgpu_device *device, struct sgpu_error *error);
+/* Gets the memory of a page of this size, and allocates it if need be. If these frames have memory
+ * for pages of the other size, that is cleared and returned to the driver first. */
+SGPU_MUST_CHECK int sgpu_cuda_frame_handle(struct sgpu_device *device, uint32_t frame,
+					   uint64_t page_size, CUmemGenericAllocationHandle *handle,
+					   struct sgpu_error *error);
+/* Allocates memory to be mapped. If there is none, returns the pool's free memory to the driver and
+ * tries again. */
+CUresult sgpu_cuda_handle_make(struct sgpu_device *device, uint64_t size,
+			       CUmemGenericAllocationHandle *handle);
+/* Grants or revokes this device's access to mapped addresses. */
+CUresult sgpu_cuda_page_access(struct sgpu_device *device, CUdeviceptr at, uint64_t size, bool on);
+/* Clears all pages and returns them to the driver; none may be mapped. */
+void sgpu_cuda_frames_close(struct sgpu_device *device);
+/* Unmaps, clears and frees all pages. A faulted device's pages are freed with its context. */
+void sgpu_cuda_pages_close(struct sgpu_device *device);
+
+/* ---- peer.c: memory that two GPUs reach ---- */
+extern const struct sgpu_device_peer_calls sgpu_cuda_peer_calls;
+
+/* ---- pinned.c: pinned host memory ---- */
+struct sgpu_cuda_host {
+	pthread_mutex_t lock;
+	struct sgpu_arena arena;	 /* blocks in use, and free ones */
+	struct sgpu_cuda_pinned *pinned; /* steps of the pool, and registered memory */
+	uint64_t step;			 /* bytes of the next step */
+	struct sgpu_cuda_status *idle;
+	struct sgpu_cuda_slab *slabs; /* memory that status lines are cut from */
+};
+SGPU_MUST_CHECK int sgpu_cuda_host_open(struct sgpu_device *device, struct sgpu_error *error);
+void sgpu_cuda_host_close(struct sgpu_device *device);
+SGPU_MUST_CHECK int sgpu_cuda_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
+					 struct sgpu_error *error);
+void sgpu_cuda_host_free(struct sgpu_device *device, void *memory, uint64_t size);
+/* Returns a line of zeros; NULL: out of memory. */
+struct sgpu_cuda_status *sgpu_cuda_status_take(struct sgpu_device *device);
+/* Gives a line back, cleared. */
+void sgpu_cuda_status_give(struct sgpu_device *device, struct sgpu_cuda_status *status);
+
+SGPU_MUST_CHECK int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory,
+					    uint64_t size, struct sgpu_error *error);
+void sgpu_cuda_host_unregister(struct sgpu_device *device, const void *memory);
+/* Returns the address at which kernels reach host memory, or 0 if they do not. */
+CUdeviceptr sgpu_cuda_reach(struct sgpu_device *device, const void *memory, uint64_t size,
+			    bool write);
+
+/* ---- keys.c ---- */
+struct sgpu_cuda_key_state {
+	CUdeviceptr address; /* in the device's private memory */
+	struct sgpu_cuda_key_state *next;
+};
+/* The agreement between the host and the device, which has to succeed before any key is loaded. */
+struct sgpu_cuda_trust {
+	pthread_mutex_t lock; /* held during the agreement; taken before the keys' lock */
+	atomic_bool ready;
+	struct sgpu_error error; /* of a failure of the device, which is final */
+	struct sgpu_device_agreement told;
+	CUdeviceptr session; /* the session key's state */
+	/* the session key on the host; this and the counter are under the keys' lock */
+	struct sgpu_aead *aead;
+	uint64_t counter;
+};
+struct sgpu_cuda_keys {
+	pthread_mutex_t lock;
+	struct sgpu_cuda_trust trust;
+	size_t size;			      /* bytes of a state */
+	struct sgpu_cuda_key_state *idle;     /* clear states */
+	struct sgpu_cuda_key_state *clearing; /* states not known to be clear */
+	CUevent cleared;		      /* if `marked`, recorded after all of `clearing` */
+	bool marked;
+};
+SGPU_MUST_CHECK int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error);
+void sgpu_cuda_keys_close(struct sgpu_device *device);
+SGPU_MUST_CHECK int sgpu_cuda_keys_load(struct sgpu_stream *stream,
+					const struct sgpu_sealed_keys *material, int count,
+					struct sgpu_device_key **keys, struct sgpu_error *error);
+void sgpu_cuda_key_free(struct sgpu_device_key *key);
+/* Notes that work with the key has ended, and so has its set-up. */
+void sgpu_cuda_key_was_used(struct sgpu_device_key *key);
+/* Gets the state's address, and makes later work of `stream` wait until the key is set up. */
+CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key,
+			   CUdeviceptr *state);
+
+/* ---- agree.c ---- */
+struct sgpu_cuda_delivery;
+/* Runs the known-answer test and the agreement, unless they have succeeded before. A failure of the
+ * device is final. The device's context is current. */
+SGPU_MUST_CHECK int sgpu_cuda_keys_ready(struct sgpu_device *device, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_agree(struct sgpu_device *device,
+				    struct sgpu_device_agreement *agreement,
+				    struct sgpu_error *error);
+/* Seals a key for the device; the lock of the keys is held. */
+SGPU_MUST_CHECK int sgpu_cuda_seal_key(struct sgpu_device *device,
+				       const struct sgpu_sealed_keys *material,
+				       struct sgpu_cuda_delivery *delivery);
+void sgpu_cuda_trust_close(struct sgpu_device *device);
+
+#endif
