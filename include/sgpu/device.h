@@ -61,7 +61,7 @@ struct sgpu_device_info {
 	bool registers;	       /* sgpu_host_register may work; not in confidential computing mode */
 	char timer[16]; /* a task's clock: "host", "events", "globaltimer" (enum sgpu_device_timer)
 			 */
-	bool secure;	/* this is a secure context (lib/secure) over a device */
+	bool secure;	/* this is a secure context (lib/channel) over a device */
 	uint64_t piece; /* bytes of one step of a large transfer; a multiple of SGPU_CHUNK */
 };
 

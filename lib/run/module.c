@@ -16,7 +16,7 @@
 #include "run/loop.h"
 #include "run/memory.h"
 #include "run/private.h"
-#include "secure/context.h"
+#include "channel/context.h"
 
 enum state { UNTRIED, LOADING, TRIED };
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "channel_check.h"
-#include "secure/context.h"
+#include "channel/context.h"
 
 struct walk {
 	const struct sgpu_processor *processor;

@@ -7,7 +7,7 @@
 #define CHANNEL_CHECK_H
 
 #include "channel/processor/processor.h"
-#include "secure/secure.h"
+#include "channel/channel.h"
 
 struct sgpu_frame {
 	bool mapped, locked, big; /* big: part of a big page */

@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "secure/context.h"
+#include "channel/context.h"
 
 #include "secure_harness.h"
 #include "work_calls.h"

@@ -8,7 +8,7 @@
 #include "channel_check.h"
 #include <channel/keys.h>
 
-#include "secure/context.h"
+#include "channel/context.h"
 
 #include "secure_harness.h"
 

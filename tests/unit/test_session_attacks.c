@@ -10,7 +10,7 @@
 
 #include "channel/wire.h"
 /* A server is looked into: what it leaves of a group. */
-#include "secure/group_server.c"
+#include "channel/group_server.c"
 
 #include "session_harness.h"
 

@@ -12,7 +12,7 @@
 #include "base/io.h"
 #include "crypto/crypto.h"
 #include "remote/client.h"
-#include "secure/secure.h"
+#include "channel/channel.h"
 
 #include "job.h"
 #include "cases.h"

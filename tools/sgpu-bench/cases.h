@@ -10,7 +10,6 @@
 #include <bench/bench.h>
 #include "channel/channel.h"
 #include "remote/carrier.h"
-#include "secure/secure.h"
 
 /* The cases in the order in which they run; a row without a name ends the table. */
 extern const struct sgpu_bench_case bench_cases[];

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
-#include "secure/group.h"
+#include "channel/group.h"
 
 #include "cases.h"
 

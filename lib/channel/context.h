@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A secure context, private to lib/secure.
+ * A secure context, private to lib/channel.
  *
  *   ground    what contexts of one device share: the processor, the allocator, and the device
  *             itself
@@ -22,7 +22,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#include "secure/secure.h"
+#include "channel/channel.h"
 
 #include <device/backend.h>
 

@@ -9,7 +9,7 @@
 
 #include "crypto/crypto.h"
 #include "channel/channel.h"
-#include "secure/context.h"
+#include "channel/context.h"
 
 enum { UNPROTECTED_FRAMES = 16 };
 

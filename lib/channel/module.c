@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "crypto/crypto.h"
-#include "secure/context.h"
+#include "channel/context.h"
 
 /* ---- measuring ---- */
 int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory, uint64_t size, bool keyed,

@@ -12,7 +12,7 @@
 #include "base/base.h"
 #include "channel/channel.h"
 #include "device/arena.h"
-#include "secure/context.h"
+#include "channel/context.h"
 
 /* Bytes to map: a quarter of those mapped, within these bounds; more if a block needs more. */
 #define GROW_MIN ((uint64_t)2 << 20)

@@ -10,7 +10,7 @@
 #include "base/base.h"
 #include "channel/wire.h"
 #include "device/backend.h"
-#include "secure/group.h"
+#include "channel/group.h"
 
 struct buffer {
 	sgpu_devptr memory; /* 0: no buffer */
