@@ -28,7 +28,7 @@
  * has as many, a table of big pages for the same range, or both. So VA = (directory index *
  * SGPU_CHANNEL_ENTRIES + small index) * size of a small page; the device's address is the context's
  * base + VA. Directories and tables occupy a protected frame each, but their contents are in the
- * processor's own memory. */
+ * processor's own memory. Each frame that is not free belongs to one channel. */
 enum {
 	SGPU_CHANNEL_ENTRIES = 4096,
 	SGPU_CHANNEL_MAX = 1024,       /* channel ids are below this */
@@ -48,18 +48,13 @@ enum sgpu_channel_op {
 
 enum { SGPU_NO_FRAME = 0xffffffff };
 
-/* A command to the processor. A big page is given by the number of its first frame. `via`: for
- * CH_SUBMIT `channel` itself, else a bootstrap channel; CH_CREATE of one ignores it. */
+/* A command to the processor. A big page is given by the number of its first frame. */
 struct sgpu_command {
 	enum sgpu_channel_op op;
-	uint32_t via, channel;
+	uint32_t channel;
 	union {
 		struct {
-			uint32_t directory; /* frame */
-			/* Without a key, an unprotected directory makes a bootstrap channel, a
-			 * protected one makes a channel whose pages are not locked and which takes
-			 * no groups. */
-			bool has_key;
+			uint32_t directory;    /* frame */
 			uint8_t owner_key[32]; /* X25519, public */
 		} create;
 		struct {
@@ -74,9 +69,8 @@ struct sgpu_command {
 			uint64_t mac_counter;
 			uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 			uint32_t count; /* pages, 1 to SGPU_CHANNEL_PAGES_MAX, in one table */
-			/* `count` frames. To map: all entries are empty, or hold just these frames
-			 * already. To unmap: all frames are SGPU_NO_FRAME and no entry is empty.
-			 * Borrowed. */
+			/* To map: `count` frames, borrowed; all entries are empty. To unmap: NULL;
+			 * no entry is empty. */
 			const uint32_t *pages;
 		} pte;
 		struct {
@@ -97,28 +91,24 @@ struct sgpu_command {
 };
 
 /* Why a command was refused. It changed nothing, unless the device failed: then mapped pages may
- * have been cleared, and pages whose mapping cannot be undone are never used again. */
+ * have been cleared. The numbers are in messages: sgpu-session(5). */
 enum sgpu_refusal {
 	SGPU_REFUSED_NOT, /* the command was carried out */
 	SGPU_REFUSED_MALFORMED,
 	SGPU_REFUSED_NO_CHANNEL,
 	SGPU_REFUSED_EXISTS,
-	SGPU_REFUSED_RANGE,  /* frame, index, address or size out of range, or not aligned */
-	SGPU_REFUSED_REGION, /* the page lies in the wrong region */
-	SGPU_REFUSED_NOT_FREE,
-	SGPU_REFUSED_FOREIGN,	 /* the page belongs to another channel; a hello is of no owner */
-	SGPU_REFUSED_LOCKED,	 /* no MAC authorises this */
-	SGPU_REFUSED_MAC,	 /* it does not verify, or is not the next one */
-	SGPU_REFUSED_ALIAS,	 /* two pages for one address, or one page at two addresses */
-	SGPU_REFUSED_NO_TABLE,	 /* no page table is mapped there */
-	SGPU_REFUSED_NOT_EMPTY,	 /* the table has entries */
-	SGPU_REFUSED_NOT_MAPPED, /* the range is not mapped in this channel */
-	SGPU_REFUSED_BOOTSTRAP,	 /* a wrong `via`, or not for bootstrap channels */
-	SGPU_REFUSED_COUNTER,	 /* a group was lost, replayed or reordered */
-	SGPU_REFUSED_SEAL,	 /* the group does not verify under the CEK */
-	SGPU_REFUSED_GROUP,	 /* a group with items came as a command */
-	SGPU_REFUSED_LIMIT,	 /* no serial number, or no memory for a table, is left */
-	SGPU_REFUSED_DEVICE,	 /* the device failed, or a channel cannot be made */
+	SGPU_REFUSED_RANGE, /* frame, index, address or size out of range, or not aligned */
+	SGPU_REFUSED_NOT_FREE = 6,
+	SGPU_REFUSED_FOREIGN,	   /* the page belongs to another channel; a hello is of no owner */
+	SGPU_REFUSED_LOCKED,	   /* no MAC authorises this, or the table has entries */
+	SGPU_REFUSED_MAC,	   /* it does not verify, or is not the next one */
+	SGPU_REFUSED_ALIAS,	   /* two pages for one address, or one page at two addresses */
+	SGPU_REFUSED_NO_TABLE,	   /* no page table is mapped there */
+	SGPU_REFUSED_NOT_MAPPED,   /* the range is not mapped in this channel */
+	SGPU_REFUSED_COUNTER = 15, /* a group was lost, replayed or reordered */
+	SGPU_REFUSED_SEAL,	   /* the group does not verify under the CEK */
+	SGPU_REFUSED_LIMIT,	   /* no serial number, or no memory for a table, is left */
+	SGPU_REFUSED_DEVICE,	   /* the device failed, or a channel cannot be made */
 	SGPU_REFUSALS
 };
 /* The result of CH_CREATE for the channel's owner. The CEK is sealed with HPKE (base mode) to the
@@ -135,17 +125,17 @@ struct sgpu_grant {
 /* The report of CH_PTE: what was really mapped. The MAC covers all of it. */
 struct sgpu_summary {
 	uint32_t channel, serial;
-	uint64_t counter;		 /* of the channel's reports, from 1 */
-	uint64_t va, size;		 /* bytes that the command covered */
-	uint32_t protected_pages, pages; /* pages that the command mapped: protected, and all */
-	/* KT128 of the protected pages' frame numbers, 32-bit little endian. */
+	uint64_t counter;  /* of the channel's reports, from 1 */
+	uint64_t va, size; /* bytes that the command covered */
+	uint32_t pages;	   /* pages that the command mapped */
+	/* KT128 of their frame numbers, 32-bit little endian. */
 	uint8_t hash[SGPU_KT128_SIZE];
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 };
 
 /* The report of CH_MEASURE. The digest is that of sgpu_measure_pages; if `keyed`, under a key
- * derived from the CEK. If the channel has a key, the digest is masked: the untrusted side may have
- * a single byte measured, and could guess that. */
+ * derived from the CEK. The digest is masked: the untrusted side may have a single byte measured,
+ * and could guess that. */
 struct sgpu_measurement {
 	uint32_t channel, serial;
 	uint64_t counter; /* in one sequence with those of summaries */
@@ -160,10 +150,9 @@ struct sgpu_reply {
 	int code; /* SGPU_OK, SGPU_EINVALID, SGPU_EPOLICY, SGPU_EAUTH, SGPU_EDEVICE, SGPU_ENOMEM */
 	struct sgpu_error error;
 	union {
-		struct sgpu_grant grant;     /* CH_CREATE with a key */
-		struct sgpu_summary summary; /* CH_PTE of a channel with a key */
-		/* CH_MEASURE; without MAC and not keyed if the channel has no key */
-		struct sgpu_measurement measurement;
+		struct sgpu_grant grant;	     /* CH_CREATE */
+		struct sgpu_summary summary;	     /* CH_PTE */
+		struct sgpu_measurement measurement; /* CH_MEASURE */
 	};
 };
 
@@ -171,24 +160,32 @@ struct sgpu_reply {
 struct sgpu_processor;
 
 struct sgpu_processor_config {
-	uint32_t frames;      /* of physical memory; at most info.total / info.small */
-	uint32_t unprotected; /* frames at the beginning, which the host may reach */
-	uint32_t hidden;      /* frames at the end, which are never mapped */
-	uint64_t space_size;  /* bytes of a context's address space, 0: twice the frames */
+	uint32_t frames;     /* of physical memory, from 0; at most info.total / info.small */
+	uint64_t space_size; /* bytes of a context's address space, 0: twice the frames */
 };
 
-/* Borrows the device. All frames are assumed to hold secrets at first, so each is cleared when it
- * is first mapped, unless the device zeroes memory that was never mapped (info.fresh). Errors:
- * SGPU_EUNAVAILABLE where the device maps no pages. */
+enum { SGPU_SMALL, SGPU_BIG, SGPU_KINDS };
+struct sgpu_layout {
+	uint64_t page_size[SGPU_KINDS];
+	uint64_t window; /* bytes that an entry of a directory covers */
+	uint64_t space;	 /* bytes of a context's address space */
+	uint32_t frames_of[SGPU_KINDS], entries_of[SGPU_KINDS], directory_entries;
+};
+struct sgpu_layout sgpu_layout_of(const struct sgpu_pages_info *info,
+				  const struct sgpu_processor_config *config);
+
+/* Borrows the device, which zeroes memory that was never mapped. Errors: SGPU_EUNAVAILABLE where
+ * the device maps no pages. */
 SGPU_MUST_CHECK int sgpu_processor_create(struct sgpu_device *device,
 					  const struct sgpu_processor_config *config,
 					  struct sgpu_processor **processor,
 					  struct sgpu_error *error);
-/* Destroys all channels: clears and unmaps their pages, and wipes their keys. */
+/* Destroys all channels: clears and unmaps their pages, and wipes their keys. Where the device
+ * fails, pages stay as they are. */
 void sgpu_processor_free(struct sgpu_processor **processor);
 
-/* Carries out a command of the untrusted side, which is read once. May be called from several
- * threads. Returns reply->code. */
+/* Carries out a command of the untrusted side, which is read once; a CH_SUBMIT goes to
+ * sgpu_processor_open_group. May be called from several threads. Returns reply->code. */
 int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_command *command,
 			   struct sgpu_reply *reply);
 
@@ -260,15 +257,15 @@ SGPU_MUST_CHECK int sgpu_session_measurement(struct sgpu_session *session,
 					     struct sgpu_error *error);
 
 /* ---- the allocator, which is not trusted ----
- * One thread at a time. `config` is the processor's, with at least one unprotected frame: frame 0
- * is the directory of the allocator's bootstrap channel, number 0. */
+ * One thread at a time. `config` is the processor's. */
 struct sgpu_allocator;
-/* Has the processor carry out a command. Returns reply->code. */
-typedef int (*sgpu_command_fn)(void *processor, const struct sgpu_command *command,
+/* Has the processor carry out a command. The owner's side of this function authorises a CH_PTE that
+ * unmaps, and fails for a summary that it does not believe. Returns reply->code. */
+typedef int (*sgpu_command_fn)(void *argument, const struct sgpu_command *command,
 			       struct sgpu_reply *reply);
 SGPU_MUST_CHECK int sgpu_allocator_create(const struct sgpu_pages_info *info,
 					  const struct sgpu_processor_config *config,
-					  sgpu_command_fn send, void *processor,
+					  sgpu_command_fn send, void *argument,
 					  struct sgpu_allocator **allocator,
 					  struct sgpu_error *error);
 void sgpu_allocator_free(struct sgpu_allocator **allocator);
@@ -276,23 +273,14 @@ void sgpu_allocator_free(struct sgpu_allocator **allocator);
 SGPU_MUST_CHECK int sgpu_allocator_channel(struct sgpu_allocator *allocator,
 					   const uint8_t owner_key[32], struct sgpu_grant *grant,
 					   struct sgpu_error *error);
-/* The owner's side: take each summary, and authorise the unmapping of a range. */
-typedef int (*sgpu_report_fn)(void *argument, const struct sgpu_summary *summary,
-			      struct sgpu_error *error);
-typedef void (*sgpu_authorise_fn)(void *argument, uint64_t va, uint64_t size, uint64_t *counter,
-				  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-/* Maps `size` bytes, rounded up to whole pages, at *va, in big pages as far as they fit. Calls
- * `report` with the summary of each command. Errors: SGPU_ENOMEM. */
+/* Maps `size` bytes, rounded up to whole pages, at *va, in big pages as far as they fit. After an
+ * error, *mapped bytes are mapped and stay so. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel,
 				       uint64_t size, uint64_t *va, uint64_t *mapped,
-				       sgpu_report_fn report, void *argument,
 				       struct sgpu_error *error);
-/* Unmaps what sgpu_allocator_map mapped. Calls `authorise` for the MAC of each range, and `report`
- * with each summary, until which the owner must not use the range: a MAC may arrive late. */
+/* Unmaps all that one sgpu_allocator_map has mapped. */
 SGPU_MUST_CHECK int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel,
-					 uint64_t va, uint64_t mapped, sgpu_authorise_fn authorise,
-					 sgpu_report_fn report, void *argument,
-					 struct sgpu_error *error);
+					 uint64_t va, uint64_t mapped, struct sgpu_error *error);
 /* Sends CH_MEASURE; sgpu_session_measurement has to check the measurement. */
 SGPU_MUST_CHECK int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel,
 					   uint64_t va, uint64_t size, bool keyed,

@@ -3,7 +3,6 @@
  * A secure context from its creation to its end, the ground that contexts of one device share, and
  * the guard through which a context is used as a device.
  */
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +10,7 @@
 #include "channel/channel.h"
 #include "channel/context.h"
 
-enum { UNPROTECTED_FRAMES = 16 };
+enum { FRAMES_MIN = 32 };
 
 /* ---- commands ---- */
 /* Sends a command to the processor, by way of `between` if it is set. */
@@ -29,40 +28,30 @@ static int send_command(struct sgpu_secure *context, const struct sgpu_command *
 	return rc;
 }
 
-/* Keeps the hash of the pages that the allocator asks for, to compare it with the summary's.
- * Allocates no memory, since lack of memory must not look like an attack. */
-static void note_pages(struct sgpu_ground *ground, const struct sgpu_command *command)
-{
-	uint32_t count = 0;
-
-	for (uint32_t i = 0; i < command->pte.count && i < SGPU_CHANNEL_PAGES_MAX; i++) {
-		if (command->pte.pages[i] != SGPU_NO_FRAME) {
-			ground->asked[count++] = htole32(command->pte.pages[i]);
-		}
-	}
-	sgpu_kt128(ground->asked, count * sizeof(*ground->asked), NULL, 0, ground->asked_hash,
-		   sizeof(ground->asked_hash));
-}
-
 /* Sends a command of the allocator. The ground's lock is held. */
-static int send_for_allocator(void *argument, const struct sgpu_command *command,
+static int send_for_allocator(void *argument, const struct sgpu_command *given,
 			      struct sgpu_reply *reply)
 {
-	struct sgpu_ground *ground = argument;
+	const struct sgpu_ground *ground = argument;
+	struct sgpu_command command = *given;
 	int sends, rc;
 
-	if (command->op == SGPU_CH_PTE) {
-		note_pages(ground, command);
+	if (command.op == SGPU_CH_PTE && !command.pte.pages) {
+		sgpu_secure_authorise(ground->sender, &command);
 	}
 	/* The processor accepts the owner's MACs only in the order of their numbers. So a command
 	 * with a MAC is sent again if it was not carried out. */
-	sends = (command->op == SGPU_CH_PTE && command->pte.has_mac) ||
-				(command->op == SGPU_CH_DESTROY && command->destroy.has_mac)
+	sends = (command.op == SGPU_CH_PTE && command.pte.has_mac) ||
+				(command.op == SGPU_CH_DESTROY && command.destroy.has_mac)
 			? SGPU_SECURE_SENDS
 			: 1;
 	do {
-		rc = send_command(ground->sender, command, reply);
+		rc = send_command(ground->sender, &command, reply);
 	} while (--sends > 0 && reply->refusal != SGPU_REFUSED_NOT);
+	if (rc == SGPU_OK && command.op == SGPU_CH_PTE) {
+		rc = sgpu_secure_take_summary(ground->sender, &command, &reply->summary,
+					      &reply->error);
+	}
 	return rc;
 }
 
@@ -75,23 +64,17 @@ static void free_ground(struct sgpu_ground *ground)
 	free(ground);
 }
 
-/* Reserves unprotected frames, which the host may reach, and hidden frames at the end, as many as
- * the table of pages would fill. */
 static int configure(struct sgpu_ground *ground, struct sgpu_error *error)
 {
-	uint64_t frames = ground->pages.total / ground->pages.small, hidden;
+	const uint64_t frames = ground->pages.total / ground->pages.small;
 
-	frames = frames < UINT32_MAX ? frames : UINT32_MAX - 1;
-	hidden = frames * 8 / ground->pages.small + 1;
-	if (frames < UNPROTECTED_FRAMES + hidden + 16) {
+	if (frames < FRAMES_MIN) {
 		return sgpu_fail(
 			error, SGPU_ENOMEM,
 			"the device has %llu bytes for pages, too few for a secure context",
 			(unsigned long long)ground->pages.total);
 	}
-	ground->config = (struct sgpu_processor_config){ .frames = (uint32_t)frames,
-							 .unprotected = UNPROTECTED_FRAMES,
-							 .hidden = (uint32_t)hidden };
+	ground->config.frames = (uint32_t)sgpu_min_u64(frames, SGPU_NO_FRAME - 1);
 	return SGPU_OK;
 }
 

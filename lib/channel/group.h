@@ -76,8 +76,8 @@ SGPU_MUST_CHECK int sgpu_item_ranges_decode(const struct sgpu_item *item,
 					    struct sgpu_remote_range ranges[SGPU_MODULE_RANGES_MAX],
 					    int *count, struct sgpu_error *error);
 
-/* Writes a CH_SUBMIT as a message: version 1 (1), operation (1), zero (2), via (4), channel (4),
- * counter (8), size (4), the group; integers are little endian. Returns the message's size. */
+/* Writes a CH_SUBMIT as a message: version 1 (1), operation (1), zero (2), twice the channel
+ * (4), counter (8), size (4), the group; integers are little endian. Returns the message's size. */
 size_t sgpu_submit_encode(const struct sgpu_command *command, uint8_t message[SGPU_MESSAGE_MAX]);
 /* Borrows the group from the message. Returns false if the bytes are not exactly one. */
 bool sgpu_submit_decode(const uint8_t *message, size_t size, struct sgpu_command *command);

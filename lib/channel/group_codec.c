@@ -148,7 +148,7 @@ size_t sgpu_submit_encode(const struct sgpu_command *command, uint8_t message[SG
 {
 	uint8_t *at = sgpu_put_u32(message, SUBMIT_VERSION | SGPU_CH_SUBMIT << 8);
 
-	at = sgpu_put_u32(sgpu_put_u32(at, command->via), command->channel);
+	at = sgpu_put_u32(sgpu_put_u32(at, command->channel), command->channel);
 	at = sgpu_put_u32(sgpu_put_u64(at, command->submit.counter), command->submit.size);
 	return (size_t)(sgpu_put_bytes(at, command->submit.group, command->submit.size) - message);
 }
@@ -156,14 +156,12 @@ size_t sgpu_submit_encode(const struct sgpu_command *command, uint8_t message[SG
 bool sgpu_submit_decode(const uint8_t *message, size_t size, struct sgpu_command *command)
 {
 	struct sgpu_reader reader = { .next = message, .left = size };
-	const uint32_t head = sgpu_take_u32(&reader);
+	const uint32_t head = sgpu_take_u32(&reader), channel = sgpu_take_u32(&reader);
 
-	*command = (struct sgpu_command){ .op = SGPU_CH_SUBMIT };
-	command->via = sgpu_take_u32(&reader);
-	command->channel = sgpu_take_u32(&reader);
+	*command = (struct sgpu_command){ .op = SGPU_CH_SUBMIT, .channel = sgpu_take_u32(&reader) };
 	command->submit.counter = sgpu_take_u64(&reader);
 	command->submit.size = sgpu_take_u32(&reader);
-	if (head != (SUBMIT_VERSION | SGPU_CH_SUBMIT << 8) ||
+	if (head != (SUBMIT_VERSION | SGPU_CH_SUBMIT << 8) || channel != command->channel ||
 	    command->submit.size < SGPU_TAG_SIZE || command->submit.size > SGPU_GROUP_MAX) {
 		return false;
 	}

@@ -90,7 +90,7 @@ static void mac_report(const struct sgpu_channel_keys *keys, const void *report,
 	digest_fields(fields, sgpu_put_bytes(at, report, size), custom, mac);
 }
 
-_Static_assert(offsetof(struct sgpu_summary, mac) == 2 * 4 + 3 * 8 + 2 * 4 + SGPU_KT128_SIZE &&
+_Static_assert(offsetof(struct sgpu_summary, mac) == 2 * 4 + 3 * 8 + 4 + SGPU_KT128_SIZE &&
 		       offsetof(struct sgpu_measurement, mac) ==
 			       2 * 4 + 3 * 8 + 4 + SGPU_KT128_SIZE,
 	       "no gaps in what the MACs cover");

@@ -122,7 +122,6 @@ static int send_groups(void *argument, struct sgpu_error *error)
 	struct sender *s = argument;
 	const struct bench_channel *channel = s->channel;
 	struct sgpu_command command = { .op = SGPU_CH_SUBMIT,
-					.via = channel->number,
 					.channel = channel->number,
 					.submit = { .group = s->group,
 						    .size = (uint32_t)s->size + SGPU_TAG_SIZE } };
