@@ -357,7 +357,6 @@ struct sgpu_secure_stats {
 	uint64_t requests;		   /* accepted requests that touch device memory */
 	uint64_t commands, refused;	   /* the allocator's commands; how many were refused */
 	uint64_t mapped_bytes, used_bytes; /* bytes of mapped pages; of allocations */
-	uint64_t streams;		   /* streams in use */
 };
 void sgpu_secure_get_stats(struct sgpu_secure *context, struct sgpu_secure_stats *stats);
 

@@ -339,7 +339,6 @@ void sgpu_secure_get_stats(struct sgpu_secure *context, struct sgpu_secure_stats
 		.requests = atomic_load(&context->requests),
 		.refused = atomic_load(&context->refused),
 		.commands = atomic_load(&context->commands),
-		.streams = __atomic_load_n(&context->guard.streams, __ATOMIC_RELAXED),
 	};
 	pthread_mutex_lock(&context->arena_lock);
 	stats->mapped_bytes = context->arena.mapped_bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The requests of a session to a worker in another process or on another machine: items of command
- * groups, and their answers. Items name buffers, streams, keys and jobs by handles, which the
+ * groups, and their answers. Items name buffers, keys and jobs by handles, which the
  * session chooses and the worker keeps in tables. No item names an address.
  *
  * Once a session has begun (keys.h), each message is a sealed group, answered by a sealed answer.
@@ -19,8 +19,7 @@ enum {
 	SGPU_GROUP_BYTES = SGPU_GROUP_MAX - SGPU_TAG_SIZE, /* of items, and of answers */
 	SGPU_GROUP_ITEMS = 128,				   /* most in one group */
 	SGPU_GROUP_BUFFERS = 256,			   /* handles are below this */
-	SGPU_GROUP_OBJECTS = 64, /* handles of keys, and of jobs, are below this */
-	SGPU_GROUP_STREAMS = 8,
+	SGPU_GROUP_OBJECTS = 64,   /* handles of keys, and of jobs, are below this */
 	SGPU_GROUP_TEXT_MAX = 160, /* most bytes of the texts of all failed items together */
 	SGPU_ITEM_HEAD = 52,
 	SGPU_MESSAGE_MAX = SGPU_GROUP_MAX + 64,
@@ -28,7 +27,7 @@ enum {
 	SGPU_REFUSAL_SIZE = 9,	/* zero (8), enum sgpu_refusal (1) */
 };
 
-/* Kinds, and the members that each uses besides `stream`. All other numbers are invalid. */
+/* Kinds, and the members that each uses. All other numbers are invalid. */
 enum sgpu_item_kind {
 	SGPU_ITEM_ALLOC = 1,	/* buffer, size */
 	SGPU_ITEM_FREE = 2,	/* buffer */
@@ -48,9 +47,9 @@ enum sgpu_item_kind {
  * the tail, is sent as it lies in memory. */
 struct sgpu_item {
 	uint8_t kind; /* enum sgpu_item_kind */
-	uint8_t stream;
-	uint8_t last; /* 0 or 1 */
 	uint8_t zero;
+	uint8_t last; /* 0 or 1 */
+	uint8_t pad;
 	uint32_t buffer, zeros, object;
 	uint64_t offset, other_offset, size, first;
 	uint32_t tail_size;

@@ -194,7 +194,6 @@ extern const struct sgpu_device_backend sgpu_device_cuda; /* loads sgpu-cuda.so 
 struct sgpu_device_guard {
 	const struct sgpu_device_guard_calls *calls;
 	struct sgpu_device *device; /* under the context */
-	unsigned streams;	    /* in use; accessed atomically */
 };
 
 struct sgpu_device_guard_calls {
@@ -271,7 +270,7 @@ void sgpu_code_file_unmap(const void *image, size_t size);
 /* ---- the interface between the program and sgpu-cuda.so, which exports one symbol ---- */
 /* Incremented whenever the interface changes: a struct of sgpu/device.h, a call of
  * device/backend.h, or struct sgpu_op_call. */
-enum { SGPU_CUDA_PLUGIN_ABI = 9 };
+enum { SGPU_CUDA_PLUGIN_ABI = 10 };
 #define SGPU_CUDA_PLUGIN_SYMBOL "sgpu_cuda_plugin"
 
 struct sgpu_cuda_plugin {

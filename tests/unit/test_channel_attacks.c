@@ -7,6 +7,11 @@
 #include "channel_check.h"
 #include "channel/channel.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <time.h>
+
 #include "channel_scene.h"
 #include "device_harness.h"
 
@@ -259,6 +264,75 @@ UNIT_TEST(reused_pages_hold_nothing_of_their_last_owner)
 	end(&s);
 }
 
+/* A kernel of Alice, which writes her secret when it is let go. */
+struct kernel {
+	sgpu_devptr memory;
+	atomic_bool goes, ended;
+};
+
+static int write_late(struct sgpu_launch *launch, void *argument)
+{
+	struct kernel *k = argument;
+
+	(void)launch;
+	while (!k->goes) {
+		sched_yield();
+	}
+	memcpy((void *)(uintptr_t)k->memory, secret, sizeof(secret));
+	k->ended = true;
+	return SGPU_OK;
+}
+
+struct unmapping {
+	struct stage *stage;
+	struct kernel kernel;
+	bool destroys;
+	bool ended; /* the kernel had ended when the page was gone */
+	enum sgpu_refusal refusal;
+};
+
+static void *unmap(void *argument)
+{
+	struct unmapping *u = argument;
+
+	u->refusal = u->destroys ? scene_destroy(&u->stage->scene, ALICE, -1)
+				 : scene_unmap(&u->stage->scene, ALICE, 0, ALICE);
+	u->ended = u->kernel.ended;
+	return NULL;
+}
+
+/* The command comes while the request is being enqueued, and waits; then it waits for the kernel.
+ */
+UNIT_TEST(a_page_that_queued_work_names_stays_until_the_work_has_ended)
+{
+	const struct timespec moment = { .tv_nsec = 20000000 };
+	struct stage s;
+	pthread_t thread;
+
+	CPU_ONLY("its kernels are host functions");
+	for (int destroys = 0; destroys < 2; destroys++) {
+		REQUIRE(begin(&s));
+		CHECK(scene_map(&s.scene, ALICE, 0, frame(0)) == SGPU_REFUSED_NOT);
+		struct unmapping u = { .stage = &s, .destroys = destroys };
+		const struct sgpu_device_range range = { address(&s, ALICE, 0), sizeof(secret) };
+
+		u.kernel.memory = range.address;
+		REQUIRE(sgpu_processor_enter(s.scene.processor, ALICE, &range, 1, NULL) == SGPU_OK);
+		REQUIRE(pthread_create(&thread, NULL, unmap, &u) == 0);
+		nanosleep(&moment, NULL);
+		CHECK(sgpu_device_launch_on(s.stream, write_late, &u.kernel, &range, 1, NULL) ==
+		      SGPU_OK);
+		sgpu_processor_leave(s.scene.processor);
+		nanosleep(&moment, NULL);
+		u.kernel.goes = true;
+		pthread_join(thread, NULL);
+		CHECK(u.refusal == SGPU_REFUSED_NOT && u.ended);
+		CHECK(scene_map(&s.scene, BOB, 0, frame(0)) == SGPU_REFUSED_NOT);
+		CHECK(is_zero(&s, BOB, 0));
+		end(&s);
+	}
+}
+
 UNIT_TEST(a_big_page_is_cleared_before_another_gets_it)
 {
 	struct stage s;
@@ -360,6 +434,7 @@ int main(void)
 	UNIT_RUN(an_old_authorisation_is_refused);
 	UNIT_RUN(stale_translations_in_a_table_are_cleared);
 	UNIT_RUN(reused_pages_hold_nothing_of_their_last_owner);
+	UNIT_RUN(a_page_that_queued_work_names_stays_until_the_work_has_ended);
 	UNIT_RUN(a_big_page_is_cleared_before_another_gets_it);
 	UNIT_RUN(memory_beyond_the_processors_is_mapped_for_nobody);
 	UNIT_RUN(dropped_replayed_reordered_and_foreign_groups_are_refused);
