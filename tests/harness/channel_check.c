@@ -30,7 +30,7 @@ static int check_use(const struct walk *walk, uint32_t frame, const struct sgpu_
 		return broken(walk, frame, "there is no such frame");
 	}
 	const struct sgpu_frame_entry entry = p->frames[frame];
-	if (!entry.mapped || entry.retired || entry.use != (unsigned)use) {
+	if (!entry.mapped || entry.use != (unsigned)use) {
 		return broken(walk, frame, "in use, and entered as free or otherwise used");
 	}
 	if (entry.marked) {

@@ -193,6 +193,31 @@ UNIT_TEST(pages_go_back_with_the_owners_word_alone)
 	CHECK(works());
 }
 
+UNIT_TEST(the_owner_authorises_the_unmapping_that_it_asked_for_alone)
+{
+	struct sgpu_command command = { .op = SGPU_CH_PTE, .pte = { .count = 1 } };
+	struct sgpu_pages_info pages;
+
+	REQUIRE(sgpu_device_pages(inner, &pages, &error) == SGPU_OK);
+	sgpu_secure_authorise(he.context, &command); /* nothing was asked for */
+	CHECK(!command.pte.has_mac);
+	he.context->next = pages.big;
+	he.context->end = he.context->next + pages.small;
+	command.pte.count = 2;
+	sgpu_secure_authorise(he.context, &command);
+	CHECK(!command.pte.has_mac);
+	command.pte.count = 1;
+	command.pte.big = true;
+	sgpu_secure_authorise(he.context, &command);
+	CHECK(!command.pte.has_mac);
+	/* As while memory is mapped. */
+	he.context->end = 0;
+	sgpu_secure_authorise(he.context, &command);
+	CHECK(!command.pte.has_mac);
+	he.context->next = 0;
+	CHECK(works());
+}
+
 /* He keeps the owner's word back, and takes the pages away with it when they are, so he hopes, in
  * use again. */
 static void keep_a_word(enum attack word)
@@ -324,6 +349,7 @@ int main(void)
 	}
 	UNIT_RUN(pages_that_are_not_what_the_allocator_says_are_not_used);
 	UNIT_RUN(a_grant_that_was_altered_is_refused);
+	UNIT_RUN(the_owner_authorises_the_unmapping_that_it_asked_for_alone);
 	UNIT_RUN(a_word_that_was_kept_back_takes_nothing_away_that_is_in_use);
 	UNIT_RUN(pages_go_back_with_the_owners_word_alone);
 	sgpu_stream_free(&stream);

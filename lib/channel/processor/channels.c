@@ -161,18 +161,16 @@ int sgpu_do_create(struct sgpu_processor *processor, const struct sgpu_command *
 }
 
 /* ---- CH_DESTROY ---- */
-/* Clears all pages of a table in runs. If a run cannot be cleared, returns the error or, if `error`
- * is NULL, retires the run's pages and goes on. */
+/* Clears all pages of a table in runs. */
 static int clear_table(struct sgpu_processor *processor, struct sgpu_channel *channel,
 		       uint32_t directory, int kind, struct sgpu_error *error)
 {
 	const struct sgpu_layout *layout = &processor->layout;
 	const struct sgpu_table *table = channel->tables[directory][kind];
 	const uint32_t entries = table ? layout->entries_of[kind] : 0;
+	int rc = SGPU_OK;
 
-	for (uint32_t first = 0, last; first < entries; first = last + 1) {
-		int rc = SGPU_OK;
-
+	for (uint32_t first = 0, last; rc == SGPU_OK && first < entries; first = last + 1) {
 		for (last = first; last < entries && table->entries[last] != SGPU_NO_FRAME;) {
 			last++;
 		}
@@ -182,25 +180,16 @@ static int clear_table(struct sgpu_processor *processor, struct sgpu_channel *ch
 						      first * layout->page_size[kind],
 					      (last - first) * layout->page_size[kind], error);
 		}
-		if (rc != SGPU_OK && error) {
-			return rc;
-		}
-		for (uint32_t i = first; rc != SGPU_OK && i < last; i++) {
-			sgpu_page_enter(processor, table->entries[i], kind,
-					(struct sgpu_frame_entry){ .retired = 1 });
-		}
 	}
-	return SGPU_OK;
+	return rc;
 }
 
 /* Frees the pages of a table, and the table. */
 static void leave_table(struct sgpu_processor *processor, struct sgpu_table *table, int kind)
 {
 	for (uint32_t i = 0; table && i < processor->layout.entries_of[kind]; i++) {
-		const uint32_t page = table->entries[i];
-
-		if (page != SGPU_NO_FRAME && !processor->frames[page].retired) {
-			sgpu_page_free(processor, page, kind);
+		if (table->entries[i] != SGPU_NO_FRAME) {
+			sgpu_page_free(processor, table->entries[i], kind);
 		}
 	}
 	if (table) {
@@ -209,17 +198,19 @@ static void leave_table(struct sgpu_processor *processor, struct sgpu_table *tab
 	free(table);
 }
 
-int sgpu_channel_end(struct sgpu_processor *processor, struct sgpu_channel *channel,
+int sgpu_channel_end(struct sgpu_processor *processor, struct sgpu_channel *channel, bool forced,
 		     struct sgpu_error *error)
 {
 	const uint32_t tables = processor->layout.directory_entries * SGPU_KINDS;
 	int rc = SGPU_OK;
 
-	for (uint32_t i = 0; rc == SGPU_OK && i < tables; i++) {
+	for (uint32_t i = 0; (rc == SGPU_OK || forced) && i < tables; i++) {
 		rc = clear_table(processor, channel, i / SGPU_KINDS, i % SGPU_KINDS, error);
 	}
-	rc = rc ? rc : sgpu_activate_now(processor, NULL, error);
-	if (rc != SGPU_OK && error) {
+	if (rc == SGPU_OK || forced) {
+		rc = sgpu_activate_now(processor, NULL, error);
+	}
+	if (rc != SGPU_OK && !forced) {
 		return rc;
 	}
 	processor->active = processor->active == channel ? NULL : processor->active;
@@ -244,6 +235,6 @@ int sgpu_do_destroy(struct sgpu_processor *processor, const struct sgpu_command 
 						  command->destroy.mac, NULL, reply) != SGPU_OK)) {
 		return reply->code;
 	}
-	rc = sgpu_channel_end(processor, channel, &reply->error);
+	rc = sgpu_channel_end(processor, channel, false, &reply->error);
 	return rc ? sgpu_refuse_device(reply, rc, "cannot clear what the channel has") : SGPU_OK;
 }

@@ -41,7 +41,7 @@ int sgpu_page_check(const struct sgpu_processor *processor, uint32_t channel, ui
 			return sgpu_refuse(reply, SGPU_REFUSED_ALIAS,
 					   "frame %u stands at another address", f);
 		}
-		if (entry->mapped || entry->retired) {
+		if (entry->mapped) {
 			return sgpu_refuse(reply, SGPU_REFUSED_NOT_FREE, "frame %u is in use", f);
 		}
 	}

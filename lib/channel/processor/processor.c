@@ -94,7 +94,7 @@ void sgpu_processor_free(struct sgpu_processor **processor)
 	}
 	for (uint32_t i = 0; i < SGPU_CHANNEL_MAX; i++) {
 		if (p->channels[i]) {
-			(void)!sgpu_channel_end(p, p->channels[i], NULL);
+			(void)!sgpu_channel_end(p, p->channels[i], true, NULL);
 		}
 	}
 	sgpu_stream_free(&p->stream);

@@ -23,8 +23,7 @@ struct sgpu_frame_entry {
 	uint64_t owner : 10;
 	uint64_t mapped : 1, big : 1;
 	uint64_t use : 2;
-	uint64_t retired : 1; /* could not be cleared: never used again */
-	uint64_t marked : 1;  /* named by the command that is being checked */
+	uint64_t marked : 1; /* named by the command that is being checked */
 	uint64_t directory : 12;
 	uint64_t index : 13;
 };
@@ -123,10 +122,10 @@ int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counte
 			     const uint8_t mac[SGPU_CHANNEL_MAC_SIZE], const uint64_t unmapped[2],
 			     struct sgpu_reply *reply);
 /* Clears, unmaps and frees all that the channel has, and the channel. If the device fails, nothing
- * is unmapped, but pages may have been cleared. error NULL: ends it even so, and never uses those
- * pages again that could not be cleared. */
+ * is unmapped, but pages may have been cleared. forced: ends the channel even so; this is for the
+ * end of the processor, after which nobody gets those pages. */
 SGPU_MUST_CHECK int sgpu_channel_end(struct sgpu_processor *processor, struct sgpu_channel *channel,
-				     struct sgpu_error *error);
+				     bool forced, struct sgpu_error *error);
 
 /* ---- activate.c ---- */
 /* Makes the channel's context the one that kernels reach; NULL: they reach none. Waits for the
