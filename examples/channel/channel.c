@@ -168,8 +168,8 @@ static void print_bytes(const char *name, const uint8_t bytes[32])
 
 static void print(const struct script *s, const struct sgpu_command *c)
 {
-	const struct sgpu_summary *summary = &s->reply.summary;
-	const struct sgpu_measurement *m = &s->reply.measurement;
+	const struct sgpu_report *summary = &s->reply.report;
+	const struct sgpu_report *m = &s->reply.report;
 
 	printf("%u: %s %u: ", s->line, operations[c->op], c->channel);
 	if (s->reply.refusal != SGPU_REFUSED_NOT) {
@@ -184,7 +184,7 @@ static void print(const struct script *s, const struct sgpu_command *c)
 		printf("    summary  number %" PRIu64 ": va %#" PRIx64 ", %" PRIu64
 		       " bytes, %u pages mapped\n",
 		       summary->counter, summary->va, summary->size, summary->pages);
-		print_bytes("hash", summary->hash);
+		print_bytes("hash", summary->digest);
 		print_bytes("mac", summary->mac);
 	} else if (c->op == SGPU_CH_MEASURE) {
 		printf("    range    va %#" PRIx64 ", %" PRIu64 " bytes%s\n", m->va, m->size,
@@ -206,9 +206,9 @@ static void learn(struct script *s, const struct sgpu_command *c, const struct o
 		rc = sgpu_session_open(&owner->key, &s->reply.grant, &s->sessions[c->channel],
 				       &error);
 	} else if (c->op == SGPU_CH_PTE && session) {
-		rc = sgpu_session_summary(session, &s->reply.summary, &error);
+		rc = sgpu_session_report(session, SGPU_CH_PTE, &s->reply.report, &error);
 	} else if (c->op == SGPU_CH_MEASURE && session) {
-		rc = sgpu_session_measurement(session, &s->reply.measurement, &error);
+		rc = sgpu_session_report(session, SGPU_CH_MEASURE, &s->reply.report, &error);
 	}
 	if (rc != SGPU_OK) {
 		fail(s, &error);

@@ -258,7 +258,7 @@ int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uint32_t channel, u
 }
 
 int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,
-			   uint64_t size, bool keyed, struct sgpu_measurement *measurement,
+			   uint64_t size, bool keyed, struct sgpu_report *report,
 			   struct sgpu_error *error)
 {
 	int rc;
@@ -270,7 +270,7 @@ int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, u
 	};
 	rc = send_command(allocator, error);
 	if (rc == SGPU_OK) {
-		*measurement = allocator->reply.measurement;
+		*report = allocator->reply.report;
 	}
 	return rc;
 }

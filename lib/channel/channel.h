@@ -122,25 +122,19 @@ struct sgpu_grant {
 	uint8_t processor[16];		      /* random, drawn when the processor was made */
 	uint8_t enc[32], sealed_cek[SGPU_KEY_SIZE + SGPU_TAG_SIZE];
 };
-/* The report of CH_PTE: what was really mapped. The MAC covers all of it. */
-struct sgpu_summary {
+/* The report of a CH_PTE or a CH_MEASURE to the owner. The MAC covers all of it, and the command.
+ * The digest of CH_MEASURE is masked: the untrusted side may have a single byte measured, and could
+ * guess that. */
+struct sgpu_report {
 	uint32_t channel, serial;
 	uint64_t counter;  /* of the channel's reports, from 1 */
 	uint64_t va, size; /* bytes that the command covered */
-	uint32_t pages;	   /* pages that the command mapped */
-	/* KT128 of their frame numbers, 32-bit little endian. */
-	uint8_t hash[SGPU_KT128_SIZE];
-	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
-};
-
-/* The report of CH_MEASURE. The digest is that of sgpu_measure_pages; if `keyed`, under a key
- * derived from the CEK. The digest is masked: the untrusted side may have a single byte measured,
- * and could guess that. */
-struct sgpu_measurement {
-	uint32_t channel, serial;
-	uint64_t counter; /* in one sequence with those of summaries */
-	uint64_t va, size;
-	uint32_t keyed; /* 0 or 1 */
+	union {
+		uint32_t pages; /* CH_PTE: how many it mapped */
+		uint32_t keyed; /* CH_MEASURE: 0 or 1 */
+	};
+	/* CH_PTE: KT128 of the mapped pages' frame numbers, 32-bit little endian. CH_MEASURE:
+	 * sgpu_measure_pages; if `keyed`, under a key derived from the CEK. */
 	uint8_t digest[SGPU_KT128_SIZE];
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 };
@@ -150,9 +144,8 @@ struct sgpu_reply {
 	int code; /* SGPU_OK, SGPU_EINVALID, SGPU_EPOLICY, SGPU_EAUTH, SGPU_EDEVICE, SGPU_ENOMEM */
 	struct sgpu_error error;
 	union {
-		struct sgpu_grant grant;	     /* CH_CREATE */
-		struct sgpu_summary summary;	     /* CH_PTE */
-		struct sgpu_measurement measurement; /* CH_MEASURE */
+		struct sgpu_grant grant;   /* CH_CREATE */
+		struct sgpu_report report; /* CH_PTE, CH_MEASURE */
 	};
 };
 
@@ -247,14 +240,10 @@ void sgpu_session_unmap(struct sgpu_session *session, uint64_t va, uint64_t size
 			uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 void sgpu_session_destroy(struct sgpu_session *session, uint64_t *counter,
 			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-/* Checks that a summary is of this channel, and newer than the last. Errors: SGPU_EAUTH. */
-SGPU_MUST_CHECK int sgpu_session_summary(struct sgpu_session *session,
-					 const struct sgpu_summary *summary,
-					 struct sgpu_error *error);
-/* Checks a measurement likewise, and takes the mask off its digest. */
-SGPU_MUST_CHECK int sgpu_session_measurement(struct sgpu_session *session,
-					     struct sgpu_measurement *measurement,
-					     struct sgpu_error *error);
+/* Checks that a report is of this channel and this operation, and newer than the last, and takes
+ * the mask off a measured digest. Errors: SGPU_EAUTH. */
+SGPU_MUST_CHECK int sgpu_session_report(struct sgpu_session *session, enum sgpu_channel_op op,
+					struct sgpu_report *report, struct sgpu_error *error);
 
 /* ---- the allocator, which is not trusted ----
  * One thread at a time. `config` is the processor's. */
@@ -281,11 +270,10 @@ SGPU_MUST_CHECK int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_
 /* Unmaps all that one sgpu_allocator_map has mapped. */
 SGPU_MUST_CHECK int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel,
 					 uint64_t va, uint64_t mapped, struct sgpu_error *error);
-/* Sends CH_MEASURE; sgpu_session_measurement has to check the measurement. */
+/* Sends CH_MEASURE; sgpu_session_report has to check the report. */
 SGPU_MUST_CHECK int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel,
 					   uint64_t va, uint64_t size, bool keyed,
-					   struct sgpu_measurement *measurement,
-					   struct sgpu_error *error);
+					   struct sgpu_report *report, struct sgpu_error *error);
 /* mac NULL: without the owner's authorisation. */
 SGPU_MUST_CHECK int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uint32_t channel,
 					   uint64_t counter, const uint8_t *mac,

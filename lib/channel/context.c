@@ -49,7 +49,7 @@ static int send_for_allocator(void *argument, const struct sgpu_command *given,
 		rc = send_command(ground->sender, &command, reply);
 	} while (--sends > 0 && reply->refusal != SGPU_REFUSED_NOT);
 	if (rc == SGPU_OK && command.op == SGPU_CH_PTE) {
-		rc = sgpu_secure_take_summary(ground->sender, &command, &reply->summary,
+		rc = sgpu_secure_take_summary(ground->sender, &command, &reply->report,
 					      &reply->error);
 	}
 	return rc;
@@ -62,20 +62,6 @@ static void free_ground(struct sgpu_ground *ground)
 	sgpu_processor_free(&ground->processor);
 	pthread_mutex_destroy(&ground->lock);
 	free(ground);
-}
-
-static int configure(struct sgpu_ground *ground, struct sgpu_error *error)
-{
-	const uint64_t frames = ground->pages.total / ground->pages.small;
-
-	if (frames < FRAMES_MIN) {
-		return sgpu_fail(
-			error, SGPU_ENOMEM,
-			"the device has %llu bytes for pages, too few for a secure context",
-			(unsigned long long)ground->pages.total);
-	}
-	ground->config.frames = (uint32_t)sgpu_min_u64(frames, SGPU_NO_FRAME - 1);
-	return SGPU_OK;
 }
 
 static int make_ground(struct sgpu_device *device, struct sgpu_secure *context,
@@ -96,15 +82,18 @@ static int make_ground(struct sgpu_device *device, struct sgpu_secure *context,
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	rc = configure(ground, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_processor_create(device, &ground->config, &ground->processor, error);
+	ground->config.frames = (uint32_t)sgpu_min_u64(ground->pages.total / ground->pages.small,
+						       SGPU_NO_FRAME - 1);
+	if (ground->config.frames < FRAMES_MIN) {
+		return sgpu_fail(
+			error, SGPU_ENOMEM,
+			"the device has %llu bytes for pages, too few for a secure context",
+			(unsigned long long)ground->pages.total);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_allocator_create(&ground->pages, &ground->config, send_for_allocator,
-					   ground, &ground->allocator, error);
-	}
-	return rc;
+	rc = sgpu_processor_create(device, &ground->config, &ground->processor, error);
+	return rc ? rc
+		  : sgpu_allocator_create(&ground->pages, &ground->config, send_for_allocator,
+					  ground, &ground->allocator, error);
 }
 
 static void leave_ground(struct sgpu_ground *ground)
@@ -177,36 +166,25 @@ void sgpu_secure_channel_close(struct sgpu_secure *context, uint32_t channel,
 static int set_up(struct sgpu_secure *context, struct sgpu_device *device,
 		  const struct sgpu_secure_config *config, struct sgpu_error *error)
 {
+	struct sgpu_grant *grant = &context->grant;
 	uint64_t size = 0;
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &context->owner, error);
 
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	if (config->sibling) {
+	if (rc == SGPU_OK && config->sibling) {
 		context->ground = config->sibling->ground;
 		pthread_mutex_lock(&context->ground->lock);
 		context->ground->references++;
 		pthread_mutex_unlock(&context->ground->lock);
-	} else {
+	} else if (rc == SGPU_OK) {
 		rc = make_ground(device, context, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_secure_channel_open(context, context->owner.public_half, &context->grant,
-					      error);
-		context->has_channel = rc == SGPU_OK;
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_session_open(&context->owner, &context->grant, &context->session, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_processor_space(context->ground->processor, context->grant.channel,
-					  &context->base, &size, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_stream_create(device, &context->clearer, error);
-	}
-	return rc;
+	rc = rc ? rc : sgpu_secure_channel_open(context, context->owner.public_half, grant, error);
+	context->has_channel = rc == SGPU_OK;
+	rc = rc ? rc : sgpu_session_open(&context->owner, grant, &context->session, error);
+	rc = rc ? rc
+		: sgpu_processor_space(context->ground->processor, grant->channel, &context->base,
+				       &size, error);
+	return rc ? rc : sgpu_stream_create(device, &context->clearer, error);
 }
 
 /* ---- as a device ----

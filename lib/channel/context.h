@@ -102,8 +102,7 @@ void sgpu_secure_authorise(struct sgpu_secure *context, struct sgpu_command *com
 /* Checks the summary of a CH_PTE of the allocator. */
 SGPU_MUST_CHECK int sgpu_secure_take_summary(struct sgpu_secure *context,
 					     const struct sgpu_command *command,
-					     const struct sgpu_summary *summary,
-					     struct sgpu_error *error);
+					     struct sgpu_report *summary, struct sgpu_error *error);
 void sgpu_secure_info(struct sgpu_device_guard *guard, struct sgpu_device_info *info);
 SGPU_MUST_CHECK int sgpu_secure_alloc(struct sgpu_device_guard *guard, uint64_t size,
 				      sgpu_devptr *memory, struct sgpu_error *error);

@@ -99,13 +99,14 @@ void sgpu_secure_authorise(struct sgpu_secure *context, struct sgpu_command *com
 
 /* The ground's lock is held, so the summary answers this command. */
 int sgpu_secure_take_summary(struct sgpu_secure *context, const struct sgpu_command *command,
-			     const struct sgpu_summary *summary, struct sgpu_error *error)
+			     struct sgpu_report *summary, struct sgpu_error *error)
 {
 	const uint32_t count = command->pte.pages ? command->pte.count : 0;
 	const bool begins = command->pte.pages && context->next == 0;
 	uint8_t hash[SGPU_KT128_SIZE];
-	int rc = context->session ? sgpu_session_summary(context->session, summary, error)
-				  : sgpu_fail(error, SGPU_EAUTH, "pages came before a session");
+	int rc = context->session
+			 ? sgpu_session_report(context->session, SGPU_CH_PTE, summary, error)
+			 : sgpu_fail(error, SGPU_EAUTH, "pages came before a session");
 
 	if (rc != SGPU_OK) {
 		return rc;
@@ -114,7 +115,7 @@ int sgpu_secure_take_summary(struct sgpu_secure *context, const struct sgpu_comm
 		   sizeof(hash));
 	if (summary->pages != count || summary->size != size_of(context, command) ||
 	    (!begins && summary->va != context->next) ||
-	    !sgpu_equal(summary->hash, hash, sizeof(hash))) {
+	    !sgpu_equal(summary->digest, hash, sizeof(hash))) {
 		return sgpu_fail(error, SGPU_EAUTH,
 				 "other pages or addresses were changed than the allocator said");
 	}

@@ -92,7 +92,8 @@ static void time_pages(struct bench *b, uint64_t *up, uint64_t *down)
 		uint64_t begin = sgpu_now_ns();
 		must(sgpu_processor_command(b->processor, &command, &b->reply), &b->reply.error);
 		(i % 2 ? down : up)[i / 2] = sgpu_now_ns() - begin;
-		must(sgpu_session_summary(b->session, &b->reply.summary, &b->reply.error),
+		must(sgpu_session_report(b->session, SGPU_CH_PTE, &b->reply.report,
+					 &b->reply.error),
 		     &b->reply.error);
 	}
 }

@@ -120,7 +120,7 @@ static inline void learn_destroy(struct attack *a, const struct sgpu_command *c)
 
 /* The summary has to tell the truth, since an owner believes it. */
 static inline void judge_summary(struct attack *a, const struct sgpu_command *c,
-				 const struct sgpu_summary *summary)
+				 const struct sgpu_report *summary)
 {
 	struct channel *channel = &a->channels[c->channel];
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE], hash[SGPU_KT128_SIZE], frames[4 * 64];
@@ -132,13 +132,13 @@ static inline void judge_summary(struct attack *a, const struct sgpu_command *c,
 		}
 	}
 	sgpu_kt128(frames, 4 * (size_t)mapped, NULL, 0, hash, sizeof(hash));
-	sgpu_mac_summary(&channel->keys, summary, mac);
+	sgpu_mac_report(&channel->keys, SGPU_CH_PTE, summary, mac);
 	if (memcmp(mac, summary->mac, sizeof(mac)) != 0) {
 		wrong(a, "the MAC of a summary does not verify");
 	}
 	if (summary->va != pte_va(c) || summary->size != pte_size(c) || summary->pages != mapped ||
 	    summary->channel != c->channel || summary->serial != channel->serial ||
-	    memcmp(hash, summary->hash, sizeof(hash)) != 0) {
+	    memcmp(hash, summary->digest, sizeof(hash)) != 0) {
 		wrong(a, "a summary says something else than was mapped");
 	}
 	if (summary->counter != channel->reported + 1) {
@@ -175,7 +175,7 @@ static inline void judge_map(struct attack *a, const struct sgpu_command *c)
 }
 
 static inline void judge_measure(struct attack *a, const struct sgpu_command *c,
-				 const struct sgpu_measurement *m)
+				 const struct sgpu_report *m)
 {
 	struct channel *channel = &a->channels[c->channel];
 	struct channel *owner = owned(a, c);
@@ -184,7 +184,7 @@ static inline void judge_measure(struct attack *a, const struct sgpu_command *c,
 	if (!owner) {
 		return;
 	}
-	sgpu_mac_measurement(&owner->keys, m, mac);
+	sgpu_mac_report(&owner->keys, SGPU_CH_MEASURE, m, mac);
 	if (memcmp(mac, m->mac, sizeof(mac)) != 0 || m->counter != channel->reported + 1 ||
 	    m->va != c->measure.va || m->size != c->measure.size || m->serial != channel->serial) {
 		wrong(a, "a measurement is not what was asked for");
@@ -232,11 +232,11 @@ static inline void judge(struct attack *a, const struct sgpu_command *c,
 		}
 		judge_map(a, c);
 		if (channel->kind == SECURE) {
-			judge_summary(a, c, &reply->summary);
+			judge_summary(a, c, &reply->report);
 		}
 		break;
 	case SGPU_CH_MEASURE:
-		judge_measure(a, c, &reply->measurement);
+		judge_measure(a, c, &reply->report);
 		break;
 	case SGPU_CH_DESTROY:
 		if (c->destroy.has_mac && !authorised && channel->kind == SECURE) {

@@ -74,13 +74,13 @@ UNIT_TEST(a_mac_depends_on_all_that_it_covers)
 {
 	const struct sgpu_channel_keys keys = { .owner = { 1 }, .report = { 1 } },
 				       other = { .owner = { 2 }, .report = { 2 } };
-	struct sgpu_summary summary = { .channel = 1,
-					.serial = 2,
-					.counter = 3,
-					.va = 4,
-					.size = 5,
-					.pages = 7,
-					.hash = { 8 } };
+	struct sgpu_report summary = { .channel = 1,
+				       .serial = 2,
+				       .counter = 3,
+				       .va = 4,
+				       .size = 5,
+				       .pages = 7,
+				       .digest = { 8 } };
 	uint8_t seen[16][SGPU_CHANNEL_MAC_SIZE];
 	int n = 0;
 
@@ -91,21 +91,21 @@ UNIT_TEST(a_mac_depends_on_all_that_it_covers)
 	sgpu_mac_owner(&keys, 1, 2, (const uint64_t[]){ 9, 4 }, seen[n++]);
 	sgpu_mac_owner(&keys, 1, 2, (const uint64_t[]){ 3, 9 }, seen[n++]);
 	sgpu_mac_owner(&keys, 1, 2, NULL, seen[n++]);
-	sgpu_mac_summary(&keys, &summary, seen[n++]);
+	sgpu_mac_report(&keys, SGPU_CH_PTE, &summary, seen[n++]);
 	summary.channel++;
-	sgpu_mac_summary(&keys, &summary, seen[n++]);
+	sgpu_mac_report(&keys, SGPU_CH_PTE, &summary, seen[n++]);
 	summary.counter++;
-	sgpu_mac_summary(&keys, &summary, seen[n++]);
+	sgpu_mac_report(&keys, SGPU_CH_PTE, &summary, seen[n++]);
 	summary.va++;
-	sgpu_mac_summary(&keys, &summary, seen[n++]);
+	sgpu_mac_report(&keys, SGPU_CH_PTE, &summary, seen[n++]);
 	summary.size++;
-	sgpu_mac_summary(&keys, &summary, seen[n++]);
+	sgpu_mac_report(&keys, SGPU_CH_PTE, &summary, seen[n++]);
 	summary.pages++;
-	sgpu_mac_summary(&keys, &summary, seen[n++]);
-	summary.hash[31]++;
-	sgpu_mac_summary(&keys, &summary, seen[n++]);
+	sgpu_mac_report(&keys, SGPU_CH_PTE, &summary, seen[n++]);
+	summary.digest[31]++;
+	sgpu_mac_report(&keys, SGPU_CH_PTE, &summary, seen[n++]);
 	summary.serial++;
-	sgpu_mac_summary(&keys, &summary, seen[n++]);
+	sgpu_mac_report(&keys, SGPU_CH_PTE, &summary, seen[n++]);
 	for (int i = 0; i < n; i++) {
 		for (int j = 0; j < i; j++) {
 			CHECK(memcmp(seen[i], seen[j], sizeof(seen[i])));
@@ -116,14 +116,14 @@ UNIT_TEST(a_mac_depends_on_all_that_it_covers)
 UNIT_TEST(a_mask_covers_and_uncovers_and_is_another_for_each_report)
 {
 	const struct sgpu_channel_keys keys = { .report = { 1 } };
-	struct sgpu_measurement a = { .serial = 1, .counter = 1, .digest = { 5 } },
-				b = { .serial = 1, .counter = 2, .digest = { 5 } };
+	struct sgpu_report a = { .serial = 1, .counter = 1, .digest = { 5 } },
+			   b = { .serial = 1, .counter = 2, .digest = { 5 } };
 
-	sgpu_mask_measurement(&keys, &a);
-	sgpu_mask_measurement(&keys, &b);
+	sgpu_mask_report(&keys, &a);
+	sgpu_mask_report(&keys, &b);
 	CHECK(memcmp(a.digest, b.digest, sizeof(a.digest)));
-	sgpu_mask_measurement(&keys, &a);
-	sgpu_mask_measurement(&keys, &b);
+	sgpu_mask_report(&keys, &a);
+	sgpu_mask_report(&keys, &b);
 	CHECK(a.digest[0] == 5 && b.digest[0] == 5 && !a.digest[31]);
 }
 
@@ -154,27 +154,27 @@ UNIT_TEST(a_session_believes_each_report_once_and_in_order)
 {
 	const uint32_t page = 20, next = 21;
 	struct bench b;
-	struct sgpu_summary first, second, altered;
+	struct sgpu_report first, second, altered;
 
 	bench_open(&b);
 	REQUIRE(create(&b, 1, 10, &b.owner[0]) == SGPU_REFUSED_NOT);
 	struct sgpu_session *session = session_of(&b, &b.owner[0]);
 	REQUIRE(pde(&b, 1, 0, 11, false) == SGPU_REFUSED_NOT);
 	REQUIRE(pte(&b, 1, 0, 0, false, 1, &page) == SGPU_REFUSED_NOT);
-	first = b.reply.summary;
+	first = b.reply.report;
 	REQUIRE(pte(&b, 1, 0, 1, false, 1, &next) == SGPU_REFUSED_NOT);
-	second = b.reply.summary;
+	second = b.reply.report;
 	CHECK(first.counter == 1 && second.counter == 2);
 	CHECK(first.va == 0 && second.va == SMALL && first.size == SMALL && first.pages == 1);
-	for (size_t i = 0; i < offsetof(struct sgpu_summary, mac) + sizeof(altered.mac); i++) {
+	for (size_t i = 0; i < offsetof(struct sgpu_report, mac) + sizeof(altered.mac); i++) {
 		altered = first;
 		((uint8_t *)&altered)[i] ^= 1;
-		CHECK(sgpu_session_summary(session, &altered, NULL) == SGPU_EAUTH);
+		CHECK(sgpu_session_report(session, SGPU_CH_PTE, &altered, NULL) == SGPU_EAUTH);
 	}
-	CHECK(sgpu_session_summary(session, &first, NULL) == SGPU_OK);
-	CHECK(sgpu_session_summary(session, &first, NULL) == SGPU_EAUTH);
-	CHECK(sgpu_session_summary(session, &second, NULL) == SGPU_OK);
-	CHECK(sgpu_session_summary(session, &first, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_session_report(session, SGPU_CH_PTE, &first, NULL) == SGPU_OK);
+	CHECK(sgpu_session_report(session, SGPU_CH_PTE, &first, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_session_report(session, SGPU_CH_PTE, &second, NULL) == SGPU_OK);
+	CHECK(sgpu_session_report(session, SGPU_CH_PTE, &first, NULL) == SGPU_EAUTH);
 	sgpu_session_close(&session);
 	bench_close(&b);
 }

@@ -43,8 +43,8 @@ static int pass(void *argument, const struct sgpu_command *given, struct sgpu_re
 		if (++w->reports == w->refuse) {
 			return sgpu_fail(&reply->error, SGPU_EAUTH, "not believed");
 		}
-		rc = sgpu_session_summary(w->session, &reply->summary, &reply->error);
-		w->reported += reply->summary.size;
+		rc = sgpu_session_report(w->session, SGPU_CH_PTE, &reply->report, &reply->error);
+		w->reported += reply->report.size;
 	}
 	return rc;
 }

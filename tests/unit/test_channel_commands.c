@@ -127,11 +127,11 @@ UNIT_TEST(pages_are_mapped_and_reported)
 	bench_open(&b);
 	struct sgpu_session *session = open_channel(&b);
 	REQUIRE(pte(&b, 1, 0, 5, false, 1, first) == OK && pte(&b, 1, 0, 7, false, 2, small) == OK);
-	const struct sgpu_summary *s = &b.reply.summary;
+	struct sgpu_report *s = &b.reply.report;
 	sgpu_kt128(small, sizeof(small), NULL, 0, hash, sizeof(hash));
 	CHECK(s->channel == 1 && s->va == 7 * SMALL && s->size == 2 * SMALL && s->pages == 2);
-	CHECK(!memcmp(s->hash, hash, sizeof(hash)));
-	CHECK(sgpu_session_summary(session, s, NULL) == SGPU_OK);
+	CHECK(!memcmp(s->digest, hash, sizeof(hash)));
+	CHECK(sgpu_session_report(session, SGPU_CH_PTE, s, NULL) == SGPU_OK);
 	CHECK(frame(&b, 20).va == 5 * SMALL && frame(&b, 22).va == 8 * SMALL);
 	CHECK(frame(&b, 12).entries == 3 && b.fake.calls[FAKE_MAP] == 2);
 	REQUIRE(pte(&b, 1, 0, 3, true, 1, big) == OK);
@@ -211,8 +211,8 @@ UNIT_TEST(a_page_goes_with_its_owners_word_and_is_cleared)
 	CHECK(pte_authorised(&b, session, 1, 0, 0, false, 2, NULL) == OK);
 	CHECK(!frame(&b, 20).mapped && !frame(&b, 21).mapped && frame(&b, 22).mapped);
 	CHECK(b.fake.cleared[20] == 1 && b.fake.cleared[22] == 0 && !b.fake.memory[20 * SMALL]);
-	CHECK(b.reply.summary.pages == 0 &&
-	      sgpu_session_summary(session, &b.reply.summary, NULL) == SGPU_OK);
+	CHECK(b.reply.report.pages == 0 &&
+	      sgpu_session_report(session, SGPU_CH_PTE, &b.reply.report, NULL) == SGPU_OK);
 	/* Not one in place of another. */
 	CHECK(pte_authorised(&b, session, 1, 0, 2, false, 1, other) == SGPU_REFUSED_ALIAS);
 	CHECK(b.fake.cleared[22] == 0 && frame(&b, 22).mapped && frame(&b, 12).entries == 1);
@@ -292,15 +292,18 @@ UNIT_TEST(a_measurement_is_of_the_contents_and_for_the_owner_alone)
 	sgpu_measure_pages(text + 2, 100, session->keys->measure, keyed);
 	for (int with = 0; with < 2; with++) {
 		REQUIRE(measure(&b, 1, SMALL + 2, 100, with) == OK);
-		memcpy(masked, b.reply.measurement.digest, sizeof(masked));
+		memcpy(masked, b.reply.report.digest, sizeof(masked));
 		CHECK(memcmp(masked, with ? keyed : plain, sizeof(masked)));
-		b.reply.measurement.size++;
-		CHECK(sgpu_session_measurement(session, &b.reply.measurement, NULL) == SGPU_EAUTH);
-		b.reply.measurement.size--;
-		CHECK(sgpu_session_measurement(session, &b.reply.measurement, NULL) == SGPU_OK);
-		CHECK(!memcmp(b.reply.measurement.digest, with ? keyed : plain, sizeof(plain)));
-		memcpy(b.reply.measurement.digest, masked, sizeof(masked));
-		CHECK(sgpu_session_measurement(session, &b.reply.measurement, NULL) == SGPU_EAUTH);
+		b.reply.report.size++;
+		CHECK(sgpu_session_report(session, SGPU_CH_MEASURE, &b.reply.report, NULL) ==
+		      SGPU_EAUTH);
+		b.reply.report.size--;
+		CHECK(sgpu_session_report(session, SGPU_CH_MEASURE, &b.reply.report, NULL) ==
+		      SGPU_OK);
+		CHECK(!memcmp(b.reply.report.digest, with ? keyed : plain, sizeof(plain)));
+		memcpy(b.reply.report.digest, masked, sizeof(masked));
+		CHECK(sgpu_session_report(session, SGPU_CH_MEASURE, &b.reply.report, NULL) ==
+		      SGPU_EAUTH);
 	}
 	CHECK(measure(&b, 1, 0, SMALL, false) == SGPU_REFUSED_NOT_MAPPED);
 	CHECK(measure(&b, 1, SMALL, 2 * SMALL + 1, false) == SGPU_REFUSED_NOT_MAPPED);

@@ -76,11 +76,11 @@ UNIT_TEST(a_report_of_the_channel_that_took_the_number_is_not_believed)
 	struct sgpu_session *second = session_of(&b, &b.owner[0]);
 	CHECK(pde(&b, 1, 0, 21, false) == OK);
 	CHECK(pte(&b, 1, 0, 0, false, 1, &page) == OK);
-	CHECK(sgpu_session_summary(first, &b.reply.summary, NULL) == SGPU_EAUTH);
-	CHECK(sgpu_session_summary(second, &b.reply.summary, NULL) == SGPU_OK);
+	CHECK(sgpu_session_report(first, SGPU_CH_PTE, &b.reply.report, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_session_report(second, SGPU_CH_PTE, &b.reply.report, NULL) == SGPU_OK);
 	CHECK(pte(&b, 1, 0, 1, false, 1, &other) == OK);
 	CHECK(measure(&b, 1, 0, SMALL, true) == OK);
-	CHECK(sgpu_session_measurement(first, &b.reply.measurement, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_session_report(first, SGPU_CH_MEASURE, &b.reply.report, NULL) == SGPU_EAUTH);
 	sgpu_session_close(&first);
 	sgpu_session_close(&second);
 	bench_close(&b);

@@ -116,27 +116,27 @@ static void no_word_of_the_owner(struct sgpu_command *command)
 
 static void forge_count(struct sgpu_reply *reply)
 {
-	reply->summary.pages--;
+	reply->report.pages--;
 }
 
 static void forge_address(struct sgpu_reply *reply)
 {
-	reply->summary.va += 4096;
+	reply->report.va += 4096;
 }
 
 static void forge_hash(struct sgpu_reply *reply)
 {
-	reply->summary.hash[31] ^= 1;
+	reply->report.digest[31] ^= 1;
 }
 
 static void forge_mac(struct sgpu_reply *reply)
 {
-	reply->summary.mac[0] ^= 1;
+	reply->report.mac[0] ^= 1;
 }
 
 static void forge_number(struct sgpu_reply *reply)
 {
-	reply->summary.counter--;
+	reply->report.counter--;
 }
 
 /* A context of its own, since memory that was mapped by a lie is not used again. */

@@ -30,8 +30,9 @@ static int send(void *argument, const struct sgpu_command *command, struct sgpu_
 	rc = sgpu_processor_command(channel->processor, &own, reply);
 	channel->spent_ns[own.op] += sgpu_now_ns() - begin;
 	if (rc == SGPU_OK && own.op == SGPU_CH_PTE && own.channel == channel->number) {
-		rc = sgpu_session_summary(channel->session, &reply->summary, &reply->error);
-		channel->pages_told = reply->summary.pages;
+		rc = sgpu_session_report(channel->session, SGPU_CH_PTE, &reply->report,
+					 &reply->error);
+		channel->pages_told = reply->report.pages;
 	}
 	return rc;
 }

@@ -178,7 +178,7 @@ int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command 
 {
 	struct sgpu_channel *channel = sgpu_channel_named(processor, command, reply);
 	const uint64_t va = command->measure.va, size = command->measure.size;
-	struct sgpu_measurement *measurement = &reply->measurement;
+	struct sgpu_report *report = &reply->report;
 	struct sgpu_task task = { 0 };
 	int rc;
 
@@ -194,7 +194,7 @@ int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command 
 				   "%llu bytes at 0x%llx are not all mapped in channel %u",
 				   (unsigned long long)size, (unsigned long long)va, channel->id);
 	}
-	*measurement = (struct sgpu_measurement){
+	*report = (struct sgpu_report){
 		.channel = channel->id,
 		.serial = channel->grant.serial,
 		.counter = channel->reports + 1,
@@ -205,16 +205,16 @@ int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command 
 	rc = sgpu_activate_now(processor, channel, &reply->error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_device_measure(processor->stream, channel->base + va, size,
-					 measurement->keyed ? channel->keys->measure : NULL,
-					 measurement->digest, &task);
+					 report->keyed ? channel->keys->measure : NULL,
+					 report->digest, &task);
 		rc = finish(processor, rc, &task, &reply->error);
 	}
 	if (rc != SGPU_OK) {
-		memset(measurement, 0, sizeof(*measurement));
+		memset(report, 0, sizeof(*report));
 		return sgpu_refuse_device(reply, rc, "cannot measure");
 	}
 	channel->reports++;
-	sgpu_mask_measurement(channel->keys, measurement);
-	sgpu_mac_measurement(channel->keys, measurement, measurement->mac);
+	sgpu_mask_report(channel->keys, report);
+	sgpu_mac_report(channel->keys, SGPU_CH_MEASURE, report, report->mac);
 	return SGPU_OK;
 }

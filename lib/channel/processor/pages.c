@@ -159,74 +159,48 @@ struct job {
 	bool unmaps;
 };
 
-/* Whether a page of the other size is mapped at an address of entry `index`. */
-static bool overlaps(const struct job *job, uint32_t index)
-{
-	const uint32_t ratio = job->processor->layout.frames_of[SGPU_BIG];
-	const int other = job->kind == SGPU_BIG ? SGPU_SMALL : SGPU_BIG;
-	const struct sgpu_table *table = job->channel->tables[job->directory][other];
-
-	if (!table || !table->used) {
-		return false;
-	}
-	if (other == SGPU_BIG) {
-		return table->entries[index / ratio] != SGPU_NO_FRAME;
-	}
-	for (uint32_t i = index * ratio; i < (index + 1) * ratio; i++) {
-		if (table->entries[i] != SGPU_NO_FRAME) {
-			return true;
-		}
-	}
-	return false;
-}
-
-static int check_new(const struct job *job, uint32_t i)
-{
-	struct sgpu_processor *processor = job->processor;
-	const uint32_t page = processor->pages[i];
-
-	if (sgpu_page_check(processor, job->channel->id, page, job->kind, job->reply) != SGPU_OK) {
-		return job->reply->code;
-	}
-	if (job->table->entries[job->index + i] != SGPU_NO_FRAME || overlaps(job, job->index + i)) {
-		return sgpu_refuse(
-			job->reply, SGPU_REFUSED_ALIAS, "another page than %u is mapped at 0x%llx",
-			page,
-			(unsigned long long)(job->va + i * processor->layout.page_size[job->kind]));
-	}
-	processor->frames[page].marked = 1;
-	return SGPU_OK;
-}
-
-static int check_old(const struct job *job, uint32_t i, bool authorised)
-{
-	const uint64_t va = job->va + i * job->processor->layout.page_size[job->kind];
-
-	if (job->table->entries[job->index + i] == SGPU_NO_FRAME) {
-		return sgpu_refuse(job->reply, SGPU_REFUSED_NOT_MAPPED,
-				   "no page is mapped at 0x%llx", (unsigned long long)va);
-	}
-	return authorised ? SGPU_OK
-			  : sgpu_refuse(job->reply, SGPU_REFUSED_LOCKED,
-					"no MAC authorises the unmapping of 0x%llx",
-					(unsigned long long)va);
-}
-
-static int check_entries(const struct job *job, bool authorised)
+/* Checks that nothing is mapped at the addresses, and that the channel can get the pages. */
+static int check_new(const struct job *job)
 {
 	struct sgpu_processor *processor = job->processor;
 	uint32_t checked = 0;
 	int rc = SGPU_OK;
 
-	for (; rc == SGPU_OK && checked < job->count; checked++) {
-		rc = job->unmaps ? check_old(job, checked, authorised) : check_new(job, checked);
-	}
-	for (uint32_t i = 0; !job->unmaps && i < checked; i++) {
-		if (processor->pages[i] < processor->config.frames) {
-			processor->frames[processor->pages[i]].marked = 0;
+	for (uint64_t at = 0; at < job->size; at += processor->layout.page_size[SGPU_SMALL]) {
+		if (kind_at(processor, job->channel, job->va + at) != SGPU_KINDS) {
+			return sgpu_refuse(job->reply, SGPU_REFUSED_ALIAS,
+					   "a page is mapped at 0x%llx",
+					   (unsigned long long)(job->va + at));
 		}
 	}
+	while (rc == SGPU_OK && checked < job->count) {
+		const uint32_t page = processor->pages[checked];
+
+		rc = sgpu_page_check(processor, job->channel->id, page, job->kind, job->reply);
+		if (rc == SGPU_OK) {
+			processor->frames[page].marked = 1;
+			checked++;
+		}
+	}
+	while (checked > 0) {
+		processor->frames[processor->pages[--checked]].marked = 0;
+	}
 	return rc;
+}
+
+/* Checks that all entries hold pages, and that their owner lets them go. */
+static int check_old(const struct job *job, bool authorised)
+{
+	for (uint32_t i = 0; i < job->count; i++) {
+		if (job->table->entries[job->index + i] == SGPU_NO_FRAME) {
+			return sgpu_refuse(job->reply, SGPU_REFUSED_NOT_MAPPED,
+					   "entry %u holds no page", job->index + i);
+		}
+	}
+	return authorised ? SGPU_OK
+			  : sgpu_refuse(job->reply, SGPU_REFUSED_LOCKED,
+					"no MAC authorises the unmapping of 0x%llx",
+					(unsigned long long)job->va);
 }
 
 /* Finds the table and the addresses that the command names. */
@@ -298,14 +272,14 @@ static void enter(const struct job *job)
 
 static void summarise(const struct job *job)
 {
-	struct sgpu_summary *summary = &job->reply->summary;
+	struct sgpu_report *summary = &job->reply->report;
 	uint32_t *pages = job->processor->pages;
 	const uint32_t count = job->unmaps ? 0 : job->count;
 
 	for (uint32_t i = 0; i < count; i++) {
 		pages[i] = htole32(pages[i]);
 	}
-	*summary = (struct sgpu_summary){
+	*summary = (struct sgpu_report){
 		.channel = job->channel->id,
 		.serial = job->channel->grant.serial,
 		.counter = ++job->channel->reports,
@@ -313,8 +287,9 @@ static void summarise(const struct job *job)
 		.size = job->size,
 		.pages = count,
 	};
-	sgpu_kt128(pages, count * sizeof(*pages), NULL, 0, summary->hash, sizeof(summary->hash));
-	sgpu_mac_summary(job->channel->keys, summary, summary->mac);
+	sgpu_kt128(pages, count * sizeof(*pages), NULL, 0, summary->digest,
+		   sizeof(summary->digest));
+	sgpu_mac_report(job->channel->keys, SGPU_CH_PTE, summary, summary->mac);
 }
 
 int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *command,
@@ -345,7 +320,7 @@ int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *com
 		/* Copied, since the sender may change its list meanwhile. */
 		memcpy(processor->pages, command->pte.pages, job.count * sizeof(*processor->pages));
 	}
-	if (check_entries(&job, authorised) != SGPU_OK) {
+	if ((job.unmaps ? check_old(&job, authorised) : check_new(&job)) != SGPU_OK) {
 		return reply->code;
 	}
 	rc = change_mapping(&job);
