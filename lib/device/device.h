@@ -260,11 +260,12 @@ void sgpu_device_evidence_clear(struct sgpu_device_evidence *evidence);
 
 /* ---- pages: for lib/channel alone ---- Sizes and offsets are multiples of `small`.
  * A frame is the number of a small page of physical memory; a big page is named by its first frame,
- * a multiple of big / small. When a frame is first mapped, it gets memory, which counts as in use
- * until the device is closed. The frame keeps its contents wherever it is mapped. Frames once
- * mapped as small pages can later be mapped as one big page, and vice versa; a GPU then gives them
- * new, zeroed memory, and the CPU device keeps their contents. A frame is mapped at one address at
- * a time. A refused call changes nothing. Errors: SGPU_EUNAVAILABLE, SGPU_ENOMEM, SGPU_EUSAGE. */
+ * a multiple of big / small. When a frame is first mapped, it gets memory of zeros, which counts as
+ * in use until the device is closed. The frame keeps its contents wherever it is mapped. Frames
+ * once mapped as small pages can later be mapped as one big page, and vice versa; a GPU then gives
+ * them new, zeroed memory, and the CPU device keeps their contents. A frame is mapped at one
+ * address at a time. A refused call changes nothing. Errors: SGPU_EUNAVAILABLE, SGPU_ENOMEM,
+ * SGPU_EUSAGE. */
 SGPU_MUST_CHECK int sgpu_space_create(struct sgpu_device *device, uint64_t size,
 				      struct sgpu_space **space, sgpu_devptr *base,
 				      struct sgpu_error *error);
