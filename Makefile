@@ -40,7 +40,7 @@ $(if $(filter-out address thread fuzzer,$(SANITIZE)),$(error SANITIZE is address
 $(if $(filter-out 0,$(CUDA)),$(if $(NVCC),,$(error CUDA=1 needs nvcc: give NVCC=, or CUDA=0)))
 
 VERSION := $(shell sed -n 's/.*define SGPU_VERSION "\(.*\)"/\1/p' include/sgpu/version.h)
-PARTS := base manifest files crypto batch device ops stage transfer ring channel secure run remote attest dsa bench
+PARTS := base manifest files crypto batch device ops stage transfer ring channel run remote attest dsa bench
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wundef -Wformat=2
 # Fortify needs optimisation, and the sanitizers do its work better.
 HARDEN := -fstack-protector-strong -fPIC -fvisibility=hidden \

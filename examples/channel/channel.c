@@ -4,10 +4,10 @@
  * on a command processor over the device, and prints what became of each.
  *
  *   owner NAME                                          an owner, with a new key
- *   create CHANNEL directory FRAME [owner NAME]         CH_CREATE; without an owner: a bootstrap
+ *   create CHANNEL directory FRAME owner NAME           CH_CREATE
  *   pde CHANNEL INDEX FRAME|none                        CH_PDE: a page table
- *   pte CHANNEL INDEX ENTRY FRAME|none... [mac [CHANNEL]]
- *                                                       CH_PTE: pages, from that entry on
+ *   pte CHANNEL INDEX ENTRY FRAME...                    CH_PTE: pages, from that entry on
+ *   pte CHANNEL INDEX ENTRY none... [mac [CHANNEL]]     CH_PTE: unmaps as many
  *   measure CHANNEL ADDRESS SIZE [keyed]                CH_MEASURE
  *   destroy CHANNEL [mac [CHANNEL]]                     CH_DESTROY
  *   submit CHANNEL [altered|cut|early|twice]            CH_SUBMIT: an empty group
@@ -26,7 +26,7 @@
 #include <sgpu/base.h>
 #include "channel/channel.h"
 
-enum { WORDS = 64, OWNERS = 16, NAME = 32, CHANNELS = 64, FRAMES = 1024, APART = 16, BOOT = 0 };
+enum { WORDS = 64, OWNERS = 16, NAME = 32, CHANNELS = 64, FRAMES = 1024 };
 
 struct owner {
 	char name[NAME];
@@ -60,19 +60,15 @@ static const char *const refusals[SGPU_REFUSALS] = {
 	[SGPU_REFUSED_NO_CHANNEL] = "no-channel",
 	[SGPU_REFUSED_EXISTS] = "exists",
 	[SGPU_REFUSED_RANGE] = "range",
-	[SGPU_REFUSED_REGION] = "region",
 	[SGPU_REFUSED_NOT_FREE] = "not-free",
 	[SGPU_REFUSED_FOREIGN] = "foreign",
 	[SGPU_REFUSED_LOCKED] = "locked",
 	[SGPU_REFUSED_MAC] = "mac",
 	[SGPU_REFUSED_ALIAS] = "alias",
 	[SGPU_REFUSED_NO_TABLE] = "no-table",
-	[SGPU_REFUSED_NOT_EMPTY] = "not-empty",
 	[SGPU_REFUSED_NOT_MAPPED] = "not-mapped",
-	[SGPU_REFUSED_BOOTSTRAP] = "bootstrap",
 	[SGPU_REFUSED_COUNTER] = "counter",
 	[SGPU_REFUSED_SEAL] = "seal",
-	[SGPU_REFUSED_GROUP] = "group",
 	[SGPU_REFUSED_LIMIT] = "limit",
 	[SGPU_REFUSED_DEVICE] = "device",
 };
@@ -172,8 +168,8 @@ static void print_bytes(const char *name, const uint8_t bytes[32])
 
 static void print(const struct script *s, const struct sgpu_command *c)
 {
-	const struct sgpu_summary *summary = &s->reply.summary;
-	const struct sgpu_measurement *m = &s->reply.measurement;
+	const struct sgpu_report *summary = &s->reply.report;
+	const struct sgpu_report *m = &s->reply.report;
 
 	printf("%u: %s %u: ", s->line, operations[c->op], c->channel);
 	if (s->reply.refusal != SGPU_REFUSED_NOT) {
@@ -181,15 +177,14 @@ static void print(const struct script *s, const struct sgpu_command *c)
 		return;
 	}
 	printf("done\n");
-	if (c->op == SGPU_CH_CREATE && c->create.has_key) {
+	if (c->op == SGPU_CH_CREATE) {
 		printf("    serial   %u\n", s->reply.grant.serial);
 		print_bytes("owner", s->reply.grant.owner_hash);
 	} else if (c->op == SGPU_CH_PTE && session_of(s, c->channel)) {
 		printf("    summary  number %" PRIu64 ": va %#" PRIx64 ", %" PRIu64
-		       " bytes, %u pages mapped, %u of them protected\n",
-		       summary->counter, summary->va, summary->size, summary->pages,
-		       summary->protected_pages);
-		print_bytes("hash", summary->hash);
+		       " bytes, %u pages mapped\n",
+		       summary->counter, summary->va, summary->size, summary->pages);
+		print_bytes("hash", summary->digest);
 		print_bytes("mac", summary->mac);
 	} else if (c->op == SGPU_CH_MEASURE) {
 		printf("    range    va %#" PRIx64 ", %" PRIu64 " bytes%s\n", m->va, m->size,
@@ -211,9 +206,9 @@ static void learn(struct script *s, const struct sgpu_command *c, const struct o
 		rc = sgpu_session_open(&owner->key, &s->reply.grant, &s->sessions[c->channel],
 				       &error);
 	} else if (c->op == SGPU_CH_PTE && session) {
-		rc = sgpu_session_summary(session, &s->reply.summary, &error);
+		rc = sgpu_session_report(session, SGPU_CH_PTE, &s->reply.report, &error);
 	} else if (c->op == SGPU_CH_MEASURE && session) {
-		rc = sgpu_session_measurement(session, &s->reply.measurement, &error);
+		rc = sgpu_session_report(session, SGPU_CH_MEASURE, &s->reply.report, &error);
 	}
 	if (rc != SGPU_OK) {
 		fail(s, &error);
@@ -223,11 +218,18 @@ static void learn(struct script *s, const struct sgpu_command *c, const struct o
 /* owner: of a channel that is made, or NULL. */
 static void carry_out(struct script *s, const struct sgpu_command *c, const struct owner *owner)
 {
+	uint8_t items[SGPU_GROUP_MAX];
+	size_t size;
+
 	if (s->bad) {
 		return;
 	}
 	memset(&s->reply, 0, sizeof(s->reply));
-	(void)sgpu_processor_command(s->processor, c, &s->reply);
+	if (c->op == SGPU_CH_SUBMIT) {
+		(void)sgpu_processor_open_group(s->processor, c, items, &size, &s->reply);
+	} else {
+		(void)sgpu_processor_command(s->processor, c, &s->reply);
+	}
 	s->has_reply = true;
 	if (s->reply.refusal == SGPU_REFUSED_NOT) {
 		learn(s, c, owner);
@@ -237,9 +239,7 @@ static void carry_out(struct script *s, const struct sgpu_command *c, const stru
 
 static struct sgpu_command command(struct script *s, enum sgpu_channel_op op)
 {
-	return (struct sgpu_command){ .op = op,
-				      .via = BOOT,
-				      .channel = (uint32_t)number(s, UINT32_MAX) };
+	return (struct sgpu_command){ .op = op, .channel = (uint32_t)number(s, UINT32_MAX) };
 }
 
 static void do_owner(struct script *s)
@@ -269,11 +269,9 @@ static void do_create(struct script *s)
 		fault(s, "'directory' is expected here");
 	}
 	c.create.directory = frame(s);
-	if (word_is(s, "owner") && !(owner = find_owner(s))) {
-		fault(s, "the name of an owner is expected here");
-	}
-	c.create.has_key = owner != NULL;
-	if (owner) {
+	if (!word_is(s, "owner") || !(owner = find_owner(s))) {
+		fault(s, "an owner is expected here");
+	} else {
 		memcpy(c.create.owner_key, owner->key.public_half, sizeof(c.create.owner_key));
 	}
 	carry_out(s, &c, owner);
@@ -297,10 +295,10 @@ static void do_pte(struct script *s)
 
 	c.pte.directory_index = (uint32_t)number(s, UINT32_MAX);
 	c.pte.table_index = (uint32_t)number(s, UINT32_MAX);
-	c.pte.pages = pages;
 	do {
 		pages[c.pte.count++] = frame(s);
 	} while (!s->bad && (is_number(s) || (s->at < s->count && *s->words[s->at] == 'n')));
+	c.pte.pages = pages[0] == SGPU_NO_FRAME ? NULL : pages;
 	session = authority(s, c.channel);
 	if (session) {
 		c.pte.has_mac = true;
@@ -342,7 +340,6 @@ static void do_submit(struct script *s)
 	uint8_t group[SGPU_TAG_SIZE] = { 0 };
 	struct sgpu_error error = { 0 };
 
-	c.via = c.channel;
 	c.submit.counter = 1;
 	c.submit.group = group;
 	c.submit.size = sizeof(group);
@@ -365,7 +362,7 @@ static void do_expect(struct script *s)
 {
 	int i = 0;
 
-	while (i < SGPU_REFUSALS && !word_is(s, refusals[i])) {
+	while (i < SGPU_REFUSALS && (!refusals[i] || !word_is(s, refusals[i]))) {
 		i++;
 	}
 	if (i == SGPU_REFUSALS || !s->has_reply) {
@@ -413,9 +410,7 @@ static void do_line(struct script *s, char *line)
 
 int main(int argc, char **argv)
 {
-	const struct sgpu_processor_config config = { .frames = FRAMES,
-						      .unprotected = APART,
-						      .hidden = APART };
+	const struct sgpu_processor_config config = { .frames = FRAMES };
 	static struct script s;
 	struct sgpu_error error = { 0 };
 	size_t room = 0;

@@ -61,7 +61,7 @@ struct sgpu_device_info {
 	bool registers;	       /* sgpu_host_register may work; not in confidential computing mode */
 	char timer[16]; /* a task's clock: "host", "events", "globaltimer" (enum sgpu_device_timer)
 			 */
-	bool secure;	/* this is a secure context (lib/secure) over a device */
+	bool secure;	/* this is a secure context (lib/channel) over a device */
 	uint64_t piece; /* bytes of one step of a large transfer; a multiple of SGPU_CHUNK */
 };
 
@@ -92,7 +92,6 @@ struct sgpu_device_range {
 struct sgpu_pages_info {
 	uint64_t small, big; /* bytes; CPU device: 4 KiB and 2 MiB; CUDA: 2 MiB and 64 MiB */
 	uint64_t total; /* bytes of physical memory that pages can be made of; a multiple of big */
-	bool fresh;	/* memory that was never mapped reads as zero */
 };
 
 /* The device's key, to which keys of segments are sealed on their way to the device. */

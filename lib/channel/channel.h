@@ -28,7 +28,7 @@
  * has as many, a table of big pages for the same range, or both. So VA = (directory index *
  * SGPU_CHANNEL_ENTRIES + small index) * size of a small page; the device's address is the context's
  * base + VA. Directories and tables occupy a protected frame each, but their contents are in the
- * processor's own memory. */
+ * processor's own memory. Each frame that is not free belongs to one channel. */
 enum {
 	SGPU_CHANNEL_ENTRIES = 4096,
 	SGPU_CHANNEL_MAX = 1024,       /* channel ids are below this */
@@ -48,18 +48,13 @@ enum sgpu_channel_op {
 
 enum { SGPU_NO_FRAME = 0xffffffff };
 
-/* A command to the processor. A big page is given by the number of its first frame. `via`: for
- * CH_SUBMIT `channel` itself, else a bootstrap channel; CH_CREATE of one ignores it. */
+/* A command to the processor. A big page is given by the number of its first frame. */
 struct sgpu_command {
 	enum sgpu_channel_op op;
-	uint32_t via, channel;
+	uint32_t channel;
 	union {
 		struct {
-			uint32_t directory; /* frame */
-			/* Without a key, an unprotected directory makes a bootstrap channel, a
-			 * protected one makes a channel whose pages are not locked and which takes
-			 * no groups. */
-			bool has_key;
+			uint32_t directory;    /* frame */
 			uint8_t owner_key[32]; /* X25519, public */
 		} create;
 		struct {
@@ -74,9 +69,8 @@ struct sgpu_command {
 			uint64_t mac_counter;
 			uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 			uint32_t count; /* pages, 1 to SGPU_CHANNEL_PAGES_MAX, in one table */
-			/* `count` frames. To map: all entries are empty, or hold just these frames
-			 * already. To unmap: all frames are SGPU_NO_FRAME and no entry is empty.
-			 * Borrowed. */
+			/* To map: `count` frames, borrowed; all entries are empty. To unmap: NULL;
+			 * no entry is empty. */
 			const uint32_t *pages;
 		} pte;
 		struct {
@@ -97,28 +91,24 @@ struct sgpu_command {
 };
 
 /* Why a command was refused. It changed nothing, unless the device failed: then mapped pages may
- * have been cleared, and pages whose mapping cannot be undone are never used again. */
+ * have been cleared. The numbers are in messages: sgpu-session(5). */
 enum sgpu_refusal {
 	SGPU_REFUSED_NOT, /* the command was carried out */
 	SGPU_REFUSED_MALFORMED,
 	SGPU_REFUSED_NO_CHANNEL,
 	SGPU_REFUSED_EXISTS,
-	SGPU_REFUSED_RANGE,  /* frame, index, address or size out of range, or not aligned */
-	SGPU_REFUSED_REGION, /* the page lies in the wrong region */
-	SGPU_REFUSED_NOT_FREE,
-	SGPU_REFUSED_FOREIGN,	 /* the page belongs to another channel; a hello is of no owner */
-	SGPU_REFUSED_LOCKED,	 /* no MAC authorises this */
-	SGPU_REFUSED_MAC,	 /* it does not verify, or is not the next one */
-	SGPU_REFUSED_ALIAS,	 /* two pages for one address, or one page at two addresses */
-	SGPU_REFUSED_NO_TABLE,	 /* no page table is mapped there */
-	SGPU_REFUSED_NOT_EMPTY,	 /* the table has entries */
-	SGPU_REFUSED_NOT_MAPPED, /* the range is not mapped in this channel */
-	SGPU_REFUSED_BOOTSTRAP,	 /* a wrong `via`, or not for bootstrap channels */
-	SGPU_REFUSED_COUNTER,	 /* a group was lost, replayed or reordered */
-	SGPU_REFUSED_SEAL,	 /* the group does not verify under the CEK */
-	SGPU_REFUSED_GROUP,	 /* a group with items came as a command */
-	SGPU_REFUSED_LIMIT,	 /* no serial number, or no memory for a table, is left */
-	SGPU_REFUSED_DEVICE,	 /* the device failed, or a channel cannot be made */
+	SGPU_REFUSED_RANGE, /* frame, index, address or size out of range, or not aligned */
+	SGPU_REFUSED_NOT_FREE = 6,
+	SGPU_REFUSED_FOREIGN,	   /* the page belongs to another channel; a hello is of no owner */
+	SGPU_REFUSED_LOCKED,	   /* no MAC authorises this, or the table has entries */
+	SGPU_REFUSED_MAC,	   /* it does not verify, or is not the next one */
+	SGPU_REFUSED_ALIAS,	   /* two pages for one address, or one page at two addresses */
+	SGPU_REFUSED_NO_TABLE,	   /* no page table is mapped there */
+	SGPU_REFUSED_NOT_MAPPED,   /* the range is not mapped in this channel */
+	SGPU_REFUSED_COUNTER = 15, /* a group was lost, replayed or reordered */
+	SGPU_REFUSED_SEAL,	   /* the group does not verify under the CEK */
+	SGPU_REFUSED_LIMIT,	   /* no serial number, or no memory for a table, is left */
+	SGPU_REFUSED_DEVICE,	   /* the device failed, or a channel cannot be made */
 	SGPU_REFUSALS
 };
 /* The result of CH_CREATE for the channel's owner. The CEK is sealed with HPKE (base mode) to the
@@ -132,25 +122,19 @@ struct sgpu_grant {
 	uint8_t processor[16];		      /* random, drawn when the processor was made */
 	uint8_t enc[32], sealed_cek[SGPU_KEY_SIZE + SGPU_TAG_SIZE];
 };
-/* The report of CH_PTE: what was really mapped. The MAC covers all of it. */
-struct sgpu_summary {
+/* The report of a CH_PTE or a CH_MEASURE to the owner. The MAC covers all of it, and the command.
+ * The digest of CH_MEASURE is masked: the untrusted side may have a single byte measured, and could
+ * guess that. */
+struct sgpu_report {
 	uint32_t channel, serial;
-	uint64_t counter;		 /* of the channel's reports, from 1 */
-	uint64_t va, size;		 /* bytes that the command covered */
-	uint32_t protected_pages, pages; /* pages that the command mapped: protected, and all */
-	/* KT128 of the protected pages' frame numbers, 32-bit little endian. */
-	uint8_t hash[SGPU_KT128_SIZE];
-	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
-};
-
-/* The report of CH_MEASURE. The digest is that of sgpu_measure_pages; if `keyed`, under a key
- * derived from the CEK. If the channel has a key, the digest is masked: the untrusted side may have
- * a single byte measured, and could guess that. */
-struct sgpu_measurement {
-	uint32_t channel, serial;
-	uint64_t counter; /* in one sequence with those of summaries */
-	uint64_t va, size;
-	uint32_t keyed; /* 0 or 1 */
+	uint64_t counter;  /* of the channel's reports, from 1 */
+	uint64_t va, size; /* bytes that the command covered */
+	union {
+		uint32_t pages; /* CH_PTE: how many it mapped */
+		uint32_t keyed; /* CH_MEASURE: 0 or 1 */
+	};
+	/* CH_PTE: KT128 of the mapped pages' frame numbers, 32-bit little endian. CH_MEASURE:
+	 * sgpu_measure_pages; if `keyed`, under a key derived from the CEK. */
 	uint8_t digest[SGPU_KT128_SIZE];
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 };
@@ -160,10 +144,8 @@ struct sgpu_reply {
 	int code; /* SGPU_OK, SGPU_EINVALID, SGPU_EPOLICY, SGPU_EAUTH, SGPU_EDEVICE, SGPU_ENOMEM */
 	struct sgpu_error error;
 	union {
-		struct sgpu_grant grant;     /* CH_CREATE with a key */
-		struct sgpu_summary summary; /* CH_PTE of a channel with a key */
-		/* CH_MEASURE; without MAC and not keyed if the channel has no key */
-		struct sgpu_measurement measurement;
+		struct sgpu_grant grant;   /* CH_CREATE */
+		struct sgpu_report report; /* CH_PTE, CH_MEASURE */
 	};
 };
 
@@ -171,24 +153,32 @@ struct sgpu_reply {
 struct sgpu_processor;
 
 struct sgpu_processor_config {
-	uint32_t frames;      /* of physical memory; at most info.total / info.small */
-	uint32_t unprotected; /* frames at the beginning, which the host may reach */
-	uint32_t hidden;      /* frames at the end, which are never mapped */
-	uint64_t space_size;  /* bytes of a context's address space, 0: twice the frames */
+	uint32_t frames;     /* of physical memory, from 0; at most info.total / info.small */
+	uint64_t space_size; /* bytes of a context's address space, 0: twice the frames */
 };
 
-/* Borrows the device. All frames are assumed to hold secrets at first, so each is cleared when it
- * is first mapped, unless the device zeroes memory that was never mapped (info.fresh). Errors:
- * SGPU_EUNAVAILABLE where the device maps no pages. */
+enum { SGPU_SMALL, SGPU_BIG, SGPU_KINDS };
+struct sgpu_layout {
+	uint64_t page_size[SGPU_KINDS];
+	uint64_t window; /* bytes that an entry of a directory covers */
+	uint64_t space;	 /* bytes of a context's address space */
+	uint32_t frames_of[SGPU_KINDS], entries_of[SGPU_KINDS], directory_entries;
+};
+struct sgpu_layout sgpu_layout_of(const struct sgpu_pages_info *info,
+				  const struct sgpu_processor_config *config);
+
+/* Borrows the device, which zeroes memory that was never mapped. Errors: SGPU_EUNAVAILABLE where
+ * the device maps no pages. */
 SGPU_MUST_CHECK int sgpu_processor_create(struct sgpu_device *device,
 					  const struct sgpu_processor_config *config,
 					  struct sgpu_processor **processor,
 					  struct sgpu_error *error);
-/* Destroys all channels: clears and unmaps their pages, and wipes their keys. */
+/* Destroys all channels: clears and unmaps their pages, and wipes their keys. Where the device
+ * fails, pages stay as they are. */
 void sgpu_processor_free(struct sgpu_processor **processor);
 
-/* Carries out a command of the untrusted side, which is read once. May be called from several
- * threads. Returns reply->code. */
+/* Carries out a command of the untrusted side, which is read once; a CH_SUBMIT goes to
+ * sgpu_processor_open_group. May be called from several threads. Returns reply->code. */
 int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_command *command,
 			   struct sgpu_reply *reply);
 
@@ -196,7 +186,7 @@ int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_c
 SGPU_MUST_CHECK int sgpu_processor_space(struct sgpu_processor *processor, uint32_t channel,
 					 sgpu_devptr *base, uint64_t *size,
 					 struct sgpu_error *error);
-/* ---- for trusted code in the processor's own program: lib/secure ---- */
+/* ---- for trusted code in the processor's own program ---- */
 struct sgpu_hello; /* keys.h */
 /* Begins a request. Every range must be mapped in the channel's context, which becomes the one that
  * kernels reach. Requests are served in the order of the calls; one for the active context does not
@@ -250,25 +240,21 @@ void sgpu_session_unmap(struct sgpu_session *session, uint64_t va, uint64_t size
 			uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 void sgpu_session_destroy(struct sgpu_session *session, uint64_t *counter,
 			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-/* Checks that a summary is of this channel, and newer than the last. Errors: SGPU_EAUTH. */
-SGPU_MUST_CHECK int sgpu_session_summary(struct sgpu_session *session,
-					 const struct sgpu_summary *summary,
-					 struct sgpu_error *error);
-/* Checks a measurement likewise, and takes the mask off its digest. */
-SGPU_MUST_CHECK int sgpu_session_measurement(struct sgpu_session *session,
-					     struct sgpu_measurement *measurement,
-					     struct sgpu_error *error);
+/* Checks that a report is of this channel and this operation, and newer than the last, and takes
+ * the mask off a measured digest. Errors: SGPU_EAUTH. */
+SGPU_MUST_CHECK int sgpu_session_report(struct sgpu_session *session, enum sgpu_channel_op op,
+					struct sgpu_report *report, struct sgpu_error *error);
 
 /* ---- the allocator, which is not trusted ----
- * One thread at a time. `config` is the processor's, with at least one unprotected frame: frame 0
- * is the directory of the allocator's bootstrap channel, number 0. */
+ * One thread at a time. `config` is the processor's. */
 struct sgpu_allocator;
-/* Has the processor carry out a command. Returns reply->code. */
-typedef int (*sgpu_command_fn)(void *processor, const struct sgpu_command *command,
+/* Has the processor carry out a command. The owner's side of this function authorises a CH_PTE that
+ * unmaps, and fails for a summary that it does not believe. Returns reply->code. */
+typedef int (*sgpu_command_fn)(void *argument, const struct sgpu_command *command,
 			       struct sgpu_reply *reply);
 SGPU_MUST_CHECK int sgpu_allocator_create(const struct sgpu_pages_info *info,
 					  const struct sgpu_processor_config *config,
-					  sgpu_command_fn send, void *processor,
+					  sgpu_command_fn send, void *argument,
 					  struct sgpu_allocator **allocator,
 					  struct sgpu_error *error);
 void sgpu_allocator_free(struct sgpu_allocator **allocator);
@@ -276,31 +262,90 @@ void sgpu_allocator_free(struct sgpu_allocator **allocator);
 SGPU_MUST_CHECK int sgpu_allocator_channel(struct sgpu_allocator *allocator,
 					   const uint8_t owner_key[32], struct sgpu_grant *grant,
 					   struct sgpu_error *error);
-/* The owner's side: take each summary, and authorise the unmapping of a range. */
-typedef int (*sgpu_report_fn)(void *argument, const struct sgpu_summary *summary,
-			      struct sgpu_error *error);
-typedef void (*sgpu_authorise_fn)(void *argument, uint64_t va, uint64_t size, uint64_t *counter,
-				  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-/* Maps `size` bytes, rounded up to whole pages, at *va, in big pages as far as they fit. Calls
- * `report` with the summary of each command. Errors: SGPU_ENOMEM. */
+/* Maps `size` bytes, rounded up to whole pages, at *va, in big pages as far as they fit. After an
+ * error, *mapped bytes are mapped and stay so. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel,
 				       uint64_t size, uint64_t *va, uint64_t *mapped,
-				       sgpu_report_fn report, void *argument,
 				       struct sgpu_error *error);
-/* Unmaps what sgpu_allocator_map mapped. Calls `authorise` for the MAC of each range, and `report`
- * with each summary, until which the owner must not use the range: a MAC may arrive late. */
+/* Unmaps all that one sgpu_allocator_map has mapped. */
 SGPU_MUST_CHECK int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel,
-					 uint64_t va, uint64_t mapped, sgpu_authorise_fn authorise,
-					 sgpu_report_fn report, void *argument,
-					 struct sgpu_error *error);
-/* Sends CH_MEASURE; sgpu_session_measurement has to check the measurement. */
+					 uint64_t va, uint64_t mapped, struct sgpu_error *error);
+/* Sends CH_MEASURE; sgpu_session_report has to check the report. */
 SGPU_MUST_CHECK int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel,
 					   uint64_t va, uint64_t size, bool keyed,
-					   struct sgpu_measurement *measurement,
-					   struct sgpu_error *error);
+					   struct sgpu_report *report, struct sgpu_error *error);
 /* mac NULL: without the owner's authorisation. */
 SGPU_MUST_CHECK int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uint32_t channel,
 					   uint64_t counter, const uint8_t *mac,
 					   struct sgpu_error *error);
+
+/* ---- secure contexts ----
+ * The functions of Graviton's runtime (cudaSecureMalloc and others) as library calls. A context
+ * makes a processor, an allocator and a session over the device. All its memory comes from pages of
+ * the context. A request is a direct call. The processor refuses it if it names memory outside of
+ * the context, else makes the context the only one that kernels reach; then the device enqueues it.
+ *
+ * sgpu_secure_device() returns the context as a device, so that all code written for sgpu/device.h,
+ * such as lib/run, can run inside it.
+ *
+ * Sizes are bytes. Several threads may use one context, except to create or destroy it; their
+ * copies then wait for each other. */
+struct sgpu_secure;
+
+struct sgpu_secure_config {
+	/* Another context of the same device, whose processor this one shares; neither reaches the
+	 * other's memory. NULL: the context makes its own processor, which takes all of the
+	 * device's memory. */
+	struct sgpu_secure *sibling;
+	/* For tests: it is called between the allocator and the processor. NULL: not used. */
+	sgpu_command_fn between;
+	void *between_argument; /* first argument of `between` */
+};
+
+/* config NULL: all members are 0. The device is borrowed and must outlive the context. Errors:
+ * SGPU_EUNAVAILABLE (the device maps no pages), SGPU_ENOMEM, SGPU_EUSAGE (a sibling of another
+ * device), SGPU_EAUTH, SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_secure_create(struct sgpu_device *device,
+				       const struct sgpu_secure_config *config,
+				       struct sgpu_secure **context, struct sgpu_error *error);
+/* Clears and frees everything. Work must have ended, and streams and modules must be freed.
+ * Contexts that name this one as their sibling must be destroyed first. */
+void sgpu_secure_destroy(struct sgpu_secure **context);
+
+/* Returns the context as a device, which the context owns: sgpu_device_close ignores it. */
+struct sgpu_device *sgpu_secure_device(struct sgpu_secure *context);
+
+/* Copies from the host to the device. Data are sealed where they leave, under a random key, and
+ * opened and verified where they arrive, so that only ciphertext passes in between. Returns when
+ * the copy has ended. The copy does not wait for streams: work that writes the memory must have
+ * ended. Errors: SGPU_EAUTH, SGPU_EUSAGE (outside of the context's memory), SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_secure_memcpy(struct sgpu_secure *context, const void *host,
+				       sgpu_devptr memory, uint64_t size, struct sgpu_error *error);
+
+/* Copies the image into protected memory, measures it there (CH_MEASURE), compares the result with
+ * `digest` (sgpu_measure_pages, not keyed), and only then loads a copy of it in host memory, since
+ * drivers take code only from there. Free the module with sgpu_device_module_free. Errors:
+ * SGPU_EPOLICY (the digest differs), those of sgpu_device_module_load. sgpu_device_module_launch_on
+ * starts its functions; a launch is refused if its `memory` is NULL (SGPU_EPOLICY) or outside of
+ * the context (SGPU_EUSAGE). This check does not see what else a function touches: on a GPU only
+ * the mapping of pages limits that. */
+SGPU_MUST_CHECK int sgpu_secure_module_load(struct sgpu_secure *context, const void *image,
+					    size_t size, const uint8_t digest[SGPU_KT128_SIZE],
+					    struct sgpu_device_module **module,
+					    struct sgpu_error *error);
+/* Measures device memory of the context with CH_MEASURE, and verifies the answer. keyed: with a key
+ * of the context, so that only digests of the same context can be compared. Errors: SGPU_EUSAGE
+ * (memory outside of it), SGPU_EAUTH, SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory,
+					uint64_t size, bool keyed, uint8_t digest[SGPU_KT128_SIZE],
+					struct sgpu_error *error);
+
+/* Figures of a context, for statistics and for -v. */
+struct sgpu_secure_stats {
+	uint64_t requests;		   /* accepted requests that touch device memory */
+	uint64_t commands, refused;	   /* the allocator's commands; how many were refused */
+	uint64_t mapped_bytes, used_bytes; /* bytes of mapped pages; of allocations */
+};
+void sgpu_secure_get_stats(struct sgpu_secure *context, struct sgpu_secure_stats *stats);
 
 #endif

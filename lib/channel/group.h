@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The requests of a session to a worker in another process or on another machine: items of command
- * groups, and their answers. Items name buffers, streams, keys and jobs by handles, which the
+ * groups, and their answers. Items name buffers, keys and jobs by handles, which the
  * session chooses and the worker keeps in tables. No item names an address.
  *
  * Once a session has begun (keys.h), each message is a sealed group, answered by a sealed answer.
@@ -11,17 +11,15 @@
 #ifndef SGPU_CHANNEL_GROUP_H
 #define SGPU_CHANNEL_GROUP_H
 
-#include "channel/channel.h"
-#include <sgpu/device.h>
-
 #include "channel/keys.h"
+#include "channel/channel.h"
+#include "device/device.h"
 
 enum {
 	SGPU_GROUP_BYTES = SGPU_GROUP_MAX - SGPU_TAG_SIZE, /* of items, and of answers */
 	SGPU_GROUP_ITEMS = 128,				   /* most in one group */
 	SGPU_GROUP_BUFFERS = 256,			   /* handles are below this */
-	SGPU_GROUP_OBJECTS = 64, /* handles of keys, and of jobs, are below this */
-	SGPU_GROUP_STREAMS = 8,
+	SGPU_GROUP_OBJECTS = 64,   /* handles of keys, and of jobs, are below this */
 	SGPU_GROUP_TEXT_MAX = 160, /* most bytes of the texts of all failed items together */
 	SGPU_ITEM_HEAD = 52,
 	SGPU_MESSAGE_MAX = SGPU_GROUP_MAX + 64,
@@ -29,7 +27,7 @@ enum {
 	SGPU_REFUSAL_SIZE = 9,	/* zero (8), enum sgpu_refusal (1) */
 };
 
-/* Kinds, and the members that each uses besides `stream`. All other numbers are invalid. */
+/* Kinds, and the members that each uses. All other numbers are invalid. */
 enum sgpu_item_kind {
 	SGPU_ITEM_ALLOC = 1,	/* buffer, size */
 	SGPU_ITEM_FREE = 2,	/* buffer */
@@ -49,9 +47,9 @@ enum sgpu_item_kind {
  * the tail, is sent as it lies in memory. */
 struct sgpu_item {
 	uint8_t kind; /* enum sgpu_item_kind */
-	uint8_t stream;
-	uint8_t last; /* 0 or 1 */
 	uint8_t zero;
+	uint8_t last; /* 0 or 1 */
+	uint8_t pad;
 	uint32_t buffer, zeros, object;
 	uint64_t offset, other_offset, size, first;
 	uint32_t tail_size;
@@ -77,8 +75,8 @@ SGPU_MUST_CHECK int sgpu_item_ranges_decode(const struct sgpu_item *item,
 					    struct sgpu_remote_range ranges[SGPU_MODULE_RANGES_MAX],
 					    int *count, struct sgpu_error *error);
 
-/* Writes a CH_SUBMIT as a message: version 1 (1), operation (1), zero (2), via (4), channel (4),
- * counter (8), size (4), the group; integers are little endian. Returns the message's size. */
+/* Writes a CH_SUBMIT as a message: version 1 (1), operation (1), zero (2), twice the channel
+ * (4), counter (8), size (4), the group; integers are little endian. Returns the message's size. */
 size_t sgpu_submit_encode(const struct sgpu_command *command, uint8_t message[SGPU_MESSAGE_MAX]);
 /* Borrows the group from the message. Returns false if the bytes are not exactly one. */
 bool sgpu_submit_decode(const uint8_t *message, size_t size, struct sgpu_command *command);
@@ -111,5 +109,70 @@ bool sgpu_group_client_has_room(const struct sgpu_group_client *client, size_t t
  * client cannot be used any more. */
 SGPU_MUST_CHECK int sgpu_group_client_send(struct sgpu_group_client *client,
 					   struct sgpu_error *error);
+
+/* ---- the worker's side: a server opens groups with the processor and answers them, and a worker
+ * carries out their items on a secure context. The sender of a group may use only its own channel,
+ * so every handle, size, count and offset is checked. ---- */
+/* Makes and runs jobs: manifests whose operations work on the session's buffers
+ * (lib/remote/job.c). */
+struct sgpu_group_jobs {
+	/* Makes a job of a manifest's text. *bytes: the job's own device memory, at most `most`. */
+	int (*load)(struct sgpu_device *device, const char *text, size_t size, uint64_t most,
+		    void **job, uint64_t *bytes, struct sgpu_error *error);
+	/* Frees a job that has no runs left. */
+	void (*free)(void **job);
+	/* Enqueues the operations. ranges: one for each INPUT, OUTPUT and INPUT_OUTPUT of the
+	 * manifest, in order. *run is set even on failure, since some operations may be
+	 * enqueued. */
+	int (*start)(void *job, struct sgpu_stream *stream, const struct sgpu_device_range *ranges,
+		     int count, void **run, struct sgpu_error *error);
+	/* Frees a run whose stream is idle, and returns the code of the first operation that
+	 * failed. Accepts NULL. */
+	int (*end)(void **run, struct sgpu_error *error);
+};
+
+struct sgpu_group_config {
+	/* Memory shared with the session, which may change it at any time but cannot shrink it.
+	 * Each byte is read once. NULL: no such memory. */
+	void *area;
+	uint64_t area_size;
+	uint64_t memory_limit;		    /* most device memory of the session; 0: no limit */
+	const struct sgpu_group_jobs *jobs; /* NULL: none */
+	const struct sgpu_session_authority *authority; /* borrowed */
+};
+
+/* ---- group_worker.c ---- */
+struct sgpu_group_worker;
+/* Borrows the context and all that *config points to. One thread at a time. */
+SGPU_MUST_CHECK int sgpu_group_worker_create(struct sgpu_secure *context,
+					     const struct sgpu_group_config *config,
+					     struct sgpu_group_worker **worker,
+					     struct sgpu_error *error);
+/* Waits for the enqueued work; clears and frees all objects of the session. */
+void sgpu_group_worker_free(struct sgpu_group_worker **worker);
+/* Carries out the items of an opened group and waits for their end. Carries out nothing of a
+ * malformed group, and no item after one that could not be enqueued. The answer begins with a code
+ * (4). After SGPU_OK each item's code (4), and the size (4) and text of its error follow; after
+ * another code, the size (4) and text of that error. */
+void sgpu_group_worker_run(struct sgpu_group_worker *worker, const uint8_t *items, size_t size,
+			   uint8_t answer[SGPU_GROUP_BYTES], size_t *answer_size);
+
+/* ---- group_server.c ---- */
+struct sgpu_group_server;
+SGPU_MUST_CHECK int sgpu_group_server_create(struct sgpu_secure *context,
+					     const struct sgpu_group_config *config,
+					     struct sgpu_group_server **server,
+					     struct sgpu_error *error);
+/* Destroys the session's channel, and all objects of the session. */
+void sgpu_group_server_free(struct sgpu_group_server **server);
+/* Handles a message from the session. The answer to a question is a challenge, the answer to a
+ * hello the grant; the answer to a group is its number (8) and the sealed answer. A refused message
+ * is answered by zero (8) and an enum sgpu_refusal (1). If the last group comes again, it gets the
+ * same answer and is not carried out again. After an error the server is of no use any more. One
+ * thread at a time. */
+SGPU_MUST_CHECK int sgpu_group_server_handle(struct sgpu_group_server *server,
+					     const uint8_t *message, size_t size,
+					     uint8_t answer[SGPU_MESSAGE_MAX], size_t *answer_size,
+					     struct sgpu_error *error);
 
 #endif

@@ -72,7 +72,6 @@ static bool is_answer(struct sgpu_group_client *c, uint64_t counter, size_t size
 static int exchange_group(struct sgpu_group_client *c, uint64_t counter, struct sgpu_error *error)
 {
 	const struct sgpu_command command = { .op = SGPU_CH_SUBMIT,
-					      .via = c->grant.channel,
 					      .channel = c->grant.channel,
 					      .submit = { .group = c->group,
 							  .size = (uint32_t)c->size + SGPU_TAG_SIZE,

@@ -10,7 +10,6 @@
 #include "channel/wire.h"
 
 enum {
-	STREAM = 1,
 	LAST = 2,
 	BUFFER = 4,
 	OBJECT = 16,
@@ -31,13 +30,13 @@ static const struct {
 } kinds[SGPU_ITEM_KINDS] = {
 	[SGPU_ITEM_ALLOC] = { BUFFER | SIZE, 0, 0 },
 	[SGPU_ITEM_FREE] = { BUFFER, 0, 0 },
-	[SGPU_ITEM_KEY_LOAD] = { STREAM | OBJECT, KEYS_SIZE, KEYS_SIZE },
+	[SGPU_ITEM_KEY_LOAD] = { OBJECT, KEYS_SIZE, KEYS_SIZE },
 	[SGPU_ITEM_KEY_FREE] = { OBJECT, 0, 0 },
-	[SGPU_ITEM_OPEN] = { STREAM | OBJECT | FIRST | LAST | RANGE | OTHER_OFFSET, 0, 0 },
-	[SGPU_ITEM_SEAL] = { STREAM | OBJECT | FIRST | LAST | RANGE | OTHER_OFFSET, 0, 0 },
+	[SGPU_ITEM_OPEN] = { OBJECT | FIRST | LAST | RANGE | OTHER_OFFSET, 0, 0 },
+	[SGPU_ITEM_SEAL] = { OBJECT | FIRST | LAST | RANGE | OTHER_OFFSET, 0, 0 },
 	[SGPU_ITEM_JOB_LOAD] = { OBJECT, 1, SGPU_GROUP_BYTES },
 	[SGPU_ITEM_JOB_FREE] = { OBJECT, 0, 0 },
-	[SGPU_ITEM_JOB_RUN] = { STREAM | OBJECT, RANGES_MIN, SGPU_ITEM_RANGES_MAX },
+	[SGPU_ITEM_JOB_RUN] = { OBJECT, RANGES_MIN, SGPU_ITEM_RANGES_MAX },
 };
 
 _Static_assert(offsetof(struct sgpu_item, tail_size) + 4 == SGPU_ITEM_HEAD &&
@@ -48,18 +47,17 @@ static bool is_item(const struct sgpu_item *item)
 {
 	uint16_t members;
 
-	if (item->kind >= SGPU_ITEM_KINDS || item->last > 1 || item->zero || item->zeros ||
-	    item->tail_size < kinds[item->kind].tail_min ||
+	if (item->kind >= SGPU_ITEM_KINDS || item->last > 1 || item->zero || item->pad ||
+	    item->zeros || item->tail_size < kinds[item->kind].tail_min ||
 	    item->tail_size > kinds[item->kind].tail_max) {
 		return false;
 	}
-	members = (uint16_t)((item->stream ? STREAM : 0) | (item->last ? LAST : 0) |
-			     (item->buffer ? BUFFER : 0) | (item->object ? OBJECT : 0) |
-			     (item->offset ? OFFSET : 0) | (item->other_offset ? OTHER_OFFSET : 0) |
-			     (item->size ? SIZE : 0) | (item->first ? FIRST : 0));
+	members = (uint16_t)((item->last ? LAST : 0) | (item->buffer ? BUFFER : 0) |
+			     (item->object ? OBJECT : 0) | (item->offset ? OFFSET : 0) |
+			     (item->other_offset ? OTHER_OFFSET : 0) | (item->size ? SIZE : 0) |
+			     (item->first ? FIRST : 0));
 	return kinds[item->kind].members && (members & ~kinds[item->kind].members) == 0 &&
-	       item->stream < SGPU_GROUP_STREAMS && item->buffer < SGPU_GROUP_BUFFERS &&
-	       item->object < SGPU_GROUP_OBJECTS;
+	       item->buffer < SGPU_GROUP_BUFFERS && item->object < SGPU_GROUP_OBJECTS;
 }
 
 int sgpu_item_encode(const struct sgpu_item *item, uint8_t group[SGPU_GROUP_BYTES], size_t *size,
@@ -148,7 +146,7 @@ size_t sgpu_submit_encode(const struct sgpu_command *command, uint8_t message[SG
 {
 	uint8_t *at = sgpu_put_u32(message, SUBMIT_VERSION | SGPU_CH_SUBMIT << 8);
 
-	at = sgpu_put_u32(sgpu_put_u32(at, command->via), command->channel);
+	at = sgpu_put_u32(sgpu_put_u32(at, command->channel), command->channel);
 	at = sgpu_put_u32(sgpu_put_u64(at, command->submit.counter), command->submit.size);
 	return (size_t)(sgpu_put_bytes(at, command->submit.group, command->submit.size) - message);
 }
@@ -156,14 +154,12 @@ size_t sgpu_submit_encode(const struct sgpu_command *command, uint8_t message[SG
 bool sgpu_submit_decode(const uint8_t *message, size_t size, struct sgpu_command *command)
 {
 	struct sgpu_reader reader = { .next = message, .left = size };
-	const uint32_t head = sgpu_take_u32(&reader);
+	const uint32_t head = sgpu_take_u32(&reader), channel = sgpu_take_u32(&reader);
 
-	*command = (struct sgpu_command){ .op = SGPU_CH_SUBMIT };
-	command->via = sgpu_take_u32(&reader);
-	command->channel = sgpu_take_u32(&reader);
+	*command = (struct sgpu_command){ .op = SGPU_CH_SUBMIT, .channel = sgpu_take_u32(&reader) };
 	command->submit.counter = sgpu_take_u64(&reader);
 	command->submit.size = sgpu_take_u32(&reader);
-	if (head != (SUBMIT_VERSION | SGPU_CH_SUBMIT << 8) ||
+	if (head != (SUBMIT_VERSION | SGPU_CH_SUBMIT << 8) || channel != command->channel ||
 	    command->submit.size < SGPU_TAG_SIZE || command->submit.size > SGPU_GROUP_MAX) {
 		return false;
 	}

@@ -81,45 +81,28 @@ void sgpu_mac_owner(const struct sgpu_channel_keys *keys, uint32_t serial, uint6
 		      mac);
 }
 
-/* Both kinds of reports lie in memory as their MACs cover them. */
-static void mac_report(const struct sgpu_channel_keys *keys, const void *report, size_t size,
-		       const char *custom, uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
+_Static_assert(offsetof(struct sgpu_report, mac) == 2 * 4 + 3 * 8 + 4 + SGPU_KT128_SIZE,
+	       "a report lies in memory as its MAC covers it, without gaps");
+
+void sgpu_mac_report(const struct sgpu_channel_keys *keys, enum sgpu_channel_op op,
+		     const struct sgpu_report *report, uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
 	uint8_t fields[FIELDS_MAX], *at = sgpu_put_bytes(fields, keys->report, SGPU_KEY_SIZE);
 
-	digest_fields(fields, sgpu_put_bytes(at, report, size), custom, mac);
+	digest_fields(fields, sgpu_put_bytes(at, report, offsetof(struct sgpu_report, mac)),
+		      op == SGPU_CH_PTE ? "sgpu channel summary v1" : "sgpu channel measurement v1",
+		      mac);
 }
 
-_Static_assert(offsetof(struct sgpu_summary, mac) == 2 * 4 + 3 * 8 + 2 * 4 + SGPU_KT128_SIZE &&
-		       offsetof(struct sgpu_measurement, mac) ==
-			       2 * 4 + 3 * 8 + 4 + SGPU_KT128_SIZE,
-	       "no gaps in what the MACs cover");
-
-void sgpu_mac_summary(const struct sgpu_channel_keys *keys, const struct sgpu_summary *summary,
-		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
-{
-	mac_report(keys, summary, offsetof(struct sgpu_summary, mac), "sgpu channel summary v1",
-		   mac);
-}
-
-void sgpu_mac_measurement(const struct sgpu_channel_keys *keys,
-			  const struct sgpu_measurement *measurement,
-			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
-{
-	mac_report(keys, measurement, offsetof(struct sgpu_measurement, mac),
-		   "sgpu channel measurement v1", mac);
-}
-
-void sgpu_mask_measurement(const struct sgpu_channel_keys *keys,
-			   struct sgpu_measurement *measurement)
+void sgpu_mask_report(const struct sgpu_channel_keys *keys, struct sgpu_report *report)
 {
 	uint8_t fields[FIELDS_MAX], *at = sgpu_put_bytes(fields, keys->report, SGPU_KEY_SIZE);
 	uint8_t mask[SGPU_KT128_SIZE];
 
-	at = sgpu_put_u64(sgpu_put_u32(at, measurement->serial), measurement->counter);
+	at = sgpu_put_u64(sgpu_put_u32(at, report->serial), report->counter);
 	digest_fields(fields, at, "sgpu channel mask v1", mask);
 	for (size_t i = 0; i < sizeof(mask); i++) {
-		measurement->digest[i] ^= mask[i];
+		report->digest[i] ^= mask[i];
 	}
 	sgpu_wipe(mask, sizeof(mask));
 }

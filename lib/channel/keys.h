@@ -44,15 +44,11 @@ void sgpu_group_nonce(uint32_t serial, uint64_t counter, uint8_t nonce[SGPU_NONC
  * unmapped: the address and the size of what is to be unmapped; NULL: the channel is destroyed. */
 void sgpu_mac_owner(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
 		    const uint64_t unmapped[2], uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-void sgpu_mac_summary(const struct sgpu_channel_keys *keys, const struct sgpu_summary *summary,
-		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-void sgpu_mac_measurement(const struct sgpu_channel_keys *keys,
-			  const struct sgpu_measurement *measurement,
-			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
+void sgpu_mac_report(const struct sgpu_channel_keys *keys, enum sgpu_channel_op op,
+		     const struct sgpu_report *report, uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 /* Masks or unmasks the digest: XORs it with KT128 of report key, serial and counter, which no two
  * reports share. The MAC covers the masked digest. */
-void sgpu_mask_measurement(const struct sgpu_channel_keys *keys,
-			   struct sgpu_measurement *measurement);
+void sgpu_mask_report(const struct sgpu_channel_keys *keys, struct sgpu_report *report);
 
 /* ---- hello.c: how a session begins, sgpu-session(5) ----
  * The runner answers a question by a challenge: its X25519 public key (32) || a nonce (32). The

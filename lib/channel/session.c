@@ -145,53 +145,34 @@ void sgpu_session_destroy(struct sgpu_session *session, uint64_t *counter,
 	sgpu_mac_owner(session->keys, session->serial, *counter, NULL, mac);
 }
 
-static int check_report(struct sgpu_session *session, uint32_t channel, uint32_t serial,
-			uint64_t counter, const uint8_t mac[SGPU_CHANNEL_MAC_SIZE],
-			const uint8_t expected[SGPU_CHANNEL_MAC_SIZE], const char *what,
-			struct sgpu_error *error)
+int sgpu_session_report(struct sgpu_session *session, enum sgpu_channel_op op,
+			struct sgpu_report *report, struct sgpu_error *error)
 {
-	if (!sgpu_equal(mac, expected, SGPU_CHANNEL_MAC_SIZE)) {
-		return sgpu_fail(error, SGPU_EAUTH, "the MAC of a %s of channel %u does not verify",
-				 what, session->channel);
-	}
-	if (channel != session->channel || serial != session->serial) {
-		return sgpu_fail(error, SGPU_EAUTH, "a %s of channel %u was given for channel %u",
-				 what, channel, session->channel);
-	}
-	if (counter <= session->reports) {
+	uint8_t expected[SGPU_CHANNEL_MAC_SIZE];
+	bool verifies;
+
+	sgpu_mac_report(session->keys, op, report, expected);
+	verifies = sgpu_equal(report->mac, expected, SGPU_CHANNEL_MAC_SIZE);
+	sgpu_wipe(expected, sizeof(expected));
+	if (!verifies) {
 		return sgpu_fail(error, SGPU_EAUTH,
-				 "a %s of channel %u is old: number %llu after %llu", what, channel,
-				 (unsigned long long)counter, (unsigned long long)session->reports);
+				 "the MAC of a report of channel %u does not verify",
+				 session->channel);
 	}
-	session->reports = counter;
+	if (report->channel != session->channel || report->serial != session->serial) {
+		return sgpu_fail(error, SGPU_EAUTH,
+				 "a report of channel %u was given for channel %u", report->channel,
+				 session->channel);
+	}
+	if (report->counter <= session->reports) {
+		return sgpu_fail(error, SGPU_EAUTH,
+				 "a report of channel %u is old: number %llu after %llu",
+				 report->channel, (unsigned long long)report->counter,
+				 (unsigned long long)session->reports);
+	}
+	session->reports = report->counter;
+	if (op == SGPU_CH_MEASURE) {
+		sgpu_mask_report(session->keys, report);
+	}
 	return SGPU_OK;
-}
-
-int sgpu_session_summary(struct sgpu_session *session, const struct sgpu_summary *summary,
-			 struct sgpu_error *error)
-{
-	uint8_t expected[SGPU_CHANNEL_MAC_SIZE];
-	int rc;
-
-	sgpu_mac_summary(session->keys, summary, expected);
-	rc = check_report(session, summary->channel, summary->serial, summary->counter,
-			  summary->mac, expected, "summary", error);
-	sgpu_wipe(expected, sizeof(expected));
-	return rc;
-}
-
-int sgpu_session_measurement(struct sgpu_session *session, struct sgpu_measurement *measurement,
-			     struct sgpu_error *error)
-{
-	uint8_t expected[SGPU_CHANNEL_MAC_SIZE];
-	int rc;
-
-	sgpu_mac_measurement(session->keys, measurement, expected);
-	rc = check_report(session, measurement->channel, measurement->serial, measurement->counter,
-			  measurement->mac, expected, "measurement", error);
-	sgpu_wipe(expected, sizeof(expected));
-	if (rc == SGPU_OK) {
-		sgpu_mask_measurement(session->keys, measurement);
-	}
-	return rc;
 }

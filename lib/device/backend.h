@@ -145,13 +145,12 @@ struct sgpu_device_backend {
 extern const struct sgpu_device_backend sgpu_device_cpu;
 extern const struct sgpu_device_backend sgpu_device_cuda; /* loads sgpu-cuda.so on first use */
 
-/* The guard of a secure context (lib/secure), which is used as a device. The context has the calls
+/* The guard of a secure context (lib/channel), which is used as a device. The context has the calls
  * of the device under it, and its streams, keys, recordings and modules are that device's. Requests
  * that touch device memory ask the guard first. */
 struct sgpu_device_guard {
 	const struct sgpu_device_guard_calls *calls;
 	struct sgpu_device *device; /* under the context */
-	unsigned streams;	    /* in use; accessed atomically */
 };
 
 struct sgpu_device_guard_calls {

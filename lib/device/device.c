@@ -52,23 +52,13 @@ static int leave(const struct sgpu_stream *stream, int rc)
 			*object = NULL;                  \
 		}                                        \
 	}
+FREE(sgpu_stream_free, sgpu_stream, stream->free)
 FREE(sgpu_event_free, sgpu_event, stream->event_free)
 FREE(sgpu_device_key_free, sgpu_device_key, key->free)
 FREE(sgpu_recording_free, sgpu_recording, graph->free)
 FREE(sgpu_device_module_free, sgpu_device_module, module->free)
 FREE(sgpu_space_free, sgpu_space, page->space_free)
 #undef FREE
-
-void sgpu_stream_free(struct sgpu_stream **stream)
-{
-	if (stream && *stream) {
-		if (GUARD(*stream)) {
-			__atomic_fetch_sub(&GUARD(*stream)->streams, 1, __ATOMIC_RELAXED);
-		}
-		BACKEND(*stream)->stream->free(*stream);
-		*stream = NULL;
-	}
-}
 
 void sgpu_device_close(struct sgpu_device **device)
 {
@@ -125,9 +115,6 @@ int sgpu_stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
 
 	*stream = NULL;
 	rc = BACKEND(device)->stream->create(under(device), stream, error);
-	if (rc == SGPU_OK && GUARD(device)) {
-		__atomic_fetch_add(&GUARD(device)->streams, 1, __ATOMIC_RELAXED);
-	}
 	return guarded(rc, *stream, device);
 }
 

@@ -130,7 +130,7 @@ SGPU_MUST_CHECK int sgpu_event_sync(struct sgpu_event *event, struct sgpu_error 
 /* Tells without waiting whether the event has completed. */
 SGPU_MUST_CHECK int sgpu_event_query(struct sgpu_event *event, bool *done,
 				     struct sgpu_error *error);
-/* Enqueues a launch, naming the memory that it touches: a secure context (lib/secure) refuses
+/* Enqueues a launch, naming the memory that it touches: a secure context (lib/channel) refuses
  * ranges outside itself. */
 SGPU_MUST_CHECK int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function,
 					  void *argument, const struct sgpu_device_range *ranges,
@@ -301,13 +301,14 @@ SGPU_MUST_CHECK int sgpu_device_get_evidence(struct sgpu_device *device, const u
 					     struct sgpu_error *error);
 void sgpu_device_evidence_clear(struct sgpu_device_evidence *evidence);
 
-/* ---- pages: for lib/channel and lib/secure alone ---- Sizes and offsets are multiples of `small`.
+/* ---- pages: for lib/channel alone ---- Sizes and offsets are multiples of `small`.
  * A frame is the number of a small page of physical memory; a big page is named by its first frame,
- * a multiple of big / small. When a frame is first mapped, it gets memory, which counts as in use
- * until the device is closed. The frame keeps its contents wherever it is mapped. Frames once
- * mapped as small pages can later be mapped as one big page, and vice versa; a GPU then gives them
- * new, zeroed memory, and the CPU device keeps their contents. A frame is mapped at one address at
- * a time. A refused call changes nothing. Errors: SGPU_EUNAVAILABLE, SGPU_ENOMEM, SGPU_EUSAGE. */
+ * a multiple of big / small. When a frame is first mapped, it gets memory of zeros, which counts as
+ * in use until the device is closed. The frame keeps its contents wherever it is mapped. Frames
+ * once mapped as small pages can later be mapped as one big page, and vice versa; a GPU then gives
+ * them new, zeroed memory, and the CPU device keeps their contents. A frame is mapped at one
+ * address at a time. A refused call changes nothing. Errors: SGPU_EUNAVAILABLE, SGPU_ENOMEM,
+ * SGPU_EUSAGE. */
 SGPU_MUST_CHECK int sgpu_space_create(struct sgpu_device *device, uint64_t size,
 				      struct sgpu_space **space, sgpu_devptr *base,
 				      struct sgpu_error *error);

@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 
 #include "ops/ops.h"
-#include "secure/group.h"
+#include "channel/group.h"
 
 extern const struct sgpu_group_jobs sgpu_remote_jobs;
 

@@ -9,7 +9,7 @@
 #include "base/io.h"
 #include "remote/carrier.h"
 #include "remote/job.h"
-#include "secure/group.h"
+#include "channel/group.h"
 
 struct service {
 	uint8_t area[SGPU_AREA_SIZE]; /* page-aligned */

@@ -13,7 +13,7 @@
 
 #include "remote/job.h"
 #include "remote/carrier.h"
-#include "secure/group.h"
+#include "channel/group.h"
 
 struct sgpu_remote_service {
 	struct sgpu_group_server *server;

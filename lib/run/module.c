@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "run/private.h"
-#include "secure/context.h"
+#include "channel/context.h"
 
 struct module {
 	bool tried;

@@ -16,15 +16,7 @@
 
 #include "../unit/fake_pager.h"
 
-enum {
-	FRAMES = 1024,
-	UNPROTECTED = 1,
-	ROUNDS = 2000,
-	GROUPS = 200000,
-	PAGES = 8,
-	ITEMS = 100,
-	CHANNEL = 1
-};
+enum { FRAMES = 1024, ROUNDS = 2000, GROUPS = 200000, PAGES = 8, ITEMS = 100, CHANNEL = 1 };
 
 struct bench {
 	struct fake_pager fake;
@@ -59,19 +51,15 @@ static void print(const char *what, uint64_t *times, uint64_t each)
 
 static void open_channel(struct bench *b)
 {
-	const struct sgpu_processor_config config = { .frames = FRAMES,
-						      .unprotected = UNPROTECTED };
-	struct sgpu_command command = { .op = SGPU_CH_CREATE };
+	const struct sgpu_processor_config config = { .frames = FRAMES };
+	struct sgpu_command command = { .op = SGPU_CH_CREATE, .channel = CHANNEL };
 	struct sgpu_error error = { 0 };
 	struct sgpu_key owner;
 
-	b->device = fake_pager_init(&b->fake, FRAMES, 4096, 16, true);
+	b->device = fake_pager_init(&b->fake, FRAMES, 4096, 16);
 	must(sgpu_processor_create(b->device, &config, &b->processor, &error), &error);
-	must(sgpu_processor_command(b->processor, &command, &b->reply), &b->reply.error);
 	must(sgpu_key_generate(SGPU_KEY_X25519, &owner, &error), &error);
-	command.channel = CHANNEL;
 	command.create.directory = 1;
-	command.create.has_key = true;
 	memcpy(command.create.owner_key, owner.public_half, sizeof(owner.public_half));
 	must(sgpu_processor_command(b->processor, &command, &b->reply), &b->reply.error);
 	must(sgpu_session_open(&owner, &b->reply.grant, &b->session, &error), &error);
@@ -85,17 +73,16 @@ static void open_channel(struct bench *b)
 /* Maps and unmaps by turns. */
 static void time_pages(struct bench *b, uint64_t *up, uint64_t *down)
 {
-	uint32_t pages[PAGES], none[PAGES];
+	uint32_t pages[PAGES];
 
 	for (uint32_t i = 0; i < PAGES; i++) {
 		pages[i] = 100 + 3 * i;
-		none[i] = SGPU_NO_FRAME;
 	}
 	for (int i = 0; i < 2 * ROUNDS; i++) {
 		struct sgpu_command command = { .op = SGPU_CH_PTE,
 						.channel = CHANNEL,
 						.pte = { .count = PAGES,
-							 .pages = i % 2 ? none : pages } };
+							 .pages = i % 2 ? NULL : pages } };
 
 		if (i % 2) {
 			command.pte.has_mac = true;
@@ -105,7 +92,8 @@ static void time_pages(struct bench *b, uint64_t *up, uint64_t *down)
 		uint64_t begin = sgpu_now_ns();
 		must(sgpu_processor_command(b->processor, &command, &b->reply), &b->reply.error);
 		(i % 2 ? down : up)[i / 2] = sgpu_now_ns() - begin;
-		must(sgpu_session_summary(b->session, &b->reply.summary, &b->reply.error),
+		must(sgpu_session_report(b->session, SGPU_CH_PTE, &b->reply.report,
+					 &b->reply.error),
 		     &b->reply.error);
 	}
 }
@@ -120,9 +108,7 @@ static void time_groups(struct bench *b, uint64_t *seal, uint64_t *open, uint64_
 	size_t size;
 
 	for (int i = 0; i < ROUNDS; i++) {
-		struct sgpu_command command = { .op = SGPU_CH_SUBMIT,
-						.via = CHANNEL,
-						.channel = CHANNEL };
+		struct sgpu_command command = { .op = SGPU_CH_SUBMIT, .channel = CHANNEL };
 		uint64_t begin = sgpu_now_ns(), middle, counter;
 
 		for (int g = 0; g < BATCH; g++) {

@@ -4,16 +4,16 @@
  * refuse them, and after each the invariants hold (hostile.h, sgpu_processor_check). What no owner
  * authorised is never unmapped. The bytes of a command, integers little endian:
  *
- *   version 1 (1), op (1), flags (2), via (4), channel (4), and then for
- *   CH_CREATE   directory (4), with KEY: owner key (32)
+ *   version 1 (1), op (1), flags (2), zero (4), channel (4), and then for
+ *   CH_CREATE   directory (4), owner key (32)
  *   CH_PDE      index (4), table (4)
  *   CH_PTE      directory index (4), table index (4), count (4), with MAC: counter (8), MAC (32);
- *               `count` frames (4 each)
+ *               `count` frames (4 each); if the first is SGPU_NO_FRAME, the command unmaps
  *   CH_MEASURE  va (8), size (8)
  *   CH_DESTROY  with MAC: counter (8), MAC (32)
  *   CH_SUBMIT   counter (8), size (4), the group (size)
  *
- * Flags are bits: KEY, MAC and KEYED (of CH_MEASURE) 1, BIG 2.
+ * Flags are bits: MAC and KEYED (of CH_MEASURE) 1, BIG 2.
  */
 #include "channel/wire.h"
 
@@ -38,10 +38,10 @@ static void read_pte(struct sgpu_reader *reader, uint32_t flags, uint32_t *pages
 	if (c->pte.has_mac) {
 		read_mac(reader, &c->pte.mac_counter, c->pte.mac);
 	}
-	c->pte.pages = pages;
 	for (uint32_t i = 0; i < c->pte.count && i < SGPU_CHANNEL_PAGES_MAX; i++) {
 		pages[i] = sgpu_take_u32(reader);
 	}
+	c->pte.pages = pages[0] == SGPU_NO_FRAME ? NULL : pages;
 }
 
 static void read_body(struct sgpu_reader *reader, uint32_t flags, uint32_t *pages,
@@ -50,8 +50,7 @@ static void read_body(struct sgpu_reader *reader, uint32_t flags, uint32_t *page
 	switch (c->op) {
 	case SGPU_CH_CREATE:
 		c->create.directory = sgpu_take_u32(reader);
-		c->create.has_key = flags & FIRST;
-		sgpu_take_bytes(reader, c->create.owner_key, c->create.has_key ? 32 : 0);
+		sgpu_take_bytes(reader, c->create.owner_key, 32);
 		break;
 	case SGPU_CH_PDE:
 		c->pde.index = sgpu_take_u32(reader);
@@ -89,22 +88,10 @@ static bool read_command(const uint8_t *bytes, size_t size, uint32_t *pages, str
 	(void)sgpu_take_u8(&reader);
 	c->op = sgpu_take_u8(&reader);
 	flags = (uint32_t)sgpu_take_integer(&reader, 2);
-	c->via = sgpu_take_u32(&reader);
+	(void)sgpu_take_u32(&reader);
 	c->channel = sgpu_take_u32(&reader);
 	read_body(&reader, flags, pages, c);
 	return !reader.bad;
-}
-
-/* The fuzzer knows no key: only a destruction may take away what is locked. */
-static void permit(struct world *world, struct sgpu_processor *processor, bool destroys)
-{
-	struct sgpu_frame frame;
-
-	for (uint32_t i = 0; i < WORLD_FRAMES; i++) {
-		world->locked[i] = !destroys &&
-				   sgpu_processor_frame(processor, i, &frame) == SGPU_OK &&
-				   frame.locked;
-	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -118,7 +105,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct sgpu_reply reply;
 
 	memset(&world, 0, sizeof(world));
-	world.may_all = true;
 	if (sgpu_processor_create(world_device(&world), world_config(), &processor, NULL) < 0) {
 		return 0;
 	}
@@ -129,14 +115,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (!read_command(data + at, length, pages, &command)) {
 			continue;
 		}
-		permit(&world, processor, command.op == SGPU_CH_DESTROY);
+		/* The fuzzer knows no key: only a destruction may take pages away. */
+		world.may_all = command.op == SGPU_CH_DESTROY;
 		(void)sgpu_processor_command(processor, &command, &reply);
 		if (world.broken || sgpu_processor_check(processor, &error) < 0) {
 			fprintf(stderr, "%s\n", world.broken ? world.broken : error.text);
 			abort();
 		}
 	}
-	memset(world.locked, 0, sizeof(world.locked));
+	world.may_all = true;
 	sgpu_processor_free(&processor);
 	return 0;
 }

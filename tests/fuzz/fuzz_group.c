@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "secure/group.h"
+#include "channel/group.h"
 
 /* ---- jobs, which are pretended: each writes to its ranges ---- */
 struct run {

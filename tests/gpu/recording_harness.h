@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "device/device.h"
-#include "secure/secure.h"
+#include "channel/channel.h"
 
 #include "cuda_harness.h"
 

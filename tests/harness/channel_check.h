@@ -7,10 +7,10 @@
 #define CHANNEL_CHECK_H
 
 #include "channel/processor/processor.h"
-#include "secure/secure.h"
+#include "channel/channel.h"
 
 struct sgpu_frame {
-	bool mapped, locked, big; /* big: part of a big page */
+	bool mapped, big; /* big: part of a big page */
 	enum sgpu_frame_use use;
 	uint32_t owner;	  /* channel that mapped it */
 	uint32_t entries; /* of a table: in use */

@@ -3,7 +3,7 @@
  * Has a context give its pages back now. This object stands in place of the library's, whose own
  * way to do that nobody calls from outside.
  */
-#include "secure/heap.c"
+#include "channel/heap.c"
 
 #include "channel_check.h"
 

@@ -12,7 +12,7 @@
 #include "hostile.h"
 
 enum { CHANNELS = 10, OWNERS = 2 };
-enum kind { ABSENT, BOOTSTRAP, PLAIN, SECURE };
+enum kind { ABSENT, SECURE };
 
 struct owner {
 	struct sgpu_key key;
@@ -70,8 +70,7 @@ static inline uint32_t some_frame(struct attack *a)
 	uint32_t draw = below(a, 100);
 
 	if (draw < 88) {
-		return WORLD_UNPROTECTED +
-		       below(a, WORLD_FRAMES - WORLD_UNPROTECTED - WORLD_HIDDEN);
+		return below(a, WORLD_FRAMES - WORLD_HIDDEN);
 	}
 	return draw < 98    ? below(a, WORLD_FRAMES)
 	       : draw == 98 ? WORLD_FRAMES + below(a, 4)
@@ -117,18 +116,11 @@ static inline bool exists(const struct attack *a, enum kind kind)
 
 static inline void make_create(struct attack *a, struct sgpu_command *c)
 {
-	bool through_itself = !exists(a, BOOTSTRAP) && often(a, 80);
-
 	c->op = SGPU_CH_CREATE;
-	c->create.has_key = !through_itself && often(a, 85);
-	c->create.directory =
-		through_itself || often(a, 10) ? below(a, WORLD_UNPROTECTED) : some_frame(a);
-	c->via = through_itself ? c->channel : c->via;
-	if (c->create.has_key) {
-		memcpy(c->create.owner_key, a->owners[below(a, OWNERS)].key.public_half, 32);
-		if (often(a, 2)) {
-			memset(c->create.owner_key, 0, 32);
-		}
+	c->create.directory = some_frame(a);
+	memcpy(c->create.owner_key, a->owners[below(a, OWNERS)].key.public_half, 32);
+	if (often(a, 2)) {
+		memset(c->create.owner_key, 0, 32);
 	}
 }
 
@@ -187,15 +179,15 @@ static inline void make_pte(struct attack *a, struct sgpu_command *c)
 	c->pte.count = often(a, 98) ? 1 + below(a, often(a, 70) ? 2 : 4)
 				    : below(a, SGPU_CHANNEL_PAGES_MAX + 2);
 	for (uint32_t i = 0; i < c->pte.count && i < SGPU_CHANNEL_PAGES_MAX; i++) {
-		a->pages[i] = unmaps ? SGPU_NO_FRAME : some_frame(a);
-		if (!unmaps && c->pte.big && often(a, 90)) {
+		a->pages[i] = some_frame(a);
+		if (c->pte.big && often(a, 90)) {
 			a->pages[i] -= a->pages[i] % WORLD_RATIO;
 		}
 		if (often(a, 1)) {
 			a->pages[i] = SGPU_NO_FRAME;
 		}
 	}
-	c->pte.pages = a->pages;
+	c->pte.pages = unmaps ? NULL : a->pages;
 	c->pte.has_mac = often(a, unmaps ? 75 : 15);
 	if (c->pte.has_mac) {
 		authorise(a, c, pte_va(c), pte_size(c), &c->pte.mac_counter, c->pte.mac);
@@ -209,7 +201,6 @@ static inline void make_submit(struct attack *a, struct sgpu_command *c)
 	bool right = channel && channel->kind == SECURE;
 
 	c->op = SGPU_CH_SUBMIT;
-	c->via = c->channel;
 	c->submit.group = a->group;
 	c->submit.size = sizeof(items) + SGPU_TAG_SIZE;
 	c->submit.counter = right ? channel->submitted + 1 : 1;
@@ -244,9 +235,8 @@ static inline void make(struct attack *a, struct sgpu_command *c)
 	uint32_t draw = below(a, 1024);
 
 	memset(c, 0, sizeof(*c));
-	c->via = often(a, 90) ? channel_of_kind(a, BOOTSTRAP) : some_channel(a);
 	c->channel = often(a, 80) ? channel_of_kind(a, SECURE) : some_channel(a);
-	if (draw < 4 || (draw < 500 && (!exists(a, BOOTSTRAP) || !exists(a, SECURE)))) {
+	if (draw < 4 || (draw < 500 && !exists(a, SECURE))) {
 		c->channel = often(a, 85) ? channel_of_kind(a, ABSENT) : some_channel(a);
 		make_create(a, c);
 	} else if (draw < 200) {
@@ -267,7 +257,6 @@ static inline void make(struct attack *a, struct sgpu_command *c)
 		make_submit(a, c);
 	} else {
 		c->op = SGPU_CH_DESTROY;
-		c->channel = often(a, 60) ? c->channel : channel_of_kind(a, PLAIN);
 		c->destroy.has_mac = often(a, 70);
 		if (c->destroy.has_mac) {
 			authorise(a, c, 0, 0, &c->destroy.mac_counter, c->destroy.mac);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A processor over a fake pager, with a bootstrap channel and short ways to say commands. Frames 0
- * to 7 are unprotected, the last four hidden; small pages of 64 bytes, big ones of four.
+ * A processor over a fake pager, and short ways to say commands. Small pages have 64 bytes, big
+ * ones four times as many.
  */
 #ifndef CHANNEL_HARNESS_H
 #define CHANNEL_HARNESS_H
@@ -14,14 +14,11 @@
 
 enum {
 	FRAMES = 256,
-	UNPROTECTED = 8,
-	HIDDEN = 4,
 	SMALL = 64,
 	RATIO = 4,
 	BIG = SMALL * RATIO,
 	TABLE_SPAN = SGPU_CHANNEL_ENTRIES * SMALL,
 	SPACE = 3 * TABLE_SPAN,
-	BOOT = 0,
 };
 
 struct bench {
@@ -39,14 +36,10 @@ struct bench {
 static inline struct sgpu_command create_command(uint32_t channel, uint32_t directory,
 						 const struct sgpu_key *owner)
 {
-	struct sgpu_command command = { .op = SGPU_CH_CREATE, .via = BOOT, .channel = channel };
+	struct sgpu_command command = { .op = SGPU_CH_CREATE, .channel = channel };
 
 	command.create.directory = directory;
-	if (owner) {
-		command.create.has_key = true;
-		memcpy(command.create.owner_key, owner->public_half,
-		       sizeof(command.create.owner_key));
-	}
+	memcpy(command.create.owner_key, owner->public_half, sizeof(command.create.owner_key));
 	return command;
 }
 
@@ -67,7 +60,6 @@ static inline enum sgpu_refusal pde(struct bench *b, uint32_t channel, uint32_t 
 				    uint32_t table, bool big)
 {
 	b->command = (struct sgpu_command){ .op = SGPU_CH_PDE,
-					    .via = BOOT,
 					    .channel = channel,
 					    .pde = { .index = index, .table = table, .big = big } };
 	return say(b, &b->command);
@@ -77,7 +69,6 @@ static inline enum sgpu_refusal pte(struct bench *b, uint32_t channel, uint32_t 
 				    uint32_t index, bool big, uint32_t count, const uint32_t *pages)
 {
 	b->command = (struct sgpu_command){ .op = SGPU_CH_PTE,
-					    .via = BOOT,
 					    .channel = channel,
 					    .pte = { .directory_index = directory,
 						     .table_index = index,
@@ -95,7 +86,6 @@ static inline enum sgpu_refusal pte_authorised(struct bench *b, struct sgpu_sess
 	const uint64_t page = big ? BIG : SMALL;
 
 	b->command = (struct sgpu_command){ .op = SGPU_CH_PTE,
-					    .via = BOOT,
 					    .channel = channel,
 					    .pte = { .directory_index = directory,
 						     .table_index = index,
@@ -112,7 +102,6 @@ static inline enum sgpu_refusal measure(struct bench *b, uint32_t channel, uint6
 					uint64_t size, bool keyed)
 {
 	b->command = (struct sgpu_command){ .op = SGPU_CH_MEASURE,
-					    .via = BOOT,
 					    .channel = channel,
 					    .measure = { .va = va, .size = size, .keyed = keyed } };
 	return say(b, &b->command);
@@ -121,8 +110,7 @@ static inline enum sgpu_refusal measure(struct bench *b, uint32_t channel, uint6
 static inline enum sgpu_refusal destroy(struct bench *b, uint32_t channel,
 					struct sgpu_session *session)
 {
-	b->command =
-		(struct sgpu_command){ .op = SGPU_CH_DESTROY, .via = BOOT, .channel = channel };
+	b->command = (struct sgpu_command){ .op = SGPU_CH_DESTROY, .channel = channel };
 	if (session) {
 		b->command.destroy.has_mac = true;
 		sgpu_session_destroy(session, &b->command.destroy.mac_counter,
@@ -136,7 +124,6 @@ static inline enum sgpu_refusal submit(struct bench *b, uint32_t channel, const 
 {
 	b->command = (struct sgpu_command){
 		.op = SGPU_CH_SUBMIT,
-		.via = channel,
 		.channel = channel,
 		.submit = { .group = group, .size = (uint32_t)size, .counter = counter }
 	};
@@ -177,17 +164,14 @@ static inline struct sgpu_session *session_of(struct bench *b, const struct sgpu
 	return session;
 }
 
-static inline void bench_open(struct bench *b, bool fresh)
+static inline void bench_open(struct bench *b)
 {
 	memset(b, 0, sizeof(*b));
-	b->device = fake_pager_init(&b->fake, FRAMES, SMALL, RATIO, fresh);
-	b->config = (struct sgpu_processor_config){
-		.frames = FRAMES, .unprotected = UNPROTECTED, .hidden = HIDDEN, .space_size = SPACE
-	};
+	b->device = fake_pager_init(&b->fake, FRAMES, SMALL, RATIO);
+	b->config = (struct sgpu_processor_config){ .frames = FRAMES, .space_size = SPACE };
 	CHECK(sgpu_processor_create(b->device, &b->config, &b->processor, NULL) == SGPU_OK);
 	CHECK(sgpu_key_generate(SGPU_KEY_X25519, &b->owner[0], NULL) == SGPU_OK);
 	CHECK(sgpu_key_generate(SGPU_KEY_X25519, &b->owner[1], NULL) == SGPU_OK);
-	CHECK(create(b, BOOT, 0, NULL) == SGPU_REFUSED_NOT);
 }
 
 static inline void bench_close(struct bench *b)

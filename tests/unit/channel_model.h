@@ -20,17 +20,6 @@ static inline struct channel *owned(struct attack *a, const struct sgpu_command 
 		       : NULL;
 }
 
-/* Whether an owner's channel has the space. */
-static inline bool is_locked(const struct attack *a, const struct world_space *space)
-{
-	bool locked = false;
-
-	for (int i = 0; space && i < CHANNELS; i++) {
-		locked = locked || (a->channels[i].kind == SECURE && a->channels[i].space == space);
-	}
-	return locked;
-}
-
 /* Whether the owner's word goes along, as it is now: of an old command, too. */
 static inline bool is_true(struct attack *a, const struct sgpu_command *c)
 {
@@ -52,7 +41,7 @@ static inline bool is_true(struct attack *a, const struct sgpu_command *c)
 		return c->destroy.mac_counter == channel->authorised + 1 &&
 		       memcmp(mac, c->destroy.mac, sizeof(mac)) == 0;
 	}
-	if (c->op != SGPU_CH_SUBMIT || c->submit.size != sizeof(group) || c->via != c->channel) {
+	if (c->op != SGPU_CH_SUBMIT || c->submit.size != sizeof(group)) {
 		return false;
 	}
 	sgpu_group_nonce(channel->serial, c->submit.counter, nonce);
@@ -76,13 +65,6 @@ static inline void permit(struct attack *a, const struct sgpu_command *c, bool a
 		a->world.may_unmap = owner->space;
 		a->world.may_begin = 0;
 		a->world.may_end = UINT64_MAX;
-	} else if ((c->op == SGPU_CH_PTE || c->op == SGPU_CH_DESTROY) && c->channel < CHANNELS &&
-		   a->channels[c->channel].kind == PLAIN) {
-		/* Pages of a channel without key are not locked. */
-		a->world.may_all = true;
-		for (uint32_t i = 0; i < WORLD_FRAMES; i++) {
-			a->world.locked[i] = is_locked(a, a->world.frames[i].space);
-		}
 	}
 }
 
@@ -94,10 +76,6 @@ static inline void learn_create(struct attack *a, const struct sgpu_command *c,
 	struct owner *owner;
 
 	memset(channel, 0, sizeof(*channel));
-	if (!c->create.has_key) {
-		channel->kind = c->create.directory < WORLD_UNPROTECTED ? BOOTSTRAP : PLAIN;
-		return;
-	}
 	channel->kind = SECURE;
 	channel->owner = memcmp(c->create.owner_key, a->owners[0].key.public_half, 32) == 0 ? 0 : 1;
 	channel->serial = grant->serial;
@@ -142,34 +120,25 @@ static inline void learn_destroy(struct attack *a, const struct sgpu_command *c)
 
 /* The summary has to tell the truth, since an owner believes it. */
 static inline void judge_summary(struct attack *a, const struct sgpu_command *c,
-				 const struct sgpu_summary *summary)
+				 const struct sgpu_report *summary)
 {
 	struct channel *channel = &a->channels[c->channel];
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE], hash[SGPU_KT128_SIZE], frames[4 * 64];
-	uint32_t mapped = 0, inside = 0;
+	const uint32_t mapped = c->pte.pages ? c->pte.count : 0;
 
-	for (uint32_t i = 0; i < c->pte.count && inside < 64; i++) {
-		uint32_t frame = c->pte.pages[i];
-
-		if (frame == SGPU_NO_FRAME) {
-			continue;
-		}
-		mapped++;
-		if (frame >= WORLD_UNPROTECTED) {
-			for (int k = 0; k < 4; k++) {
-				frames[4 * inside + (uint32_t)k] = (uint8_t)(frame >> 8 * k);
-			}
-			inside++;
+	for (uint32_t i = 0; i < mapped && i < 64; i++) {
+		for (int k = 0; k < 4; k++) {
+			frames[4 * i + (uint32_t)k] = (uint8_t)(c->pte.pages[i] >> 8 * k);
 		}
 	}
-	sgpu_kt128(frames, 4 * (size_t)inside, NULL, 0, hash, sizeof(hash));
-	sgpu_mac_summary(&channel->keys, summary, mac);
+	sgpu_kt128(frames, 4 * (size_t)mapped, NULL, 0, hash, sizeof(hash));
+	sgpu_mac_report(&channel->keys, SGPU_CH_PTE, summary, mac);
 	if (memcmp(mac, summary->mac, sizeof(mac)) != 0) {
 		wrong(a, "the MAC of a summary does not verify");
 	}
 	if (summary->va != pte_va(c) || summary->size != pte_size(c) || summary->pages != mapped ||
-	    summary->protected_pages != inside || summary->channel != c->channel ||
-	    summary->serial != channel->serial || memcmp(hash, summary->hash, sizeof(hash)) != 0) {
+	    summary->channel != c->channel || summary->serial != channel->serial ||
+	    memcmp(hash, summary->digest, sizeof(hash)) != 0) {
 		wrong(a, "a summary says something else than was mapped");
 	}
 	if (summary->counter != channel->reported + 1) {
@@ -185,8 +154,8 @@ static inline void judge_map(struct attack *a, const struct sgpu_command *c)
 	struct channel *owner = owned(a, c);
 	uint32_t per_page = c->pte.big ? WORLD_RATIO : 1;
 
-	for (uint32_t i = 0; i < c->pte.count; i++) {
-		for (uint32_t k = 0; k < per_page && c->pte.pages[i] != SGPU_NO_FRAME; k++) {
+	for (uint32_t i = 0; c->pte.pages && i < c->pte.count; i++) {
+		for (uint32_t k = 0; k < per_page; k++) {
 			uint32_t frame = c->pte.pages[i] + k;
 			const struct world_frame *where = &a->world.frames[frame];
 
@@ -198,7 +167,7 @@ static inline void judge_map(struct attack *a, const struct sgpu_command *c)
 			if (owner && !owner->space) {
 				owner->space = where->space;
 			}
-			if (owner ? where->space != owner->space : is_locked(a, where->space)) {
+			if (!owner || where->space != owner->space) {
 				wrong(a, "a page was mapped into another's context");
 			}
 		}
@@ -206,7 +175,7 @@ static inline void judge_map(struct attack *a, const struct sgpu_command *c)
 }
 
 static inline void judge_measure(struct attack *a, const struct sgpu_command *c,
-				 const struct sgpu_measurement *m)
+				 const struct sgpu_report *m)
 {
 	struct channel *channel = &a->channels[c->channel];
 	struct channel *owner = owned(a, c);
@@ -215,7 +184,7 @@ static inline void judge_measure(struct attack *a, const struct sgpu_command *c,
 	if (!owner) {
 		return;
 	}
-	sgpu_mac_measurement(&owner->keys, m, mac);
+	sgpu_mac_report(&owner->keys, SGPU_CH_MEASURE, m, mac);
 	if (memcmp(mac, m->mac, sizeof(mac)) != 0 || m->counter != channel->reported + 1 ||
 	    m->va != c->measure.va || m->size != c->measure.size || m->serial != channel->serial) {
 		wrong(a, "a measurement is not what was asked for");
@@ -236,9 +205,7 @@ static inline void judge(struct attack *a, const struct sgpu_command *c,
 
 	a->by_refusal[reply->refusal]++;
 	if (reply->refusal != SGPU_REFUSED_NOT) {
-		/* Of a device that failed twice not everything can be undone. */
-		if (a->world.changes != changes &&
-		    !(a->world.failed && reply->refusal == SGPU_REFUSED_DEVICE)) {
+		if (a->world.changes != changes) {
 			wrong(a, "a refused command changed something");
 		}
 		if (reply->code == SGPU_OK || !reply->error.text[0]) {
@@ -265,11 +232,11 @@ static inline void judge(struct attack *a, const struct sgpu_command *c,
 		}
 		judge_map(a, c);
 		if (channel->kind == SECURE) {
-			judge_summary(a, c, &reply->summary);
+			judge_summary(a, c, &reply->report);
 		}
 		break;
 	case SGPU_CH_MEASURE:
-		judge_measure(a, c, &reply->measurement);
+		judge_measure(a, c, &reply->report);
 		break;
 	case SGPU_CH_DESTROY:
 		if (c->destroy.has_mac && !authorised && channel->kind == SECURE) {

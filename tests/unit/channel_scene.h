@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A scene for tests of the command processor: a bootstrap channel and channels of two owners, Alice
- * and Bob, on a device of the test's choice, with what an owner needs to authorise, and short ways
- * to send commands.
+ * A scene for tests of the command processor: channels of two owners, Alice and Bob, on a device of
+ * the test's choice, with what an owner needs to authorise, and short ways to send commands.
  */
 #ifndef CHANNEL_SCENE_H
 #define CHANNEL_SCENE_H
@@ -16,7 +15,7 @@
 #include "channel_check.h"
 #include "channel/channel.h"
 
-enum { BOOT = 0, ALICE = 1, BOB = 2, ALICE_2 = 3, SCENE_CHANNELS = 8 };
+enum { ALICE = 1, BOB = 2, ALICE_2 = 3, SCENE_CHANNELS = 8 };
 
 struct scene_channel {
 	bool exists;
@@ -54,21 +53,15 @@ static inline bool scene_learn(struct scene *scene, struct scene_channel *s)
 	       sgpu_channel_derive(cek, s->grant.processor, &s->keys, NULL) == SGPU_OK;
 }
 
-/* owner -1: without a key. */
 static inline enum sgpu_refusal scene_create(struct scene *scene, uint32_t channel, int owner,
 					     uint32_t directory)
 {
-	struct sgpu_command c = { .op = SGPU_CH_CREATE,
-				  .via = channel == BOOT ? channel : BOOT,
-				  .channel = channel };
+	struct sgpu_command c = { .op = SGPU_CH_CREATE, .channel = channel };
 	struct scene_channel *s = channel < SCENE_CHANNELS ? &scene->channels[channel] : NULL;
 	enum sgpu_refusal refusal;
 
 	c.create.directory = directory;
-	c.create.has_key = owner >= 0;
-	if (owner >= 0) {
-		memcpy(c.create.owner_key, scene->owners[owner].public_half, 32);
-	}
+	memcpy(c.create.owner_key, scene->owners[owner].public_half, 32);
 	refusal = scene_send(scene, &c);
 	if (refusal != SGPU_REFUSED_NOT || !s) {
 		return refusal;
@@ -76,7 +69,7 @@ static inline enum sgpu_refusal scene_create(struct scene *scene, uint32_t chann
 	memset(s, 0, sizeof(*s));
 	s->exists = true;
 	s->owner = owner;
-	if (owner >= 0 && !scene_learn(scene, s)) {
+	if (!scene_learn(scene, s)) {
 		return SGPU_REFUSED_SEAL;
 	}
 	return refusal;
@@ -86,7 +79,6 @@ static inline enum sgpu_refusal scene_pde(struct scene *scene, uint32_t channel,
 					  uint32_t table, bool big)
 {
 	struct sgpu_command c = { .op = SGPU_CH_PDE,
-				  .via = BOOT,
 				  .channel = channel,
 				  .pde = { .index = index, .table = table, .big = big } };
 
@@ -107,7 +99,7 @@ static inline enum sgpu_refusal scene_pte(struct scene *scene, uint32_t channel,
 					  const uint32_t *pages, uint32_t count, bool big,
 					  int authority)
 {
-	struct sgpu_command c = { .op = SGPU_CH_PTE, .via = BOOT, .channel = channel };
+	struct sgpu_command c = { .op = SGPU_CH_PTE, .channel = channel };
 	uint64_t page = big ? scene->pages.big : scene->pages.small;
 	enum sgpu_refusal refusal;
 
@@ -140,14 +132,12 @@ static inline enum sgpu_refusal scene_map(struct scene *scene, uint32_t channel,
 static inline enum sgpu_refusal scene_unmap(struct scene *scene, uint32_t channel, uint32_t index,
 					    int authority)
 {
-	const uint32_t none = SGPU_NO_FRAME;
-
-	return scene_pte(scene, channel, index, &none, 1, false, authority);
+	return scene_pte(scene, channel, index, NULL, 1, false, authority);
 }
 
 static inline enum sgpu_refusal scene_destroy(struct scene *scene, uint32_t channel, int authority)
 {
-	struct sgpu_command c = { .op = SGPU_CH_DESTROY, .via = BOOT, .channel = channel };
+	struct sgpu_command c = { .op = SGPU_CH_DESTROY, .channel = channel };
 	enum sgpu_refusal refusal;
 
 	if (authority >= 0) {
@@ -169,7 +159,6 @@ static inline enum sgpu_refusal scene_measure(struct scene *scene, uint32_t chan
 					      uint64_t size)
 {
 	struct sgpu_command c = { .op = SGPU_CH_MEASURE,
-				  .via = BOOT,
 				  .channel = channel,
 				  .measure = { .va = va, .size = size } };
 
@@ -182,7 +171,7 @@ static inline enum sgpu_refusal scene_submit(struct scene *scene, uint32_t chann
 					     uint64_t counter)
 {
 	struct scene_channel *s = &scene->channels[sealer];
-	struct sgpu_command c = { .op = SGPU_CH_SUBMIT, .via = channel, .channel = channel };
+	struct sgpu_command c = { .op = SGPU_CH_SUBMIT, .channel = channel };
 	uint8_t group[8 + SGPU_TAG_SIZE] = { 0 }, nonce[SGPU_NONCE_SIZE], items[SGPU_GROUP_MAX];
 	struct sgpu_aead *aead = NULL;
 	size_t size = 0;
@@ -205,7 +194,7 @@ static inline enum sgpu_refusal scene_submit(struct scene *scene, uint32_t chann
 	return scene->reply.refusal;
 }
 
-/* First frame of the protected region and beyond: one for each directory and table, then data. */
+/* Frames: one for each directory and table, then data. */
 enum {
 	SCENE_ALICE_DIRECTORY,
 	SCENE_ALICE_TABLE,
@@ -218,12 +207,7 @@ enum {
 	SCENE_DATA
 };
 
-static inline uint32_t scene_frame(const struct sgpu_processor_config *config, uint32_t number)
-{
-	return config->unprotected + number;
-}
-
-/* The processor, the bootstrap channel, and for Alice and Bob a channel with a table of small pages
+/* The processor, and for Alice and Bob a channel with a table of small pages
  * at entry 0. */
 static inline bool scene_begin(struct scene *scene, const struct sgpu_processor_config *config)
 {
@@ -240,15 +224,10 @@ static inline bool scene_begin(struct scene *scene, const struct sgpu_processor_
 		printf("# no processor: %s\n", error.text);
 		return false;
 	}
-	return scene_create(scene, BOOT, -1, 0) == SGPU_REFUSED_NOT &&
-	       scene_create(scene, ALICE, 0, scene_frame(config, SCENE_ALICE_DIRECTORY)) ==
-		       SGPU_REFUSED_NOT &&
-	       scene_create(scene, BOB, 1, scene_frame(config, SCENE_BOB_DIRECTORY)) ==
-		       SGPU_REFUSED_NOT &&
-	       scene_pde(scene, ALICE, 0, scene_frame(config, SCENE_ALICE_TABLE), false) ==
-		       SGPU_REFUSED_NOT &&
-	       scene_pde(scene, BOB, 0, scene_frame(config, SCENE_BOB_TABLE), false) ==
-		       SGPU_REFUSED_NOT;
+	return scene_create(scene, ALICE, 0, SCENE_ALICE_DIRECTORY) == SGPU_REFUSED_NOT &&
+	       scene_create(scene, BOB, 1, SCENE_BOB_DIRECTORY) == SGPU_REFUSED_NOT &&
+	       scene_pde(scene, ALICE, 0, SCENE_ALICE_TABLE, false) == SGPU_REFUSED_NOT &&
+	       scene_pde(scene, BOB, 0, SCENE_BOB_TABLE, false) == SGPU_REFUSED_NOT;
 }
 
 #endif

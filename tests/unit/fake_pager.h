@@ -257,23 +257,19 @@ static inline int fake_measure(void *device, void *space, uint64_t at, uint64_t 
 	return SGPU_OK;
 }
 
-/* A device with pages of `small` and of `ratio` times as many bytes. Fresh memory is zero; the
- * other kind holds 0xa5. */
+/* A device with pages of `small` and of `ratio` times as many bytes. */
 static inline struct sgpu_device *fake_pager_init(struct fake_pager *fake, uint32_t frames,
-						  uint64_t small, uint32_t ratio, bool fresh)
+						  uint64_t small, uint32_t ratio)
 {
 	memset(fake, 0, sizeof(*fake));
-	fake->info = (struct sgpu_pages_info){
-		.small = small, .big = small * ratio, .total = frames * small, .fresh = fresh
-	};
+	fake->info = (struct sgpu_pages_info){ .small = small,
+					       .big = small * ratio,
+					       .total = frames * small };
 	fake->frames = frames;
 	fake->memory = calloc(frames, small);
 	fake->mapped = malloc(frames * sizeof(*fake->mapped));
 	fake->cleared = calloc(frames, sizeof(*fake->cleared));
 	memset(fake->mapped, 0xff, frames * sizeof(*fake->mapped));
-	if (!fresh) {
-		memset(fake->memory, 0xa5, frames * small);
-	}
 	const struct sgpu_pager pager = {
 		.device = fake,
 		.info = fake->info,

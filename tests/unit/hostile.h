@@ -2,8 +2,8 @@
  *
  * A world for tests with a hostile allocator: physical memory of a few frames, spaces in which they
  * are mapped, and a record of all that the processor does to them. It judges by what was done to
- * memory, never by what the processor says of itself: a page mapped at two places, a page that is
- * mapped with contents left in it, a page unmapped although nobody authorised it, and two contexts
+ * memory, never by what the processor says of itself: a page mapped at two places, a page mapped
+ * with contents left in it, a page unmapped although nobody authorised it, and two contexts
  * reachable at once each set `broken`.
  */
 #ifndef HOSTILE_H
@@ -24,23 +24,16 @@ enum {
 	WORLD_SMALL = 64,
 	WORLD_RATIO = 8,
 	WORLD_SPACES = 64,
-	WORLD_UNPROTECTED = 8,
-	WORLD_HIDDEN = 4
+	WORLD_HIDDEN = 4 /* frames at the end that are not the processor's */
 };
 
 struct world_space {
 	bool used, on;
-	bool running; /* kernels of the context run, since it was not taken out of reach in this
-			 command */
 };
 
 struct world_frame {
 	struct world_space *space; /* where it is mapped; NULL: nowhere */
 	uint64_t at;
-	uint64_t command; /* that mapped it: what it maps it may take away again */
-	bool dirty;	  /* mapped with contents in it, and not cleared yet */
-	bool soiled;	  /* the device failed to clear it */
-	bool stuck;	  /* the device did not give it back: what is in it stays */
 };
 
 struct world {
@@ -52,12 +45,10 @@ struct world {
 	/* What the command under way may take away: a range of a space, or everything of it. */
 	struct world_space *may_unmap;
 	uint64_t may_begin, may_end;
-	bool may_all;		   /* anything, */
-	bool locked[WORLD_FRAMES]; /* but what is locked */
-	bool fails;		   /* the device fails from now on */
+	bool may_all;	     /* anything */
+	bool fails;	     /* the device fails from now on */
 	int until, failures; /* or: so many steps succeed, and so many then fail; until < 0: none */
 	int failed;	     /* steps that have failed in the command under way */
-	uint64_t command;    /* number of it */
 	const char *broken;
 };
 
@@ -83,28 +74,12 @@ static inline bool world_fails(struct world *world)
 	return now;
 }
 
-/* A command begins: `until` steps of the device succeed and `failures` fail then; kernels of the
- * context in reach run. */
+/* A command begins: `until` steps of the device succeed and `failures` fail then. */
 static inline void world_begin(struct world *world, int until, int failures)
 {
 	world->until = until;
 	world->failures = failures;
 	world->failed = 0;
-	world->command++;
-	for (int i = 0; i < WORLD_SPACES; i++) {
-		world->spaces[i].running = world->spaces[i].on;
-	}
-}
-
-/* And ends: whatever was mapped with contents in it has been cleared, or the device failed. */
-static inline void world_end(struct world *world)
-{
-	world->until = -1;
-	for (int i = 0; i < WORLD_FRAMES; i++) {
-		if (world->frames[i].space && world->frames[i].dirty && !world->frames[i].stuck) {
-			world_break(world, "a page was left mapped with somebody's data in it");
-		}
-	}
 }
 
 static inline int world_fault(struct sgpu_error *error)
@@ -123,7 +98,7 @@ static inline int world_space_create(void *device, uint64_t size, void **space, 
 	for (int i = 0; i < WORLD_SPACES; i++) {
 		if (!world->spaces[i].used) {
 			world->spaces[i].used = true;
-			world->spaces[i].on = world->spaces[i].running = false;
+			world->spaces[i].on = false;
 			*space = &world->spaces[i];
 			*base = (uint64_t)(i + 1) << 40;
 			return size < (uint64_t)1 << 40 ? SGPU_OK : sgpu_fail_nomem(error);
@@ -142,17 +117,11 @@ static inline void world_take(struct world *world, struct world_space *space, ui
 		if (frame->space != space || frame->at < at || frame->at - at >= size) {
 			continue;
 		}
-		if (frame->command == world->command) {
-			/* Undone. One step that fails is no reason to leave something in it. */
-			frame->soiled = frame->soiled || world->failed > 1;
-		} else if (world->may_all
-				   ? world->locked[i]
-				   : (world->may_unmap != space || frame->at < world->may_begin ||
-				      frame->at >= world->may_end)) {
+		if (!world->may_all && (world->may_unmap != space || frame->at < world->may_begin ||
+					frame->at >= world->may_end)) {
 			world_break(world, "a page was unmapped, and nobody authorised it");
 		}
 		frame->space = NULL;
-		frame->dirty = false;
 		world->changes++;
 	}
 }
@@ -171,19 +140,6 @@ static inline bool world_has(const struct world *world, const void *space, uint6
 				 : 0;
 	}
 	return found == size;
-}
-
-/* What was new in a range that cannot be unmapped stays as it is. */
-static inline void world_stick(struct world *world, const void *space, uint64_t at, uint64_t size)
-{
-	for (int i = 0; i < WORLD_FRAMES; i++) {
-		struct world_frame *frame = &world->frames[i];
-
-		if (frame->space == space && frame->at >= at && frame->at - at < size &&
-		    frame->command == world->command) {
-			frame->stuck = true;
-		}
-	}
 }
 
 static inline void world_space_free(void *device, void *space)
@@ -206,16 +162,6 @@ static inline int world_map(void *device, void *space, uint64_t at, const uint32
 	if (world_fails(world)) {
 		return world_fault(error);
 	}
-	for (int i = 0; i < WORLD_FRAMES; i++) {
-		const struct world_frame *frame = &world->frames[i];
-
-		/* No device maps over what it did not take back. */
-		if (frame->stuck && frame->space == s && frame->at >= at &&
-		    frame->at - at < count * page_size) {
-			world->failed++;
-			return world_fault(error);
-		}
-	}
 	for (size_t i = 0; i < count; i++) {
 		for (uint64_t k = 0; k < per_page; k++) {
 			uint64_t frame = pages[i] + k;
@@ -227,22 +173,14 @@ static inline int world_map(void *device, void *space, uint64_t at, const uint32
 			if (world->frames[frame].space) {
 				world_break(world, "a page was mapped at two places");
 			}
-			bool dirty = frame >= WORLD_UNPROTECTED &&
-				     memcmp(world->memory[frame], zeros, WORLD_SMALL) != 0;
-
-			if (dirty && s->running) {
-				world_break(world, "a page with somebody's data in it came in "
-						   "sight of kernels that run");
+			if (memcmp(world->memory[frame], zeros, WORLD_SMALL) != 0) {
+				world_break(world, "a page was mapped with somebody's data in it");
 			}
-			world->frames[frame] = (struct world_frame){
-				s,     at + i * page_size + k * WORLD_SMALL, world->command,
-				dirty, world->frames[frame].soiled,	     false
-			};
+			world->frames[frame] =
+				(struct world_frame){ s, at + i * page_size + k * WORLD_SMALL };
 			world->changes++;
 			/* Its owner uses it at once. */
-			if (!dirty) {
-				memset(world->memory[frame], 0xa5, WORLD_SMALL);
-			}
+			memset(world->memory[frame], 0xa5, WORLD_SMALL);
 		}
 	}
 	return SGPU_OK;
@@ -254,7 +192,6 @@ static inline int world_unmap(void *device, void *space, uint64_t at, uint64_t s
 	struct world *world = device;
 
 	if (world_fails(world)) {
-		world_stick(world, space, at, size);
 		return world_fault(error);
 	}
 	if (!world_has(world, space, at, size)) {
@@ -270,22 +207,15 @@ static inline int world_clear(void *device, void *space, uint64_t at, uint64_t s
 	struct world *world = device;
 
 	if (world_fails(world)) {
-		for (int i = 0; i < WORLD_FRAMES; i++) {
-			struct world_frame *frame = &world->frames[i];
-
-			frame->soiled = frame->soiled || (frame->space == space &&
-							  frame->at >= at && frame->at - at < size);
-		}
 		return world_fault(error);
 	}
-	if (!world_has(world, space, at, size)) {
-		world_break(world, "what is not mapped was cleared");
+	if (!world_has(world, space, at, size) || !((struct world_space *)space)->on) {
+		world_break(world, "what is not mapped or not reachable was cleared");
 	}
 	for (int i = 0; i < WORLD_FRAMES; i++) {
 		if (world->frames[i].space == space && world->frames[i].at >= at &&
 		    world->frames[i].at - at < size) {
 			memset(world->memory[i], 0, WORLD_SMALL);
-			world->frames[i].dirty = world->frames[i].soiled = false;
 		}
 	}
 	return SGPU_OK;
@@ -305,7 +235,6 @@ static inline int world_access(void *device, void *space, bool on, struct sgpu_e
 		}
 	}
 	s->on = on;
-	s->running = s->running && on;
 	return SGPU_OK;
 }
 
@@ -363,8 +292,7 @@ static inline struct sgpu_device *world_device(struct world *world)
 		.device = world,
 		.info = { .small = WORLD_SMALL,
 			  .big = WORLD_SMALL * WORLD_RATIO,
-			  .total = WORLD_FRAMES * WORLD_SMALL,
-			  .fresh = true },
+			  .total = WORLD_FRAMES * WORLD_SMALL },
 		.space_create = world_space_create,
 		.space_free = world_space_free,
 		.map = world_map,
@@ -380,9 +308,7 @@ static inline struct sgpu_device *world_device(struct world *world)
 static inline const struct sgpu_processor_config *world_config(void)
 {
 	static const struct sgpu_processor_config config = {
-		.frames = WORLD_FRAMES,
-		.unprotected = WORLD_UNPROTECTED,
-		.hidden = WORLD_HIDDEN,
+		.frames = WORLD_FRAMES - WORLD_HIDDEN,
 		.space_size = 3ull * SGPU_CHANNEL_ENTRIES * WORLD_SMALL,
 	};
 

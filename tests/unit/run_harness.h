@@ -18,7 +18,7 @@
 #include "base/io.h"
 #include "crypto/crypto.h"
 #include "run/run.h"
-#include "secure/secure.h"
+#include "channel/channel.h"
 
 #include "run/runner.h"
 #include "sealed.h"

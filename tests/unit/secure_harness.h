@@ -6,7 +6,7 @@
 #ifndef SECURE_HARNESS_H
 #define SECURE_HARNESS_H
 
-#include "secure/secure.h"
+#include "channel/channel.h"
 
 #include "device_harness.h"
 

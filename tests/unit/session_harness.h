@@ -16,7 +16,7 @@
 #include <sgpu/base.h>
 
 #include "remote/carrier.h"
-#include "secure/group.h"
+#include "channel/group.h"
 
 #include "channel_check.h"
 #include "device_harness.h"

@@ -11,10 +11,9 @@ UNIT_TEST(a_group_comes_back_from_its_message_and_from_no_other)
 {
 	static uint8_t message[SGPU_MESSAGE_MAX], group[SGPU_GROUP_MAX] = "a group with its tag";
 	const struct sgpu_command command = { .op = SGPU_CH_SUBMIT,
-					      .via = 0x11223344,
 					      .channel = 0x55667788,
 					      .submit = { group, SGPU_TAG_SIZE, 1ULL << 40 } };
-	static const uint8_t head[24] = { 1,	6,    0,    0,	  0x44, 0x33, 0x22, 0x11,
+	static const uint8_t head[24] = { 1,	6,    0,    0,	  0x88, 0x77, 0x66, 0x55,
 					  0x88, 0x77, 0x66, 0x55, 0,	0,    0,    0,
 					  0,	1,    0,    0,	  16,	0,    0,    0 };
 	struct sgpu_command back;
@@ -22,14 +21,13 @@ UNIT_TEST(a_group_comes_back_from_its_message_and_from_no_other)
 
 	CHECK(size == sizeof(head) + SGPU_TAG_SIZE && !memcmp(message, head, sizeof(head)));
 	REQUIRE(sgpu_submit_decode(message, size, &back));
-	CHECK(back.op == SGPU_CH_SUBMIT && back.via == command.via &&
-	      back.channel == command.channel && back.submit.counter == command.submit.counter &&
-	      back.submit.size == SGPU_TAG_SIZE &&
+	CHECK(back.op == SGPU_CH_SUBMIT && back.channel == command.channel &&
+	      back.submit.counter == command.submit.counter && back.submit.size == SGPU_TAG_SIZE &&
 	      !memcmp(back.submit.group, group, SGPU_TAG_SIZE));
 	for (size_t other = 0; other <= size + 1; other++) {
 		CHECK(sgpu_submit_decode(message, other, &back) == (other == size));
 	}
-	for (int i = 0; i < 4; i++) { /* version, operation, and what is zero */
+	for (int i = 0; i < 12; i++) { /* all that is fixed, and the channel in both places */
 		message[i] ^= 1;
 		CHECK(!sgpu_submit_decode(message, size, &back));
 		message[i] ^= 1;
@@ -76,14 +74,13 @@ UNIT_TEST(a_mac_depends_on_all_that_it_covers)
 {
 	const struct sgpu_channel_keys keys = { .owner = { 1 }, .report = { 1 } },
 				       other = { .owner = { 2 }, .report = { 2 } };
-	struct sgpu_summary summary = { .channel = 1,
-					.serial = 2,
-					.counter = 3,
-					.va = 4,
-					.size = 5,
-					.protected_pages = 6,
-					.pages = 7,
-					.hash = { 8 } };
+	struct sgpu_report summary = { .channel = 1,
+				       .serial = 2,
+				       .counter = 3,
+				       .va = 4,
+				       .size = 5,
+				       .pages = 7,
+				       .digest = { 8 } };
 	uint8_t seen[16][SGPU_CHANNEL_MAC_SIZE];
 	int n = 0;
 
@@ -94,23 +91,21 @@ UNIT_TEST(a_mac_depends_on_all_that_it_covers)
 	sgpu_mac_owner(&keys, 1, 2, (const uint64_t[]){ 9, 4 }, seen[n++]);
 	sgpu_mac_owner(&keys, 1, 2, (const uint64_t[]){ 3, 9 }, seen[n++]);
 	sgpu_mac_owner(&keys, 1, 2, NULL, seen[n++]);
-	sgpu_mac_summary(&keys, &summary, seen[n++]);
+	sgpu_mac_report(&keys, SGPU_CH_PTE, &summary, seen[n++]);
 	summary.channel++;
-	sgpu_mac_summary(&keys, &summary, seen[n++]);
+	sgpu_mac_report(&keys, SGPU_CH_PTE, &summary, seen[n++]);
 	summary.counter++;
-	sgpu_mac_summary(&keys, &summary, seen[n++]);
+	sgpu_mac_report(&keys, SGPU_CH_PTE, &summary, seen[n++]);
 	summary.va++;
-	sgpu_mac_summary(&keys, &summary, seen[n++]);
+	sgpu_mac_report(&keys, SGPU_CH_PTE, &summary, seen[n++]);
 	summary.size++;
-	sgpu_mac_summary(&keys, &summary, seen[n++]);
-	summary.protected_pages++;
-	sgpu_mac_summary(&keys, &summary, seen[n++]);
+	sgpu_mac_report(&keys, SGPU_CH_PTE, &summary, seen[n++]);
 	summary.pages++;
-	sgpu_mac_summary(&keys, &summary, seen[n++]);
-	summary.hash[31]++;
-	sgpu_mac_summary(&keys, &summary, seen[n++]);
+	sgpu_mac_report(&keys, SGPU_CH_PTE, &summary, seen[n++]);
+	summary.digest[31]++;
+	sgpu_mac_report(&keys, SGPU_CH_PTE, &summary, seen[n++]);
 	summary.serial++;
-	sgpu_mac_summary(&keys, &summary, seen[n++]);
+	sgpu_mac_report(&keys, SGPU_CH_PTE, &summary, seen[n++]);
 	for (int i = 0; i < n; i++) {
 		for (int j = 0; j < i; j++) {
 			CHECK(memcmp(seen[i], seen[j], sizeof(seen[i])));
@@ -121,14 +116,14 @@ UNIT_TEST(a_mac_depends_on_all_that_it_covers)
 UNIT_TEST(a_mask_covers_and_uncovers_and_is_another_for_each_report)
 {
 	const struct sgpu_channel_keys keys = { .report = { 1 } };
-	struct sgpu_measurement a = { .serial = 1, .counter = 1, .digest = { 5 } },
-				b = { .serial = 1, .counter = 2, .digest = { 5 } };
+	struct sgpu_report a = { .serial = 1, .counter = 1, .digest = { 5 } },
+			   b = { .serial = 1, .counter = 2, .digest = { 5 } };
 
-	sgpu_mask_measurement(&keys, &a);
-	sgpu_mask_measurement(&keys, &b);
+	sgpu_mask_report(&keys, &a);
+	sgpu_mask_report(&keys, &b);
 	CHECK(memcmp(a.digest, b.digest, sizeof(a.digest)));
-	sgpu_mask_measurement(&keys, &a);
-	sgpu_mask_measurement(&keys, &b);
+	sgpu_mask_report(&keys, &a);
+	sgpu_mask_report(&keys, &b);
 	CHECK(a.digest[0] == 5 && b.digest[0] == 5 && !a.digest[31]);
 }
 
@@ -138,7 +133,7 @@ UNIT_TEST(a_grant_opens_with_its_owners_key_alone)
 	struct sgpu_session *session = NULL;
 	struct sgpu_grant grant;
 
-	bench_open(&b, true);
+	bench_open(&b);
 	REQUIRE(create(&b, 1, 10, &b.owner[0]) == SGPU_REFUSED_NOT);
 	CHECK(b.reply.grant.channel == 1 && b.reply.grant.serial);
 	CHECK(sgpu_session_open(&b.owner[1], &b.reply.grant, &session, NULL) == SGPU_EKEY &&
@@ -159,28 +154,27 @@ UNIT_TEST(a_session_believes_each_report_once_and_in_order)
 {
 	const uint32_t page = 20, next = 21;
 	struct bench b;
-	struct sgpu_summary first, second, altered;
+	struct sgpu_report first, second, altered;
 
-	bench_open(&b, true);
+	bench_open(&b);
 	REQUIRE(create(&b, 1, 10, &b.owner[0]) == SGPU_REFUSED_NOT);
 	struct sgpu_session *session = session_of(&b, &b.owner[0]);
 	REQUIRE(pde(&b, 1, 0, 11, false) == SGPU_REFUSED_NOT);
 	REQUIRE(pte(&b, 1, 0, 0, false, 1, &page) == SGPU_REFUSED_NOT);
-	first = b.reply.summary;
+	first = b.reply.report;
 	REQUIRE(pte(&b, 1, 0, 1, false, 1, &next) == SGPU_REFUSED_NOT);
-	second = b.reply.summary;
+	second = b.reply.report;
 	CHECK(first.counter == 1 && second.counter == 2);
-	CHECK(first.va == 0 && second.va == SMALL && first.size == SMALL && first.pages == 1 &&
-	      first.protected_pages == 1);
-	for (size_t i = 0; i < sizeof(altered); i++) {
+	CHECK(first.va == 0 && second.va == SMALL && first.size == SMALL && first.pages == 1);
+	for (size_t i = 0; i < offsetof(struct sgpu_report, mac) + sizeof(altered.mac); i++) {
 		altered = first;
 		((uint8_t *)&altered)[i] ^= 1;
-		CHECK(sgpu_session_summary(session, &altered, NULL) == SGPU_EAUTH);
+		CHECK(sgpu_session_report(session, SGPU_CH_PTE, &altered, NULL) == SGPU_EAUTH);
 	}
-	CHECK(sgpu_session_summary(session, &first, NULL) == SGPU_OK);
-	CHECK(sgpu_session_summary(session, &first, NULL) == SGPU_EAUTH);
-	CHECK(sgpu_session_summary(session, &second, NULL) == SGPU_OK);
-	CHECK(sgpu_session_summary(session, &first, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_session_report(session, SGPU_CH_PTE, &first, NULL) == SGPU_OK);
+	CHECK(sgpu_session_report(session, SGPU_CH_PTE, &first, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_session_report(session, SGPU_CH_PTE, &second, NULL) == SGPU_OK);
+	CHECK(sgpu_session_report(session, SGPU_CH_PTE, &first, NULL) == SGPU_EAUTH);
 	sgpu_session_close(&session);
 	bench_close(&b);
 }
@@ -191,7 +185,7 @@ UNIT_TEST(what_is_too_large_for_a_group_is_not_sealed)
 	struct bench b;
 	uint64_t counter = 0;
 
-	bench_open(&b, true);
+	bench_open(&b);
 	REQUIRE(create(&b, 1, 10, &b.owner[0]) == SGPU_REFUSED_NOT);
 	struct sgpu_session *session = session_of(&b, &b.owner[0]);
 	CHECK(sgpu_session_seal(session, items, SGPU_GROUP_MAX - SGPU_TAG_SIZE + 1, group, &counter,

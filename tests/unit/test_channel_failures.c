@@ -28,7 +28,7 @@ UNIT_TEST(a_context_ends_with_its_channel_and_its_key_with_it)
 	uint8_t group[64];
 	uint64_t counter;
 
-	bench_open(&b, true);
+	bench_open(&b);
 	first = open_first(&b);
 	REQUIRE(destroy(&b, 1, NULL) == OK && b.fake.cleared[20] == 1 && !b.fake.spaces[0]);
 	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);
@@ -61,9 +61,9 @@ static bool is_same(const struct state *a, const struct state *b)
 	for (uint32_t f = 0; f < FRAMES; f++) {
 		const struct sgpu_frame *x = &a->frames[f], *y = &b->frames[f];
 
-		if (x->mapped != y->mapped || x->locked != y->locked || x->big != y->big ||
-		    x->use != y->use || x->owner != y->owner || x->entries != y->entries ||
-		    x->va != y->va || a->mapped[f] != b->mapped[f]) {
+		if (x->mapped != y->mapped || x->big != y->big || x->use != y->use ||
+		    x->owner != y->owner || x->entries != y->entries || x->va != y->va ||
+		    a->mapped[f] != b->mapped[f]) {
 			printf("# frame %u has changed\n", f);
 			return false;
 		}
@@ -81,9 +81,7 @@ static enum sgpu_refusal map_small(struct bench *b, struct sgpu_session *session
 
 static enum sgpu_refusal unmap_all(struct bench *b, struct sgpu_session *session)
 {
-	static const uint32_t none[3] = { SGPU_NO_FRAME, SGPU_NO_FRAME, SGPU_NO_FRAME };
-
-	return pte_authorised(b, session, 1, 0, 0, false, 3, none);
+	return pte_authorised(b, session, 1, 0, 0, false, 3, NULL);
 }
 
 static enum sgpu_refusal map_big(struct bench *b, struct sgpu_session *session)
@@ -113,8 +111,7 @@ static enum sgpu_refusal measure_first(struct bench *b, struct sgpu_session *ses
 }
 
 /* Fails at the first, second, third call of the device, until it is through. */
-static void fail_everywhere(enum sgpu_refusal (*command)(struct bench *, struct sgpu_session *),
-			    bool fresh)
+static void fail_everywhere(enum sgpu_refusal (*command)(struct bench *, struct sgpu_session *))
 {
 	uint32_t n = 0;
 	enum sgpu_refusal refusal = SGPU_REFUSED_DEVICE;
@@ -124,7 +121,7 @@ static void fail_everywhere(enum sgpu_refusal (*command)(struct bench *, struct 
 		struct sgpu_session *session;
 		struct state before, after;
 
-		bench_open(&b, fresh);
+		bench_open(&b);
 		session = open_first(&b);
 		CHECK(pte(&b, 1, 0, 10, false, 1, &(uint32_t){ 25 }) == OK);
 		remember(&b, &before);
@@ -151,14 +148,12 @@ static void fail_everywhere(enum sgpu_refusal (*command)(struct bench *, struct 
 
 UNIT_TEST(a_device_that_fails_once_changes_nothing)
 {
-	for (int fresh = 0; fresh < 2; fresh++) {
-		fail_everywhere(map_small, fresh);
-		fail_everywhere(unmap_all, fresh);
-		fail_everywhere(map_big, fresh);
-		fail_everywhere(destroy_first, fresh);
-		fail_everywhere(create_other, fresh);
-		fail_everywhere(measure_first, fresh);
-	}
+	fail_everywhere(map_small);
+	fail_everywhere(unmap_all);
+	fail_everywhere(map_big);
+	fail_everywhere(destroy_first);
+	fail_everywhere(create_other);
+	fail_everywhere(measure_first);
 }
 
 UNIT_TEST(what_a_dead_device_does_not_give_back_nobody_gets)
@@ -167,12 +162,13 @@ UNIT_TEST(what_a_dead_device_does_not_give_back_nobody_gets)
 		struct bench b;
 		struct sgpu_session *session;
 
-		bench_open(&b, false);
+		bench_open(&b);
 		session = open_first(&b);
 		b.fake.fail_in = n;
 		b.fake.fail_on = true;
-		(void)map_small(&b, session);
+		(void)(n % 2 ? map_small(&b, session) : destroy(&b, 1, NULL));
 		b.fake.fail_in = 0;
+		b.fake.fail_on = false;
 		/* A frame that is still in the context's space is not free for another. */
 		REQUIRE(create(&b, 3, 50, &b.owner[1]) == OK && pde(&b, 3, 0, 51, false) == OK);
 		for (uint32_t f = 20; f < 40; f++) {
@@ -187,44 +183,10 @@ UNIT_TEST(what_a_dead_device_does_not_give_back_nobody_gets)
 	}
 }
 
-/* Alice has left what was in her pages; none of it may be seen by Bob, though his pages are not
- * cleared when the device fails at the wrong moment and cannot be taken back either. */
-UNIT_TEST(a_context_is_shut_when_a_page_stays_in_it_uncleared)
-{
-	const uint32_t page = 24;
-	int shut = 0;
-
-	for (uint32_t n = 1; n < 8; n++) {
-		struct sgpu_session *session;
-		struct bench b;
-
-		bench_open(&b, false);
-		session = open_first(&b);
-		REQUIRE(create(&b, 3, 50, &b.owner[1]) == OK && pde(&b, 3, 0, 51, false) == OK);
-		memset(b.fake.memory + page * SMALL, 0xa5, SMALL);
-		b.fake.fail_in = n;
-		b.fake.fail_on = true;
-		const bool mapped = pte(&b, 3, 0, 0, false, 1, &page) == OK;
-		b.fake.fail_in = 0;
-		b.fake.fail_on = false;
-		const bool exposed = !mapped && b.fake.mapped[page] != FAKE_NONE;
-		CHECK((sgpu_processor_activate(b.processor, 3, NULL) == SGPU_OK) == !exposed);
-		CHECK(sgpu_processor_activate(b.processor, 1, NULL) == SGPU_OK);
-		shut += exposed;
-		CHECK(destroy(&b, 3, NULL) == OK && sound(&b));
-		CHECK(create(&b, 3, 50, &b.owner[1]) == OK &&
-		      sgpu_processor_activate(b.processor, 3, NULL) == SGPU_OK);
-		sgpu_session_close(&session);
-		bench_close(&b);
-	}
-	CHECK(shut == 1);
-}
-
 int main(void)
 {
 	UNIT_RUN(a_context_ends_with_its_channel_and_its_key_with_it);
 	UNIT_RUN(a_device_that_fails_once_changes_nothing);
 	UNIT_RUN(what_a_dead_device_does_not_give_back_nobody_gets);
-	UNIT_RUN(a_context_is_shut_when_a_page_stays_in_it_uncleared);
 	return unit_done();
 }

@@ -26,7 +26,7 @@ UNIT_TEST(a_group_that_does_not_verify_leaves_none_of_its_items)
 	struct bench b;
 	uint64_t counter;
 
-	bench_open(&b, true);
+	bench_open(&b);
 	CHECK(create(&b, 1, 20, &b.owner[0]) == OK);
 	struct sgpu_session *session = session_of(&b, &b.owner[0]);
 	CHECK(sgpu_session_seal(session, items, sizeof(items), group, &counter, NULL) == SGPU_OK);
@@ -44,18 +44,18 @@ UNIT_TEST(a_group_that_does_not_verify_leaves_none_of_its_items)
 UNIT_TEST(an_authorisation_that_skips_one_is_refused)
 {
 	struct bench b;
-	const uint32_t page = 40, none = SGPU_NO_FRAME;
+	const uint32_t page = 40;
 	uint8_t kept[SGPU_CHANNEL_MAC_SIZE];
 	uint64_t counter;
 
-	bench_open(&b, true);
+	bench_open(&b);
 	CHECK(create(&b, 1, 20, &b.owner[0]) == OK);
 	struct sgpu_session *session = session_of(&b, &b.owner[0]);
 	CHECK(pde(&b, 1, 0, 21, false) == OK);
 	CHECK(pte(&b, 1, 0, 0, false, 1, &page) == OK);
 	sgpu_session_unmap(session, 0, SMALL, &counter, kept);
 	/* The first word was kept back, so that it could be used later. */
-	CHECK(pte_authorised(&b, session, 1, 0, 0, false, 1, &none) == SGPU_REFUSED_MAC);
+	CHECK(pte_authorised(&b, session, 1, 0, 0, false, 1, NULL) == SGPU_REFUSED_MAC);
 	CHECK(destroy(&b, 1, session) == SGPU_REFUSED_MAC);
 	CHECK(frame(&b, page).mapped);
 	sgpu_session_close(&session);
@@ -67,7 +67,7 @@ UNIT_TEST(a_report_of_the_channel_that_took_the_number_is_not_believed)
 	struct bench b;
 	const uint32_t page = 40, other = 41;
 
-	bench_open(&b, true);
+	bench_open(&b);
 	CHECK(create(&b, 1, 20, &b.owner[0]) == OK);
 	struct sgpu_session *first = session_of(&b, &b.owner[0]);
 	CHECK(create(&b, 2, 22, &b.owner[0]) == OK); /* keeps the context, and with it the keys */
@@ -76,11 +76,11 @@ UNIT_TEST(a_report_of_the_channel_that_took_the_number_is_not_believed)
 	struct sgpu_session *second = session_of(&b, &b.owner[0]);
 	CHECK(pde(&b, 1, 0, 21, false) == OK);
 	CHECK(pte(&b, 1, 0, 0, false, 1, &page) == OK);
-	CHECK(sgpu_session_summary(first, &b.reply.summary, NULL) == SGPU_EAUTH);
-	CHECK(sgpu_session_summary(second, &b.reply.summary, NULL) == SGPU_OK);
+	CHECK(sgpu_session_report(first, SGPU_CH_PTE, &b.reply.report, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_session_report(second, SGPU_CH_PTE, &b.reply.report, NULL) == SGPU_OK);
 	CHECK(pte(&b, 1, 0, 1, false, 1, &other) == OK);
 	CHECK(measure(&b, 1, 0, SMALL, true) == OK);
-	CHECK(sgpu_session_measurement(first, &b.reply.measurement, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_session_report(first, SGPU_CH_MEASURE, &b.reply.report, NULL) == SGPU_EAUTH);
 	sgpu_session_close(&first);
 	sgpu_session_close(&second);
 	bench_close(&b);
@@ -91,7 +91,7 @@ UNIT_TEST(the_processor_vouches_for_its_own_grants_alone)
 	struct bench b;
 	struct sgpu_grant grant, forged;
 
-	bench_open(&b, true);
+	bench_open(&b);
 	CHECK(create(&b, 1, 20, &b.owner[0]) == OK);
 	grant = b.reply.grant;
 	CHECK(sgpu_processor_vouch(b.processor, &grant, NULL) == SGPU_OK);

@@ -7,7 +7,7 @@
 
 #include <sgpu/device.h>
 #include "channel_check.h"
-#include "secure/secure.h"
+#include "channel/channel.h"
 
 #include "device_harness.h"
 #include "fake_backend.h"

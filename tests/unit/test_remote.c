@@ -13,7 +13,7 @@
 
 #include <sgpu/base.h>
 #include <sgpu/session.h>
-#include "secure/secure.h"
+#include "channel/channel.h"
 
 #include "device_harness.h"
 #include "hello_harness.h"

@@ -5,7 +5,7 @@
  */
 #include "channel/channel.h"
 
-#include "secure/context.h"
+#include "channel/context.h"
 #include "fake_gpu.h"
 
 enum { SIZE = 1500000 };

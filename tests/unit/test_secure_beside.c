@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "secure/context.h"
+#include "channel/context.h"
 
 #include "secure_harness.h"
 #include "work_calls.h"
@@ -195,7 +195,7 @@ UNIT_TEST(a_context_waits_while_a_request_of_another_is_enqueued)
 UNIT_TEST(another_contexts_memory_is_not_measured)
 {
 	uint8_t digest[SGPU_KT128_SIZE], expected[SGPU_KT128_SIZE];
-	struct sgpu_measurement measurement;
+	struct sgpu_report measurement;
 	struct sgpu_ground *ground = ours->ground;
 
 	CHECK(sgpu_secure_measure(ours, their_memory, SIZE, false, digest, &error) == SGPU_EUSAGE);

@@ -10,7 +10,7 @@
 
 #include "channel/wire.h"
 /* A server is looked into: what it leaves of a group. */
-#include "secure/group_server.c"
+#include "channel/group_server.c"
 
 #include "session_harness.h"
 
@@ -360,7 +360,6 @@ static bool raw_open(struct worker_process *w)
 static int raw_send(struct worker_process *w, const uint8_t *items, size_t size)
 {
 	struct sgpu_command command = { .op = SGPU_CH_SUBMIT,
-					.via = raw.grant.channel,
 					.channel = raw.grant.channel,
 					.submit = { .group = raw.group,
 						    .size = (uint32_t)size + SGPU_TAG_SIZE } };
@@ -502,7 +501,7 @@ UNIT_TEST(two_sessions_of_one_worker_do_not_reach_each_other)
 	CHECK(sgpu_submit_decode(they.last, they.last_size, &command));
 	CHECK(sgpu_processor_command(sgpu_secure_processor(context), &command, &reply) ==
 	      SGPU_EINVALID);
-	CHECK(reply.refusal == SGPU_REFUSED_GROUP);
+	CHECK(reply.refusal == SGPU_REFUSED_MALFORMED);
 	CHECK(sgpu_processor_check(sgpu_secure_processor(context), &error) == SGPU_OK);
 	sgpu_group_client_close(&clients[1]);
 	sgpu_group_server_free(&servers[1]);

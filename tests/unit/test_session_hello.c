@@ -226,7 +226,6 @@ static bool is_answered(struct sgpu_session *session, uint32_t channel)
 	static uint8_t group[SGPU_GROUP_MAX], message[SGPU_MESSAGE_MAX], answer[SGPU_MESSAGE_MAX],
 		opened[SGPU_GROUP_BYTES];
 	struct sgpu_command command = { .op = SGPU_CH_SUBMIT,
-					.via = channel,
 					.channel = channel,
 					.submit = { .group = group, .size = SGPU_TAG_SIZE } };
 	size_t size = 0;

@@ -124,13 +124,13 @@ static int measure_in_channel(void *argument, struct sgpu_error *error)
 {
 	struct digest *d = argument;
 	struct bench_channel *channel = d->channel;
-	struct sgpu_measurement measured = { 0 };
+	struct sgpu_report measured = { 0 };
 	int rc;
 
 	channel->spent_ns[SGPU_CH_MEASURE] = 0;
 	rc = sgpu_allocator_measure(channel->allocator, channel->number, d->va, d->size, false,
 				    &measured, error);
-	rc = rc ? rc : sgpu_session_measurement(channel->session, &measured, error);
+	rc = rc ? rc : sgpu_session_report(channel->session, SGPU_CH_MEASURE, &measured, error);
 	memcpy(d->digest, measured.digest, sizeof(d->digest));
 	sgpu_bench_give_ns(d->bench, channel->spent_ns[SGPU_CH_MEASURE]);
 	return rc;
@@ -160,7 +160,7 @@ static int measure_channel_size(void *argument, uint64_t size, struct sgpu_error
 		return rc;
 	}
 	c = d->channel;
-	rc = sgpu_allocator_map(c->allocator, c->number, size, &d->va, &ignored, NULL, NULL, error);
+	rc = sgpu_allocator_map(c->allocator, c->number, size, &d->va, &ignored, error);
 	rc = rc ? rc : sgpu_processor_space(c->processor, c->number, &base, &ignored, error);
 	rc = rc ? rc : sgpu_processor_enter(c->processor, c->number, NULL, 0, error);
 	if (rc == SGPU_OK) {

@@ -9,7 +9,7 @@
 
 #include "base/io.h"
 #include "crypto/crypto.h"
-#include "secure/secure.h"
+#include "channel/channel.h"
 
 #include "cases.h"
 #include "setup.h"
@@ -119,7 +119,6 @@ static int send_groups(void *argument, struct sgpu_error *error)
 	struct sender *s = argument;
 	const struct bench_channel *channel = s->channel;
 	struct sgpu_command command = { .op = SGPU_CH_SUBMIT,
-					.via = channel->number,
 					.channel = channel->number,
 					.submit = { .group = s->group,
 						    .size = (uint32_t)s->size + SGPU_TAG_SIZE } };

@@ -10,7 +10,6 @@
 #include <bench/bench.h>
 #include "channel/channel.h"
 #include "remote/carrier.h"
-#include "secure/secure.h"
 
 /* The cases in the order in which they run; a row without a name ends the table. */
 extern const struct sgpu_bench_case bench_cases[];
@@ -29,8 +28,8 @@ struct bench_channel {
 	struct sgpu_session *session;
 	uint32_t number;
 	uint64_t spent_ns[SGPU_CH_SUBMIT + 1]; /* in the command processor, by op */
+	uint32_t pages_told; /* pages that the last summary of the channel names */
 };
-/* Of the big pages the first is not protected, and a part of the last is hidden. */
 SGPU_MUST_CHECK int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pages,
 				      struct bench_channel **channel, struct sgpu_error *error);
 /* Measures the points of CH_MEASURE: a channel's memory beside plain memory. */

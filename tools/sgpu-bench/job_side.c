@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "secure/secure.h"
+#include "channel/channel.h"
 
 #include "job.h"
 #include "setup.h"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
-#include "secure/group.h"
+#include "channel/group.h"
 
 #include "cases.h"
 #include "sizes.h"

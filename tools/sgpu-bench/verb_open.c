@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-#include "secure/group.h"
+#include "channel/group.h"
 
 #include "cases.h"
 #include "verbs.h"

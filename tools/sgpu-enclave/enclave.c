@@ -362,10 +362,9 @@ void enclave_stop(struct enclave *w)
 		if (cli_verbose && d->context) {
 			sgpu_secure_get_stats(d->context, &stats);
 			cli_detail("secure context: %" PRIu64 " MiB of pages, %" PRIu64
-				   " commands, %" PRIu64 " refused, %" PRIu64
-				   " requests in %" PRIu64 " streams",
+				   " commands, %" PRIu64 " refused, %" PRIu64 " requests",
 				   stats.mapped_bytes >> 20, stats.commands, stats.refused,
-				   stats.requests, stats.streams);
+				   stats.requests);
 		}
 		sgpu_secure_destroy(&d->context);
 		sgpu_device_close(&d->device);

@@ -15,7 +15,7 @@
 
 #include "run/run.h"
 #include "stage/stage.h"
-#include "secure/secure.h"
+#include "channel/channel.h"
 
 #include "cli.h"
 #include "harden.h"

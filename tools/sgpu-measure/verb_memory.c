@@ -10,7 +10,7 @@
 
 #include "base/io.h"
 #include "crypto/crypto.h"
-#include "secure/secure.h"
+#include "channel/channel.h"
 #include "parts.h"
 
 struct task {

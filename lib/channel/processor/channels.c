@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds and frees channels, with their contexts.
+ * CH_CREATE makes a channel with its keys and an empty address space. Every step that can fail
+ * comes before the channel is entered into the tables. CH_DESTROY ends a channel. Its pages are
+ * cleared before they are free, with or without the owner's MAC, which only shows that the owner
+ * agrees.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include <sgpu/base.h>
 
@@ -10,32 +14,15 @@
 #include "crypto/crypto.h"
 #include "channel/processor/processor.h"
 
-int sgpu_check_via(const struct sgpu_processor *processor, const struct sgpu_command *command,
-		   struct sgpu_reply *reply)
-{
-	const struct sgpu_channel *via = sgpu_channel_of(processor, command->via);
-
-	return via && !via->context
-		       ? SGPU_OK
-		       : sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP,
-				     "channel %u is no bootstrap channel", command->via);
-}
-
-struct sgpu_channel *sgpu_configurable(const struct sgpu_processor *processor,
-				       const struct sgpu_command *command, struct sgpu_reply *reply)
+struct sgpu_channel *sgpu_channel_named(const struct sgpu_processor *processor,
+					const struct sgpu_command *command,
+					struct sgpu_reply *reply)
 {
 	struct sgpu_channel *channel = sgpu_channel_of(processor, command->channel);
 
-	if (sgpu_check_via(processor, command, reply) != SGPU_OK) {
-		return NULL;
-	}
 	if (!channel) {
 		(void)sgpu_refuse(reply, SGPU_REFUSED_NO_CHANNEL, "there is no channel %u",
 				  command->channel);
-	} else if (!channel->context) {
-		(void)sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP,
-				  "channel %u is a bootstrap channel", command->channel);
-		return NULL;
 	}
 	return channel;
 }
@@ -44,16 +31,15 @@ int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counte
 			     const uint8_t mac[SGPU_CHANNEL_MAC_SIZE], const uint64_t unmapped[2],
 			     struct sgpu_reply *reply)
 {
-	const struct sgpu_channel_keys *keys = channel->context ? channel->context->keys : NULL;
 	uint8_t expected[SGPU_CHANNEL_MAC_SIZE];
 	bool verifies;
 
-	if (!keys || counter != channel->authorisations + 1) {
+	if (counter != channel->authorisations + 1) {
 		return sgpu_refuse(reply, SGPU_REFUSED_MAC,
 				   "authorisation %llu of channel %u is not the next one",
 				   (unsigned long long)counter, channel->id);
 	}
-	sgpu_mac_owner(keys, channel->serial, counter, unmapped, expected);
+	sgpu_mac_owner(channel->keys, channel->grant.serial, counter, unmapped, expected);
 	verifies = sgpu_equal(expected, mac, SGPU_CHANNEL_MAC_SIZE);
 	sgpu_wipe(expected, sizeof(expected));
 	return verifies ? SGPU_OK
@@ -62,20 +48,193 @@ int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counte
 				      (unsigned long long)counter, channel->id);
 }
 
-void sgpu_channel_free(struct sgpu_channel *channel)
+int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_grant *grant,
+			 struct sgpu_error *error)
 {
-	struct sgpu_context *context = channel ? channel->context : NULL;
+	const struct sgpu_channel *channel;
+	bool made;
 
-	if (context) {
-		sgpu_space_free(&context->space);
-		free(context->tables);
-		sgpu_secret_free(context->keys, sizeof(*context->keys));
-		free(context);
+	sgpu_tables_enter(processor);
+	channel = sgpu_channel_of(processor, grant->channel);
+	made = channel && sgpu_equal(&channel->grant, grant, sizeof(*grant));
+	sgpu_tables_leave(processor);
+	return made ? SGPU_OK
+		    : sgpu_fail(error, SGPU_EAUTH, "the grant of channel %u is not the processor's",
+				(unsigned)grant->channel);
+}
+
+static void free_channel(struct sgpu_channel *channel)
+{
+	sgpu_space_free(&channel->space);
+	free(channel->tables);
+	sgpu_secret_free(channel->keys, sizeof(*channel->keys));
+	sgpu_aead_free(&channel->aead);
+	sgpu_aead_free(&channel->answer_aead);
+	pthread_mutex_destroy(&channel->lock);
+	free(channel);
+}
+
+/* ---- CH_CREATE ---- */
+/* Draws the CEK, which nobody but the owner keeps, and seals it. */
+static int make_keys(const struct sgpu_processor *processor, struct sgpu_channel *channel,
+		     const uint8_t owner_key[32], struct sgpu_error *error)
+{
+	struct sgpu_grant *grant = &channel->grant;
+	uint8_t cek[SGPU_KEY_SIZE];
+	int rc;
+
+	*grant = (struct sgpu_grant){ .channel = channel->id, .serial = processor->serials + 1 };
+	memcpy(grant->processor, processor->id, sizeof(grant->processor));
+	rc = sgpu_sha256(owner_key, 32, grant->owner_hash, error);
+	rc = rc ? rc : sgpu_random(cek, sizeof(cek), error);
+	rc = rc ? rc : sgpu_channel_derive(cek, processor->id, channel->keys, error);
+	rc = rc ? rc
+		: sgpu_channel_aeads(channel->keys, &channel->aead, &channel->answer_aead, error);
+	rc = rc ? rc
+		: sgpu_hpke_seal(owner_key, SGPU_GRANT_INFO, strlen(SGPU_GRANT_INFO), grant,
+				 SGPU_GRANT_BIND_SIZE, cek, sizeof(cek), grant->enc,
+				 grant->sealed_cek, error);
+	sgpu_wipe(cek, sizeof(cek));
+	return rc;
+}
+
+static int make_channel(const struct sgpu_processor *processor, const struct sgpu_command *command,
+			struct sgpu_channel **made, struct sgpu_error *error)
+{
+	struct sgpu_channel *channel = calloc(1, sizeof(*channel));
+	int rc;
+
+	*made = channel;
+	if (!channel) {
+		return sgpu_fail_nomem(error);
 	}
-	if (channel) {
-		sgpu_aead_free(&channel->aead);
-		sgpu_aead_free(&channel->answer_aead);
-		pthread_mutex_destroy(&channel->lock);
-		free(channel);
+	(void)pthread_mutex_init(&channel->lock, NULL);
+	channel->id = command->channel;
+	channel->directory = command->create.directory;
+	channel->keys = sgpu_secret_alloc(sizeof(*channel->keys));
+	channel->tables = calloc(processor->layout.directory_entries, sizeof(*channel->tables));
+	rc = channel->keys && channel->tables
+		     ? sgpu_space_create(processor->device, processor->layout.space,
+					 &channel->space, &channel->base, error)
+		     : sgpu_fail_nomem(error);
+	rc = rc ? rc : make_keys(processor, channel, command->create.owner_key, error);
+	if (rc != SGPU_OK) {
+		free_channel(channel);
 	}
+	return rc;
+}
+
+int sgpu_do_create(struct sgpu_processor *processor, const struct sgpu_command *command,
+		   struct sgpu_reply *reply)
+{
+	const uint32_t id = command->channel, frame = command->create.directory;
+	struct sgpu_channel *channel;
+	int rc;
+
+	if (id >= SGPU_CHANNEL_MAX) {
+		return sgpu_refuse(reply, SGPU_REFUSED_RANGE, "channel %u: they are below %d", id,
+				   SGPU_CHANNEL_MAX);
+	}
+	if (processor->channels[id]) {
+		return sgpu_refuse(reply, SGPU_REFUSED_EXISTS, "channel %u exists", id);
+	}
+	if (sgpu_page_check(processor, id, frame, SGPU_SMALL, reply) != SGPU_OK) {
+		return reply->code;
+	}
+	if (processor->serials == UINT32_MAX) {
+		return sgpu_refuse(reply, SGPU_REFUSED_LIMIT,
+				   "this processor has made all the channels it can");
+	}
+	rc = make_channel(processor, command, &channel, &reply->error);
+	if (rc != SGPU_OK) {
+		return rc == SGPU_EINVALID ? sgpu_refuse(reply, SGPU_REFUSED_MALFORMED,
+							 "not a public key of X25519")
+					   : sgpu_refuse_device(reply, rc, "cannot make a channel");
+	}
+	reply->grant = channel->grant;
+	processor->channels[id] = channel;
+	processor->serials++;
+	sgpu_page_enter(
+		processor, frame, SGPU_SMALL,
+		(struct sgpu_frame_entry){ .owner = id, .mapped = 1, .use = SGPU_FRAME_DIRECTORY });
+	return SGPU_OK;
+}
+
+/* ---- CH_DESTROY ---- */
+/* Clears all pages of a table in runs. */
+static int clear_table(struct sgpu_processor *processor, struct sgpu_channel *channel,
+		       uint32_t directory, int kind, struct sgpu_error *error)
+{
+	const struct sgpu_layout *layout = &processor->layout;
+	const struct sgpu_table *table = channel->tables[directory][kind];
+	const uint32_t entries = table ? layout->entries_of[kind] : 0;
+	int rc = SGPU_OK;
+
+	for (uint32_t first = 0, last; rc == SGPU_OK && first < entries; first = last + 1) {
+		for (last = first; last < entries && table->entries[last] != SGPU_NO_FRAME;) {
+			last++;
+		}
+		if (last > first) {
+			rc = sgpu_pages_clear(processor, channel,
+					      directory * layout->window +
+						      first * layout->page_size[kind],
+					      (last - first) * layout->page_size[kind], error);
+		}
+	}
+	return rc;
+}
+
+/* Frees the pages of a table, and the table. */
+static void leave_table(struct sgpu_processor *processor, struct sgpu_table *table, int kind)
+{
+	for (uint32_t i = 0; table && i < processor->layout.entries_of[kind]; i++) {
+		if (table->entries[i] != SGPU_NO_FRAME) {
+			sgpu_page_free(processor, table->entries[i], kind);
+		}
+	}
+	if (table) {
+		sgpu_page_free(processor, table->frame, SGPU_SMALL);
+	}
+	free(table);
+}
+
+int sgpu_channel_end(struct sgpu_processor *processor, struct sgpu_channel *channel, bool forced,
+		     struct sgpu_error *error)
+{
+	const uint32_t tables = processor->layout.directory_entries * SGPU_KINDS;
+	int rc = SGPU_OK;
+
+	for (uint32_t i = 0; (rc == SGPU_OK || forced) && i < tables; i++) {
+		rc = clear_table(processor, channel, i / SGPU_KINDS, i % SGPU_KINDS, error);
+	}
+	if (rc == SGPU_OK || forced) {
+		rc = sgpu_activate_now(processor, NULL, error);
+	}
+	if (rc != SGPU_OK && !forced) {
+		return rc;
+	}
+	processor->active = processor->active == channel ? NULL : processor->active;
+	for (uint32_t i = 0; i < tables; i++) {
+		leave_table(processor, channel->tables[i / SGPU_KINDS][i % SGPU_KINDS],
+			    i % SGPU_KINDS);
+	}
+	sgpu_page_free(processor, channel->directory, SGPU_SMALL);
+	processor->channels[channel->id] = NULL;
+	free_channel(channel); /* and its space, which unmaps the pages */
+	return SGPU_OK;
+}
+
+int sgpu_do_destroy(struct sgpu_processor *processor, const struct sgpu_command *command,
+		    struct sgpu_reply *reply)
+{
+	struct sgpu_channel *channel = sgpu_channel_named(processor, command, reply);
+	int rc;
+
+	if (!channel || (command->destroy.has_mac &&
+			 sgpu_check_authorisation(channel, command->destroy.mac_counter,
+						  command->destroy.mac, NULL, reply) != SGPU_OK)) {
+		return reply->code;
+	}
+	rc = sgpu_channel_end(processor, channel, false, &reply->error);
+	return rc ? sgpu_refuse_device(reply, rc, "cannot clear what the channel has") : SGPU_OK;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes and frees the command processor, and takes or refuses its commands. Each command has a file
- * of its own.
+ * Makes and frees the command processor, and takes or refuses its commands.
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -13,6 +12,25 @@
 #include "channel/processor/processor.h"
 
 /* ---- making and ending ---- */
+struct sgpu_layout sgpu_layout_of(const struct sgpu_pages_info *info,
+				  const struct sgpu_processor_config *config)
+{
+	const uint64_t window = SGPU_CHANNEL_ENTRIES * info->small,
+		       most = SGPU_CHANNEL_ENTRIES * window,
+		       size = config->space_size ? config->space_size
+						 : 2 * (uint64_t)config->frames * info->small;
+	struct sgpu_layout layout = { .page_size = { info->small, info->big }, .window = window };
+
+	for (int kind = 0; kind < SGPU_KINDS; kind++) {
+		layout.frames_of[kind] = (uint32_t)(layout.page_size[kind] / info->small);
+		layout.entries_of[kind] = SGPU_CHANNEL_ENTRIES / layout.frames_of[kind];
+	}
+	layout.space =
+		size > most - info->big ? most : (size + info->big - 1) / info->big * info->big;
+	layout.directory_entries = (uint32_t)((layout.space + window - 1) / window);
+	return layout;
+}
+
 static int check_config(const struct sgpu_pages_info *info,
 			const struct sgpu_processor_config *config, struct sgpu_error *error)
 {
@@ -27,11 +45,6 @@ static int check_config(const struct sgpu_pages_info *info,
 	    config->frames > info->total / info->small) {
 		return sgpu_fail(error, SGPU_EUSAGE, "%u frames: the device has %llu",
 				 config->frames, (unsigned long long)(info->total / info->small));
-	}
-	if (config->unprotected > config->frames ||
-	    config->hidden > config->frames - config->unprotected) {
-		return sgpu_fail(error, SGPU_EUSAGE, "%u unprotected and %u hidden frames of %u",
-				 config->unprotected, config->hidden, config->frames);
 	}
 	return SGPU_OK;
 }
@@ -60,7 +73,6 @@ int sgpu_processor_create(struct sgpu_device *device, const struct sgpu_processo
 	(void)pthread_mutex_init(&made->activation, NULL);
 	(void)pthread_cond_init(&made->activation_turn, NULL);
 	made->device = device;
-	made->info = info;
 	made->config = *config;
 	made->layout = sgpu_layout_of(&info, config);
 	rc = sgpu_random(made->id, sizeof(made->id), error);
@@ -82,7 +94,7 @@ void sgpu_processor_free(struct sgpu_processor **processor)
 	}
 	for (uint32_t i = 0; i < SGPU_CHANNEL_MAX; i++) {
 		if (p->channels[i]) {
-			sgpu_destroy_by_force(p, p->channels[i]);
+			(void)!sgpu_channel_end(p, p->channels[i], true, NULL);
 		}
 	}
 	sgpu_stream_free(&p->stream);
@@ -94,34 +106,6 @@ void sgpu_processor_free(struct sgpu_processor **processor)
 	*processor = NULL;
 }
 
-/* ---- work of the device ---- */
-int sgpu_processor_wait(struct sgpu_processor *processor, int enqueued,
-			const struct sgpu_task *task, struct sgpu_error *error)
-{
-	int rc = enqueued == SGPU_OK ? sgpu_stream_sync(processor->stream, error) : SGPU_OK;
-
-	if (rc < 0) {
-		return rc;
-	}
-	rc = enqueued == SGPU_OK ? task->code : enqueued;
-	return rc < 0 ? sgpu_fail(error, rc, "%s",
-				  task->error.text[0] ? task->error.text : sgpu_strerror(rc))
-		      : SGPU_OK;
-}
-
-int sgpu_pages_clear(struct sgpu_processor *processor, const struct sgpu_context *context,
-		     uint64_t at, uint64_t size, struct sgpu_error *error)
-{
-	struct sgpu_task task = { 0 };
-	int rc = sgpu_device_synchronize(processor->device, error);
-
-	if (rc < 0) {
-		return rc;
-	}
-	rc = sgpu_device_clear(processor->stream, context->base + at, size, &task);
-	return sgpu_processor_wait(processor, rc, &task, error);
-}
-
 /* ---- refusals ---- */
 static int code_of(enum sgpu_refusal refusal)
 {
@@ -131,7 +115,6 @@ static int code_of(enum sgpu_refusal refusal)
 	case SGPU_REFUSED_MALFORMED:
 	case SGPU_REFUSED_NO_CHANNEL:
 	case SGPU_REFUSED_RANGE:
-	case SGPU_REFUSED_GROUP:
 		return SGPU_EINVALID;
 	case SGPU_REFUSED_MAC:
 	case SGPU_REFUSED_COUNTER:
@@ -196,15 +179,9 @@ int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_c
 	const struct sgpu_command command = *(const volatile struct sgpu_command *)given;
 
 	begin(reply);
-	if (command.op == SGPU_CH_SUBMIT) {
-		sgpu_tables_enter(processor);
-		(void)sgpu_do_submit(processor, &command, reply);
-		sgpu_tables_leave(processor);
-	} else {
-		pthread_rwlock_wrlock(&processor->tables);
-		(void)change_tables(processor, &command, reply);
-		pthread_rwlock_unlock(&processor->tables);
-	}
+	pthread_rwlock_wrlock(&processor->tables);
+	(void)change_tables(processor, &command, reply);
+	pthread_rwlock_unlock(&processor->tables);
 	if (reply->code == SGPU_OK) {
 		/* The device may have left a text about an earlier attempt. */
 		begin(reply);

@@ -24,7 +24,7 @@ static int open_group(struct sgpu_channel *channel, const struct sgpu_command *c
 	}
 	/* Copied, since the sender may write between authentication and decryption. */
 	memcpy(items, command->submit.group, size);
-	sgpu_group_nonce(channel->serial, command->submit.counter, nonce);
+	sgpu_group_nonce(channel->grant.serial, command->submit.counter, nonce);
 	if (sgpu_aead_open(channel->aead, nonce, items, size - SGPU_TAG_SIZE, items,
 			   items + size - SGPU_TAG_SIZE) != SGPU_OK) {
 		return sgpu_refuse(reply, SGPU_REFUSED_SEAL,
@@ -39,41 +39,24 @@ static int open_group(struct sgpu_channel *channel, const struct sgpu_command *c
 static int submit(struct sgpu_processor *processor, const struct sgpu_command *command,
 		  uint8_t *items, struct sgpu_reply *reply)
 {
-	const uint32_t id = command->channel;
-	struct sgpu_channel *channel = sgpu_channel_of(processor, id);
+	struct sgpu_channel *channel = sgpu_channel_named(processor, command, reply);
 
 	if (!channel) {
-		return sgpu_refuse(reply, SGPU_REFUSED_NO_CHANNEL, "there is no channel %u", id);
-	}
-	if (!channel->context || command->via != id) {
-		return sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP,
-				   "a group for channel %u came through channel %u", id,
-				   command->via);
+		return reply->code;
 	}
 	if (command->submit.size < SGPU_TAG_SIZE || command->submit.size > SGPU_GROUP_MAX) {
 		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "a group of %u bytes",
 				   command->submit.size);
 	}
-	if (!channel->aead) {
-		return sgpu_refuse(reply, SGPU_REFUSED_SEAL,
-				   "channel %u has no key and takes no groups", id);
-	}
 	pthread_mutex_lock(&channel->lock);
-	(void)open_group(channel, command, items, reply);
+	if (channel->aead) {
+		(void)open_group(channel, command, items, reply);
+	} else {
+		(void)sgpu_refuse(reply, SGPU_REFUSED_SEAL, "channel %u takes no more groups",
+				  channel->id);
+	}
 	pthread_mutex_unlock(&channel->lock);
 	return reply->code;
-}
-
-int sgpu_do_submit(struct sgpu_processor *processor, const struct sgpu_command *command,
-		   struct sgpu_reply *reply)
-{
-	uint8_t tag[SGPU_TAG_SIZE];
-
-	return command->submit.size <= sizeof(tag)
-		       ? submit(processor, command, tag, reply)
-		       : sgpu_refuse(reply, SGPU_REFUSED_GROUP,
-				     "a group of %u bytes, and nobody takes its items",
-				     command->submit.size);
 }
 
 int sgpu_processor_bind(struct sgpu_processor *processor, const struct sgpu_grant *grant,
@@ -90,7 +73,7 @@ int sgpu_processor_bind(struct sgpu_processor *processor, const struct sgpu_gran
 		rc = sgpu_fail(error, SGPU_EUSAGE, "channel %u cannot be bound any more", id);
 		goto out;
 	}
-	keys = *channel->context->keys;
+	keys = *channel->keys;
 	rc = sgpu_channel_bind(&keys, hello, grant, error);
 	pthread_mutex_lock(&channel->lock);
 	rc = rc ? rc : sgpu_channel_aeads(&keys, &channel->aead, &channel->answer_aead, error);
@@ -134,7 +117,7 @@ int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t id, const v
 	if (channel->answers < channel->groups) {
 		/* The number is used up before anything is sealed with it, as in the session. */
 		*counter = channel->answers = channel->groups;
-		sgpu_group_nonce(channel->serial, *counter, nonce);
+		sgpu_group_nonce(channel->grant.serial, *counter, nonce);
 		rc = sgpu_aead_seal(channel->answer_aead, nonce, answer, size, sealed,
 				    sealed + size);
 	} else {

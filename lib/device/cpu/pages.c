@@ -91,9 +91,9 @@ static int pages_info(struct sgpu_device *device, struct sgpu_pages_info *info,
 	pthread_mutex_lock(&frames->lock);
 	rc = prepare(device, error);
 	if (rc == SGPU_OK) {
-		*info = (struct sgpu_pages_info){
-			.small = SMALL, .big = BIG, .total = frames->count * SMALL, .fresh = true
-		};
+		*info = (struct sgpu_pages_info){ .small = SMALL,
+						  .big = BIG,
+						  .total = frames->count * SMALL };
 	}
 	pthread_mutex_unlock(&frames->lock);
 	return rc;

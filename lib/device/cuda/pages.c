@@ -29,8 +29,7 @@ static int pages_info(struct sgpu_device *device, struct sgpu_pages_info *info,
 	if (rc == SGPU_OK) {
 		*info = (struct sgpu_pages_info){ .small = frames->small,
 						  .big = frames->big,
-						  .total = frames->count * frames->small,
-						  .fresh = true };
+						  .total = frames->count * frames->small };
 	}
 	pthread_mutex_unlock(&frames->lock);
 	return rc;

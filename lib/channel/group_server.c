@@ -12,8 +12,8 @@
 #include "channel/keys.h"
 #include "channel/channel.h"
 #include "channel/wire.h"
-#include "secure/group.h"
-#include "secure/context.h"
+#include "channel/group.h"
+#include "channel/context.h"
 
 /* Plaintext, in secret memory. */
 struct group_text {

@@ -6,7 +6,7 @@
 #include "crypto/crypto.h"
 #include "transfer/transfer.h"
 
-#include "secure/context.h"
+#include "channel/context.h"
 
 /* More workers would seal faster than most buses copy. */
 enum { WORKERS_MAX = 8 };

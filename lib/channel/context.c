@@ -3,15 +3,14 @@
  * A secure context from its creation to its end, the ground that contexts of one device share, and
  * the guard through which a context is used as a device.
  */
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "crypto/crypto.h"
 #include "channel/channel.h"
-#include "secure/context.h"
+#include "channel/context.h"
 
-enum { UNPROTECTED_FRAMES = 16 };
+enum { FRAMES_MIN = 32 };
 
 /* ---- commands ---- */
 /* Sends a command to the processor, by way of `between` if it is set. */
@@ -29,40 +28,30 @@ static int send_command(struct sgpu_secure *context, const struct sgpu_command *
 	return rc;
 }
 
-/* Keeps the hash of the pages that the allocator asks for, to compare it with the summary's.
- * Allocates no memory, since lack of memory must not look like an attack. */
-static void note_pages(struct sgpu_ground *ground, const struct sgpu_command *command)
-{
-	uint32_t count = 0;
-
-	for (uint32_t i = 0; i < command->pte.count && i < SGPU_CHANNEL_PAGES_MAX; i++) {
-		if (command->pte.pages[i] != SGPU_NO_FRAME) {
-			ground->asked[count++] = htole32(command->pte.pages[i]);
-		}
-	}
-	sgpu_kt128(ground->asked, count * sizeof(*ground->asked), NULL, 0, ground->asked_hash,
-		   sizeof(ground->asked_hash));
-}
-
 /* Sends a command of the allocator. The ground's lock is held. */
-static int send_for_allocator(void *argument, const struct sgpu_command *command,
+static int send_for_allocator(void *argument, const struct sgpu_command *given,
 			      struct sgpu_reply *reply)
 {
-	struct sgpu_ground *ground = argument;
+	const struct sgpu_ground *ground = argument;
+	struct sgpu_command command = *given;
 	int sends, rc;
 
-	if (command->op == SGPU_CH_PTE) {
-		note_pages(ground, command);
+	if (command.op == SGPU_CH_PTE && !command.pte.pages) {
+		sgpu_secure_authorise(ground->sender, &command);
 	}
 	/* The processor accepts the owner's MACs only in the order of their numbers. So a command
 	 * with a MAC is sent again if it was not carried out. */
-	sends = (command->op == SGPU_CH_PTE && command->pte.has_mac) ||
-				(command->op == SGPU_CH_DESTROY && command->destroy.has_mac)
+	sends = (command.op == SGPU_CH_PTE && command.pte.has_mac) ||
+				(command.op == SGPU_CH_DESTROY && command.destroy.has_mac)
 			? SGPU_SECURE_SENDS
 			: 1;
 	do {
-		rc = send_command(ground->sender, command, reply);
+		rc = send_command(ground->sender, &command, reply);
 	} while (--sends > 0 && reply->refusal != SGPU_REFUSED_NOT);
+	if (rc == SGPU_OK && command.op == SGPU_CH_PTE) {
+		rc = sgpu_secure_take_summary(ground->sender, &command, &reply->report,
+					      &reply->error);
+	}
 	return rc;
 }
 
@@ -73,26 +62,6 @@ static void free_ground(struct sgpu_ground *ground)
 	sgpu_processor_free(&ground->processor);
 	pthread_mutex_destroy(&ground->lock);
 	free(ground);
-}
-
-/* Reserves unprotected frames, which the host may reach, and hidden frames at the end, as many as
- * the table of pages would fill. */
-static int configure(struct sgpu_ground *ground, struct sgpu_error *error)
-{
-	uint64_t frames = ground->pages.total / ground->pages.small, hidden;
-
-	frames = frames < UINT32_MAX ? frames : UINT32_MAX - 1;
-	hidden = frames * 8 / ground->pages.small + 1;
-	if (frames < UNPROTECTED_FRAMES + hidden + 16) {
-		return sgpu_fail(
-			error, SGPU_ENOMEM,
-			"the device has %llu bytes for pages, too few for a secure context",
-			(unsigned long long)ground->pages.total);
-	}
-	ground->config = (struct sgpu_processor_config){ .frames = (uint32_t)frames,
-							 .unprotected = UNPROTECTED_FRAMES,
-							 .hidden = (uint32_t)hidden };
-	return SGPU_OK;
 }
 
 static int make_ground(struct sgpu_device *device, struct sgpu_secure *context,
@@ -113,15 +82,18 @@ static int make_ground(struct sgpu_device *device, struct sgpu_secure *context,
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	rc = configure(ground, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_processor_create(device, &ground->config, &ground->processor, error);
+	ground->config.frames = (uint32_t)sgpu_min_u64(ground->pages.total / ground->pages.small,
+						       SGPU_NO_FRAME - 1);
+	if (ground->config.frames < FRAMES_MIN) {
+		return sgpu_fail(
+			error, SGPU_ENOMEM,
+			"the device has %llu bytes for pages, too few for a secure context",
+			(unsigned long long)ground->pages.total);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_allocator_create(&ground->pages, &ground->config, send_for_allocator,
-					   ground, &ground->allocator, error);
-	}
-	return rc;
+	rc = sgpu_processor_create(device, &ground->config, &ground->processor, error);
+	return rc ? rc
+		  : sgpu_allocator_create(&ground->pages, &ground->config, send_for_allocator,
+					  ground, &ground->allocator, error);
 }
 
 static void leave_ground(struct sgpu_ground *ground)
@@ -194,36 +166,25 @@ void sgpu_secure_channel_close(struct sgpu_secure *context, uint32_t channel,
 static int set_up(struct sgpu_secure *context, struct sgpu_device *device,
 		  const struct sgpu_secure_config *config, struct sgpu_error *error)
 {
+	struct sgpu_grant *grant = &context->grant;
 	uint64_t size = 0;
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &context->owner, error);
 
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	if (config->sibling) {
+	if (rc == SGPU_OK && config->sibling) {
 		context->ground = config->sibling->ground;
 		pthread_mutex_lock(&context->ground->lock);
 		context->ground->references++;
 		pthread_mutex_unlock(&context->ground->lock);
-	} else {
+	} else if (rc == SGPU_OK) {
 		rc = make_ground(device, context, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_secure_channel_open(context, context->owner.public_half, &context->grant,
-					      error);
-		context->has_channel = rc == SGPU_OK;
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_session_open(&context->owner, &context->grant, &context->session, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_processor_space(context->ground->processor, context->grant.channel,
-					  &context->base, &size, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_stream_create(device, &context->clearer, error);
-	}
-	return rc;
+	rc = rc ? rc : sgpu_secure_channel_open(context, context->owner.public_half, grant, error);
+	context->has_channel = rc == SGPU_OK;
+	rc = rc ? rc : sgpu_session_open(&context->owner, grant, &context->session, error);
+	rc = rc ? rc
+		: sgpu_processor_space(context->ground->processor, grant->channel, &context->base,
+				       &size, error);
+	return rc ? rc : sgpu_stream_create(device, &context->clearer, error);
 }
 
 /* ---- as a device ----
@@ -356,7 +317,6 @@ void sgpu_secure_get_stats(struct sgpu_secure *context, struct sgpu_secure_stats
 		.requests = atomic_load(&context->requests),
 		.refused = atomic_load(&context->refused),
 		.commands = atomic_load(&context->commands),
-		.streams = __atomic_load_n(&context->guard.streams, __ATOMIC_RELAXED),
 	};
 	pthread_mutex_lock(&context->arena_lock);
 	stats->mapped_bytes = context->arena.mapped_bytes;

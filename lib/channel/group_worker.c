@@ -10,7 +10,7 @@
 #include "base/base.h"
 #include "channel/wire.h"
 #include "device/backend.h"
-#include "secure/group.h"
+#include "channel/group.h"
 
 struct buffer {
 	sgpu_devptr memory; /* 0: no buffer */
@@ -30,28 +30,13 @@ struct sgpu_group_worker {
 		void *job; /* made by config.jobs; NULL: none */
 		uint64_t bytes;
 	} jobs[SGPU_GROUP_OBJECTS];
-	struct sgpu_stream *streams[SGPU_GROUP_STREAMS];
+	struct sgpu_stream *stream;
 	/* of the current group */
 	struct sgpu_item items[SGPU_GROUP_ITEMS];
 	struct sgpu_task tasks[SGPU_GROUP_ITEMS];
 	void *runs[SGPU_GROUP_ITEMS]; /* of items that run jobs */
 	int settled;		      /* all opens before this item have verified */
-	uint8_t opening;	      /* a bit for each stream with opens from `settled` on */
 };
-
-static int wait_idle(struct sgpu_group_worker *w, struct sgpu_error *error)
-{
-	int rc = SGPU_OK;
-
-	for (int i = 0; i < SGPU_GROUP_STREAMS; i++) {
-		int synced = w->streams[i]
-				     ? sgpu_stream_sync(w->streams[i], rc == SGPU_OK ? error : NULL)
-				     : SGPU_OK;
-
-		rc = rc == SGPU_OK ? synced : rc;
-	}
-	return rc;
-}
 
 /* ---- the objects that items name ---- */
 /* Fails because the object does not exist or, if `there`, exists already. */
@@ -92,17 +77,6 @@ static int find_area(const struct sgpu_group_worker *w, uint64_t offset, uint64_
 	}
 	*area = (uint8_t *)w->config.area + offset;
 	return SGPU_OK;
-}
-
-/* A stream is made when an item first names it. */
-static int find_stream(struct sgpu_group_worker *w, uint32_t handle, struct sgpu_stream **stream,
-		       struct sgpu_error *error)
-{
-	int rc = w->streams[handle] ? SGPU_OK
-				    : sgpu_stream_create(w->device, &w->streams[handle], error);
-
-	*stream = w->streams[handle];
-	return rc;
 }
 
 /* ---- memory ---- */
@@ -165,7 +139,7 @@ static int free_buffer(struct sgpu_group_worker *w, const struct sgpu_item *item
 	if (!b->memory) {
 		return no_object("buffer", item->buffer, false, error);
 	}
-	rc = wait_idle(w, error);
+	rc = sgpu_stream_sync(w->stream, error);
 	if (rc == SGPU_OK) {
 		give_back(w, &b->memory, b->size);
 	}
@@ -174,7 +148,7 @@ static int free_buffer(struct sgpu_group_worker *w, const struct sgpu_item *item
 
 /* ---- keys and chunks ---- */
 static int load_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
-		    struct sgpu_stream *stream, struct sgpu_error *error)
+		    struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = item->tail, .left = item->tail_size };
 	struct sgpu_sealed_keys keys;
@@ -187,7 +161,7 @@ static int load_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	sgpu_take_bytes(&reader, keys.commitment, sizeof(keys.commitment));
 	sgpu_take_bytes(&reader, keys.key, sizeof(keys.key));
 	sgpu_take_bytes(&reader, keys.base_nonce, sizeof(keys.base_nonce));
-	rc = sgpu_device_key_load(stream, &keys, &w->keys[item->object], error);
+	rc = sgpu_device_key_load(w->stream, &keys, &w->keys[item->object], error);
 	sgpu_wipe(&keys, sizeof(keys));
 	return rc;
 }
@@ -197,7 +171,7 @@ static int load_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
  * needs no check, since its data will not verify. settle_opens keeps other items from reading
  * opened data that have not verified. */
 static int move_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item,
-		       struct sgpu_stream *stream, struct sgpu_task *task)
+		       struct sgpu_task *task)
 {
 	const bool seals = item->kind == SGPU_ITEM_SEAL;
 	const uint64_t sealed = seals ? sgpu_run_sealed_size(item->size, item->last) : item->size,
@@ -221,13 +195,12 @@ static int move_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item
 	if (rc < 0) {
 		return rc;
 	}
-	w->opening |= (uint8_t)(!seals << item->stream);
 	if (sgpu_device_reaches(w->device, area, sealed, seals)) {
 		work.kind = seals ? SGPU_WORK_SEAL_TO : SGPU_WORK_OPEN_FROM;
 		*(seals ? &work.in : &work.out) = buffer.address;
 		work.to = seals ? area : NULL;
 		work.from = seals ? NULL : area;
-		return sgpu_enqueue(stream, &work, 1);
+		return sgpu_enqueue(w->stream, &work, 1);
 	}
 	/* The device does not reach host memory. */
 	rc = w->staging ? SGPU_OK : alloc(w, w->config.area_size, &w->staging, &task->error);
@@ -236,16 +209,16 @@ static int move_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item
 	work.in = seals ? buffer.address : staged;
 	work.out = seals ? staged : buffer.address;
 	if (rc == SGPU_OK && !seals) {
-		rc = sgpu_copy_in(stream, staged, area, sealed, NULL);
+		rc = sgpu_copy_in(w->stream, staged, area, sealed, NULL);
 	}
-	rc = rc < 0 ? rc : sgpu_enqueue(stream, &work, 1);
-	return rc < 0 || !seals ? rc : sgpu_copy_out(stream, area, staged, sealed, NULL);
+	rc = rc < 0 ? rc : sgpu_enqueue(w->stream, &work, 1);
+	return rc < 0 || !seals ? rc : sgpu_copy_out(w->stream, area, staged, sealed, NULL);
 }
 
 static int free_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
 		    struct sgpu_error *error)
 {
-	int rc = w->keys[item->object] ? wait_idle(w, error)
+	int rc = w->keys[item->object] ? sgpu_stream_sync(w->stream, error)
 				       : no_object("key", item->object, false, error);
 
 	if (rc == SGPU_OK) {
@@ -258,18 +231,19 @@ static int free_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
  * them did not verify. */
 static int settle_opens(struct sgpu_group_worker *w, int before, struct sgpu_error *error)
 {
-	for (int i = 0; i < SGPU_GROUP_STREAMS; i++) {
-		int rc = w->opening >> i & 1 ? sgpu_stream_sync(w->streams[i], error) : SGPU_OK;
+	bool synced = false;
 
+	for (; w->settled < before; w->settled++) {
+		int rc = SGPU_OK;
+
+		if (w->items[w->settled].kind != SGPU_ITEM_OPEN) {
+			continue;
+		}
+		rc = synced ? SGPU_OK : sgpu_stream_sync(w->stream, error);
+		synced = true;
+		rc = rc ? rc : w->tasks[w->settled].code ? SGPU_EDEPENDENCY : SGPU_OK;
 		if (rc < 0) {
 			return rc;
-		}
-	}
-	w->opening = 0;
-	for (; w->settled < before; w->settled++) {
-		if (w->items[w->settled].kind == SGPU_ITEM_OPEN &&
-		    w->tasks[w->settled].code != SGPU_OK) {
-			return SGPU_EDEPENDENCY;
 		}
 	}
 	return SGPU_OK;
@@ -318,7 +292,7 @@ static int load_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
 }
 
 static int run_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
-		   struct sgpu_stream *stream, struct sgpu_error *error)
+		   struct sgpu_error *error)
 {
 	struct sgpu_remote_range named[SGPU_MODULE_RANGES_MAX];
 	struct sgpu_device_range ranges[SGPU_MODULE_RANGES_MAX];
@@ -332,14 +306,14 @@ static int run_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
 				error);
 	}
 	return rc < 0 ? rc
-		      : w->config.jobs->start(w->jobs[item->object].job, stream, ranges, count,
+		      : w->config.jobs->start(w->jobs[item->object].job, w->stream, ranges, count,
 					      &w->runs[item - w->items], error);
 }
 
 static int free_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
 		    struct sgpu_error *error)
 {
-	int rc = w->jobs[item->object].job ? wait_idle(w, error)
+	int rc = w->jobs[item->object].job ? sgpu_stream_sync(w->stream, error)
 					   : no_object("job", item->object, false, error);
 
 	for (int i = 0; rc == SGPU_OK && i < SGPU_GROUP_ITEMS; i++) {
@@ -357,12 +331,10 @@ static int free_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
 static int carry_out(struct sgpu_group_worker *w, const struct sgpu_item *item,
 		     struct sgpu_task *task)
 {
-	struct sgpu_stream *stream;
-	int rc = find_stream(w, item->stream, &stream, &task->error);
+	int rc = item->kind != SGPU_ITEM_OPEN
+			 ? settle_opens(w, (int)(item - w->items), &task->error)
+			 : SGPU_OK;
 
-	if (rc == SGPU_OK && item->kind != SGPU_ITEM_OPEN) {
-		rc = settle_opens(w, (int)(item - w->items), &task->error);
-	}
 	if (rc < 0) {
 		return rc;
 	}
@@ -372,18 +344,18 @@ static int carry_out(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	case SGPU_ITEM_FREE:
 		return free_buffer(w, item, &task->error);
 	case SGPU_ITEM_KEY_LOAD:
-		return load_key(w, item, stream, &task->error);
+		return load_key(w, item, &task->error);
 	case SGPU_ITEM_KEY_FREE:
 		return free_key(w, item, &task->error);
 	case SGPU_ITEM_OPEN:
 	case SGPU_ITEM_SEAL:
-		return move_chunks(w, item, stream, task);
+		return move_chunks(w, item, task);
 	case SGPU_ITEM_JOB_LOAD:
 		return load_job(w, item, &task->error);
 	case SGPU_ITEM_JOB_FREE:
 		return free_job(w, item, &task->error);
 	default:
-		return run_job(w, item, stream, &task->error);
+		return run_job(w, item, &task->error);
 	}
 }
 
@@ -428,7 +400,6 @@ static int carry_out_all(struct sgpu_group_worker *w, int count, struct sgpu_err
 	int rc = SGPU_OK;
 
 	w->settled = 0;
-	w->opening = 0;
 	for (int i = 0; i < count; i++) {
 		w->tasks[i] = (struct sgpu_task){ .untimed = true };
 		rc = rc == SGPU_OK ? carry_out(w, &w->items[i], &w->tasks[i]) : SGPU_EDEPENDENCY;
@@ -436,7 +407,7 @@ static int carry_out_all(struct sgpu_group_worker *w, int count, struct sgpu_err
 			w->tasks[i].code = rc;
 		}
 	}
-	rc = wait_idle(w, error);
+	rc = sgpu_stream_sync(w->stream, error);
 	for (int i = 0; i < count; i++) {
 		end_run(w, i);
 	}
@@ -458,6 +429,7 @@ int sgpu_group_worker_create(struct sgpu_secure *context, const struct sgpu_grou
 			     struct sgpu_group_worker **worker, struct sgpu_error *error)
 {
 	struct sgpu_group_worker *w = calloc(1, sizeof(*w));
+	int rc;
 
 	*worker = NULL;
 	if (!w) {
@@ -465,6 +437,11 @@ int sgpu_group_worker_create(struct sgpu_secure *context, const struct sgpu_grou
 	}
 	w->device = sgpu_secure_device(context);
 	w->config = *config;
+	rc = sgpu_stream_create(w->device, &w->stream, error);
+	if (rc < 0) {
+		free(w);
+		return rc;
+	}
 	/* Without registration, copies are only slower. */
 	w->registered = config->area && sgpu_host_register(w->device, config->area,
 							   config->area_size, NULL) == SGPU_OK;
@@ -479,9 +456,7 @@ void sgpu_group_worker_free(struct sgpu_group_worker **worker)
 	if (!w) {
 		return;
 	}
-	for (int i = 0; i < SGPU_GROUP_STREAMS; i++) {
-		sgpu_stream_free(&w->streams[i]);
-	}
+	sgpu_stream_free(&w->stream);
 	for (int i = 0; i < SGPU_GROUP_OBJECTS; i++) {
 		sgpu_device_key_free(&w->keys[i]);
 		if (w->jobs[i].job) {

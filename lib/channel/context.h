@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A secure context, private to lib/secure.
+ * A secure context, private to lib/channel.
  *
  *   ground    what contexts of one device share: the processor, the allocator, and the device
  *             itself
@@ -22,7 +22,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#include "secure/secure.h"
+#include "channel/channel.h"
 
 #include <device/backend.h>
 
@@ -39,10 +39,8 @@ struct sgpu_ground {
 	struct sgpu_processor_config config;
 	struct sgpu_processor *processor;
 	struct sgpu_allocator *allocator;
-	pthread_mutex_t lock;	    /* guards the allocator and the members below */
-	struct sgpu_secure *sender; /* the context for which the allocator sends commands */
-	uint32_t asked[SGPU_CHANNEL_PAGES_MAX]; /* pages of the last CH_PTE that went out */
-	uint8_t asked_hash[SGPU_KT128_SIZE];
+	pthread_mutex_t lock;	      /* guards the allocator and the members below */
+	struct sgpu_secure *sender;   /* the context for which the allocator sends commands */
 	bool taken[SGPU_CHANNEL_MAX]; /* in use, or could not be destroyed */
 };
 
@@ -58,6 +56,9 @@ struct sgpu_secure {
 	bool has_channel;
 	struct sgpu_session *session; /* checks reports and authorises */
 	sgpu_devptr base;	      /* device address of the context's space */
+	/* The range that the summaries of a mapping have described so far, empty if both are 0; or
+	 * the range that is still to be unmapped. */
+	uint64_t first, next, end;
 	/* memory */
 	pthread_mutex_t arena_lock;
 	struct sgpu_arena arena;
@@ -96,6 +97,12 @@ void sgpu_secure_channel_close(struct sgpu_secure *context, uint32_t channel,
 struct sgpu_secure *sgpu_secure_of(struct sgpu_device *device);
 
 /* ---- heap.c ---- */
+/* Authorises a CH_PTE of the allocator that unmaps the next part of the range, and no other. */
+void sgpu_secure_authorise(struct sgpu_secure *context, struct sgpu_command *command);
+/* Checks the summary of a CH_PTE of the allocator. */
+SGPU_MUST_CHECK int sgpu_secure_take_summary(struct sgpu_secure *context,
+					     const struct sgpu_command *command,
+					     struct sgpu_report *summary, struct sgpu_error *error);
 void sgpu_secure_info(struct sgpu_device_guard *guard, struct sgpu_device_info *info);
 SGPU_MUST_CHECK int sgpu_secure_alloc(struct sgpu_device_guard *guard, uint64_t size,
 				      sgpu_devptr *memory, struct sgpu_error *error);

@@ -11,8 +11,9 @@
 
 #include "base/base.h"
 #include "channel/channel.h"
+#include "crypto/crypto.h"
 #include "device/arena.h"
-#include "secure/context.h"
+#include "channel/context.h"
 
 /* Bytes to map: a quarter of those mapped, within these bounds; more if a block needs more. */
 #define GROW_MIN ((uint64_t)2 << 20)
@@ -37,17 +38,16 @@ static void unpoison(const struct sgpu_secure *context, sgpu_devptr address, uin
 	}
 }
 
-/* *total: the protected memory; *available: that less blocks in use, the channel's directory and
+/* *total: the memory of all pages; *available: that less blocks in use, the channel's directory and
  * its page tables. The arena's lock is held. */
 static void count_memory(struct sgpu_secure *context, uint64_t *total, uint64_t *available)
 {
-	const struct sgpu_processor_config *config = &context->ground->config;
-	uint64_t frames = (uint64_t)config->frames - config->unprotected - config->hidden, taken;
+	const uint64_t frames = context->ground->config.frames,
+		       tables = 1 + 2 * (frames / SGPU_CHANNEL_ENTRIES + 2),
+		       taken = tables * context->ground->pages.small + context->arena.used_bytes;
 
-	taken = 1 + 2 * (frames / SGPU_CHANNEL_ENTRIES + 2);
 	*total = frames * context->ground->pages.small;
-	taken = taken * context->ground->pages.small + context->arena.used_bytes;
-	*available = *total - (taken < *total ? taken : *total);
+	*available = *total - sgpu_min_u64(taken, *total);
 }
 
 /* The device counts all pages of this context as used; here those in no allocation are free. */
@@ -77,107 +77,72 @@ static int out_of_memory(struct sgpu_secure *context, uint64_t size, struct sgpu
 			 (unsigned long long)size, (unsigned long long)available);
 }
 
+/* ---- the owner's side of the allocator's commands ---- */
+static uint64_t size_of(const struct sgpu_secure *context, const struct sgpu_command *command)
+{
+	const struct sgpu_pages_info *pages = &context->ground->pages;
+
+	return command->pte.count * (command->pte.big ? pages->big : pages->small);
+}
+
+void sgpu_secure_authorise(struct sgpu_secure *context, struct sgpu_command *command)
+{
+	const uint64_t size = size_of(context, command);
+
+	/* The processor compares this range with that of the command. */
+	command->pte.has_mac = context->next < context->end && size <= context->end - context->next;
+	if (command->pte.has_mac) {
+		sgpu_session_unmap(context->session, context->next, size, &command->pte.mac_counter,
+				   command->pte.mac);
+	}
+}
+
+/* The ground's lock is held, so the summary answers this command. */
+int sgpu_secure_take_summary(struct sgpu_secure *context, const struct sgpu_command *command,
+			     struct sgpu_report *summary, struct sgpu_error *error)
+{
+	const uint32_t count = command->pte.pages ? command->pte.count : 0;
+	const bool begins = command->pte.pages && context->next == 0;
+	uint8_t hash[SGPU_KT128_SIZE];
+	int rc = context->session
+			 ? sgpu_session_report(context->session, SGPU_CH_PTE, summary, error)
+			 : sgpu_fail(error, SGPU_EAUTH, "pages came before a session");
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	sgpu_kt128(command->pte.pages, count * sizeof(*command->pte.pages), NULL, 0, hash,
+		   sizeof(hash));
+	if (summary->pages != count || summary->size != size_of(context, command) ||
+	    (!begins && summary->va != context->next) ||
+	    !sgpu_equal(summary->digest, hash, sizeof(hash))) {
+		return sgpu_fail(error, SGPU_EAUTH,
+				 "other pages or addresses were changed than the allocator said");
+	}
+	context->first = begins ? summary->va : context->first;
+	context->next = summary->va + summary->size;
+	return SGPU_OK;
+}
+
 /* ---- mapping ---- */
-struct mapping {
-	struct sgpu_secure *context;
-	uint64_t first, next; /* the range that the summaries so far describe */
-	bool any;
-};
-
-/* Checks a summary: all its pages are protected, they are those of the command that the allocator
- * sent, and their number fits the size. The ground's lock is held, so the summary answers that
- * command. */
-static int take_summary(void *argument, const struct sgpu_summary *summary,
-			struct sgpu_error *error)
-{
-	struct mapping *m = argument;
-	struct sgpu_secure *context = m->context;
-	uint64_t small = context->ground->pages.small, big = context->ground->pages.big;
-	int rc = sgpu_session_summary(context->session, summary, error);
-
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	if (summary->pages == 0 || summary->protected_pages != summary->pages) {
-		return sgpu_fail(error, SGPU_EAUTH,
-				 "the allocator mapped %u pages, of which %u are protected",
-				 summary->pages, summary->protected_pages);
-	}
-	if (!sgpu_equal(summary->hash, context->ground->asked_hash, sizeof(summary->hash))) {
-		return sgpu_fail(error, SGPU_EAUTH,
-				 "other pages were mapped than the allocator asked for");
-	}
-	if ((summary->size != summary->pages * small && summary->size != summary->pages * big) ||
-	    (m->any && summary->va != m->next)) {
-		return sgpu_fail(error, SGPU_EAUTH,
-				 "the allocator mapped other addresses than it said");
-	}
-	m->first = m->any ? m->first : summary->va;
-	m->next = summary->va + summary->size;
-	m->any = true;
-	return SGPU_OK;
-}
-
-/* ---- unmapping ---- */
-struct unmapping {
-	struct sgpu_secure *context;
-	uint64_t next, end;  /* the range that is still mapped */
-	uint64_t authorised; /* authorised bytes from `next` on */
-};
-
-/* Authorises the next part of the range, and no other part. */
-static void authorise(void *argument, uint64_t va, uint64_t size, uint64_t *counter,
-		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
-{
-	struct unmapping *u = argument;
-
-	if (u->authorised != 0 || va != u->next || size > u->end - u->next) {
-		*counter = 0;
-		memset(mac, 0, SGPU_CHANNEL_MAC_SIZE);
-		return;
-	}
-	u->authorised = size;
-	sgpu_session_unmap(u->context->session, va, size, counter, mac);
-}
-
-/* Checks that a summary is authentic, and that nothing in the authorised range is mapped any
- * more. */
-static int take_unmapped(void *argument, const struct sgpu_summary *summary,
-			 struct sgpu_error *error)
-{
-	struct unmapping *u = argument;
-	int rc = sgpu_session_summary(u->context->session, summary, error);
-
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	if (summary->va != u->next || summary->size != u->authorised || summary->size == 0 ||
-	    summary->pages != 0) {
-		return sgpu_fail(error, SGPU_EAUTH,
-				 "the allocator unmapped other addresses than it said");
-	}
-	u->next += u->authorised;
-	u->authorised = 0;
-	return SGPU_OK;
-}
-
 /* Unmaps a range. After a failure an authorisation may still be valid, so the range may be unmapped
  * at any time. */
 static int unmap(struct sgpu_secure *context, uint64_t va, uint64_t size, struct sgpu_error *error)
 {
-	struct unmapping u = { .context = context, .next = va, .end = va + size };
 	struct sgpu_ground *ground = context->ground;
 	int rc;
 
 	pthread_mutex_lock(&ground->lock);
 	ground->sender = context;
-	rc = sgpu_allocator_unmap(ground->allocator, context->grant.channel, va, size, authorise,
-				  take_unmapped, &u, error);
-	pthread_mutex_unlock(&ground->lock);
-	if (rc == SGPU_OK && u.next != u.end) {
+	context->next = va;
+	context->end = va + size;
+	rc = sgpu_allocator_unmap(ground->allocator, context->grant.channel, va, size, error);
+	if (rc == SGPU_OK && context->next != context->end) {
 		rc = sgpu_fail(error, SGPU_EAUTH,
 			       "the allocator unmapped other addresses than it said");
 	}
+	context->end = context->next; /* nothing more is authorised */
+	pthread_mutex_unlock(&ground->lock);
 	context->authorisation_lost = context->authorisation_lost || rc != SGPU_OK;
 	return rc;
 }
@@ -185,31 +150,33 @@ static int unmap(struct sgpu_secure *context, uint64_t va, uint64_t size, struct
 static int map(struct sgpu_secure *context, uint64_t size, struct sgpu_error *error)
 {
 	struct sgpu_ground *ground = context->ground;
-	struct mapping m = { .context = context };
-	uint64_t va = 0, mapped = 0;
+	uint64_t va = 0, mapped = 0, first, next;
 	int added, rc;
 
 	pthread_mutex_lock(&ground->lock);
 	ground->sender = context;
+	context->first = context->next = context->end = 0;
 	rc = sgpu_allocator_map(ground->allocator, context->grant.channel, size, &va, &mapped,
-				take_summary, &m, error);
+				error);
+	first = context->first;
+	next = context->next;
 	pthread_mutex_unlock(&ground->lock);
-	if (rc == SGPU_OK && (!m.any || m.first != va || m.next != va + mapped || mapped < size)) {
+	if (rc == SGPU_OK && (first != va || next - first != mapped || mapped < size)) {
 		return sgpu_fail(error, SGPU_EAUTH,
 				 "the allocator mapped other addresses than it said");
 	}
 	/* Pages mapped before a failure are usable. */
-	added = m.any ? sgpu_arena_add(&context->arena, context->base + m.first, m.next - m.first)
-		      : SGPU_OK;
+	added = next > first ? sgpu_arena_add(&context->arena, context->base + first, next - first)
+			     : SGPU_OK;
 	if (added == SGPU_EUSAGE) { /* the memory stays mapped and unused */
 		return sgpu_fail(error, SGPU_EAUTH,
 				 "the allocator mapped addresses that are in use");
 	}
 	if (added != SGPU_OK) {
-		(void)unmap(context, m.first, m.next - m.first, NULL);
+		(void)unmap(context, first, next - first, NULL);
 		return sgpu_fail_nomem(error);
 	}
-	poison(context, context->base + m.first, m.next - m.first);
+	poison(context, context->base + first, next - first);
 	if (context->arena.mapped_bytes > context->mapped_most) {
 		context->mapped_most = context->arena.mapped_bytes;
 	}

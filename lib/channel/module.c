@@ -8,14 +8,14 @@
 #include <string.h>
 
 #include "crypto/crypto.h"
-#include "secure/context.h"
+#include "channel/context.h"
 
 /* ---- measuring ---- */
 int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory, uint64_t size, bool keyed,
 			uint8_t digest[SGPU_KT128_SIZE], struct sgpu_error *error)
 {
 	struct sgpu_ground *ground = context->ground;
-	struct sgpu_measurement m = { 0 };
+	struct sgpu_report m = { 0 };
 	const struct sgpu_device_range range = { memory, size };
 	struct sgpu_task task = { 0 };
 	uint64_t va = memory - context->base;
@@ -29,7 +29,7 @@ int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory, uint64_
 	rc = sgpu_allocator_measure(ground->allocator, context->grant.channel, va, size, keyed, &m,
 				    error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_session_measurement(context->session, &m, error);
+		rc = sgpu_session_report(context->session, SGPU_CH_MEASURE, &m, error);
 	}
 	pthread_mutex_unlock(&ground->lock);
 	if (rc == SGPU_OK && (m.va != va || m.size != size || m.keyed != keyed)) {
