@@ -36,7 +36,7 @@ struct task {
 	struct sgpu_location *from; /* where each payload was, by segment */
 	uint8_t batch_key[SGPU_KEY_SIZE];
 	struct seal_lease lease;
-	struct sgpu_region_slice *slices; /* where payloads go, by segment */
+	struct sgpu_source *slices; /* where payloads go, by segment */
 	struct sgpu_output out;
 	struct seal_meter meter;
 	uint64_t payload_bytes, sealed_bytes;
@@ -295,10 +295,12 @@ static int write_leased(void *memory, uint64_t position, const void *data, size_
 	return 0;
 }
 
-static int write_slice(void *slice, uint64_t position, const void *data, size_t size,
+static int write_slice(void *context, uint64_t position, const void *data, size_t size,
 		       struct sgpu_error *error)
 {
-	return sgpu_slice_write(slice, position, data, size, error);
+	const struct sgpu_source *slice = context;
+
+	return sgpu_pwrite(slice->fd, slice->name, data, size, slice->offset + position, error);
 }
 
 /* Sets where a payload that is not in the batch goes; false: it is in the batch, or stays. */
@@ -314,7 +316,7 @@ static bool find_sink(struct task *task, int i, struct sgpu_transfer_sink *sink)
 		sink->context = task->lease.mapping.memory + location->offset;
 		return true;
 	}
-	return task->slices[i].source.owned;
+	return task->slices[i].owned;
 }
 
 /* Moves the payloads that go into the batch, or those that go elsewhere. */
@@ -417,7 +419,7 @@ static void report(const struct task *task)
 	for (int i = 0; i < task->batch->segment_count; i++) {
 		const enum sgpu_location_kind kind = task->batch->segments[i].location.kind;
 		if (kind == SGPU_LOCATION_INLINE || kind == SGPU_LOCATION_LEASE ||
-		    task->slices[i].source.owned) {
+		    task->slices[i].owned) {
 			bytes_out += sgpu_batch_payload_size(task->batch, i);
 		}
 	}
@@ -440,7 +442,7 @@ static void clear(struct task *task)
 		free(task->from[i].array);
 	}
 	for (int i = 0; task->slices && i < task->batch->segment_count; i++) {
-		sgpu_slice_close(&task->slices[i]);
+		sgpu_source_close(&task->slices[i]);
 	}
 	free(task->slices);
 	free(task->from);
