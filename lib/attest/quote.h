@@ -78,20 +78,4 @@ SGPU_MUST_CHECK int sgpu_quote_report_data(const json_t *claims, const uint8_t a
 /* Makes the ueid of a machine from the fingerprint of its EK. */
 void sgpu_quote_ueid(const uint8_t machine[SGPU_SHA256_SIZE], uint8_t ueid[SGPU_UEID_SIZE]);
 
-/* The parts of a quote, unverified. */
-struct sgpu_quote_parts {
-	char *token;
-	size_t token_size;
-	struct sgpu_jws jws;
-	struct sgpu_chain chain;      /* x5c */
-	EVP_PKEY *key;		      /* the AK, borrowed from the first certificate */
-	uint8_t ak[SGPU_SHA256_SIZE]; /* the AK's fingerprint */
-	json_t *claims;		      /* checked */
-	struct sgpu_record records[SGPU_RECORDS_MAX];
-	int count;
-};
-SGPU_MUST_CHECK int sgpu_quote_split(const char *quote, size_t size, struct sgpu_quote_parts *parts,
-				     struct sgpu_error *error);
-void sgpu_quote_parts_clear(struct sgpu_quote_parts *parts);
-
 #endif

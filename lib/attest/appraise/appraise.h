@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the files of the appraisal. Each file judges one part of the claims, and notes the
- * differences from the policy. If the policy lacks a member, everything that this member could
- * permit is refused.
+ * Shared by the files of the appraisal: policies, findings, the result.
  */
 #ifndef SGPU_ATTEST_APPRAISE_APPRAISE_H
 #define SGPU_ATTEST_APPRAISE_APPRAISE_H
@@ -10,7 +8,7 @@
 #include "attest/quote.h"
 
 /* ---- policies ---- */
-enum { SGPU_POLICY_ID_SIZE = 160, SGPU_POLICY_RTMRS = 4 };
+enum { SGPU_POLICY_ID_SIZE = 160 };
 
 struct sgpu_policy {
 	json_t *document;	      /* well formed */
@@ -37,32 +35,9 @@ struct sgpu_findings {
 json_t *sgpu_ear_claims(const struct sgpu_policy *policy, const struct sgpu_quote_result *result,
 			const struct sgpu_findings *findings, bool accepted, int64_t now);
 
-/* ---- judging ---- */
-enum { SGPU_REASON_SIZE = 256, SGPU_HEX_SIZE = 2 * 48 + 1 };
-
-struct sgpu_judging {
-	const struct sgpu_quote_result *result;
-	const json_t *policy;
-	json_t *reasons;
-	struct sgpu_findings findings;
-	bool failed; /* out of memory */
-};
-
-/* Notes the result of one demand; the status of a part is its worst result. */
-void sgpu_judge(struct sgpu_judging *s, enum sgpu_finding *part, bool good, const char *claim,
-		const char *expected, const char *got, const char *text);
-/* Returns a text member of an object, or `otherwise` if it is missing. */
-const char *sgpu_judge_text(const json_t *object, const char *key, const char *otherwise);
-/* Whether a text is in a policy's list, which may be missing, or the list is the text "any". */
-bool sgpu_judge_in(const json_t *list, const char *text);
+enum { SGPU_HEX_SIZE = 2 * 48 + 1 };
 /* Writes the last 32 of the `size` bytes of a claim, a digest or a ueid, in hexadecimal. Returns
  * false and writes "none" if it is no such claim. */
 bool sgpu_judge_hex(const json_t *text, size_t size, char hex[SGPU_HEX_SIZE]);
-/* Describes a list: its only digest, or "one of 3 digests", or "none". */
-const char *sgpu_judge_expected(const json_t *list, char text[SGPU_REASON_SIZE]);
-
-void sgpu_judge_runner(struct sgpu_judging *s);
-void sgpu_judge_device(struct sgpu_judging *s);
-void sgpu_judge_platform(struct sgpu_judging *s);
 
 #endif
