@@ -293,3 +293,9 @@ int sgpu_slice_open(const struct sgpu_location *location, uint64_t size, struct 
 	slice->owned = rc == SGPU_OK;
 	return rc;
 }
+
+int sgpu_slice_write(const struct sgpu_source *slice, uint64_t position, const void *data,
+		     size_t size, struct sgpu_error *error)
+{
+	return sgpu_pwrite(slice->fd, slice->name, data, size, slice->offset + position, error);
+}

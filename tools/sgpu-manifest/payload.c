@@ -302,9 +302,7 @@ static int copy_to(const struct sgpu_source *from, const struct sgpu_source *sli
 		const size_t size = sgpu_min_u64(from->size - at, PIECE);
 
 		rc = read_whole(from->fd, from->name, piece, size, from->offset + at, error);
-		rc = rc ? rc
-			: sgpu_pwrite(slice->fd, slice->name, piece, size, slice->offset + at,
-				      error);
+		rc = rc ? rc : sgpu_slice_write(slice, at, piece, size, error);
 	}
 	free(piece);
 	return rc;

@@ -295,12 +295,10 @@ static int write_leased(void *memory, uint64_t position, const void *data, size_
 	return 0;
 }
 
-static int write_slice(void *context, uint64_t position, const void *data, size_t size,
+static int write_slice(void *slice, uint64_t position, const void *data, size_t size,
 		       struct sgpu_error *error)
 {
-	const struct sgpu_source *slice = context;
-
-	return sgpu_pwrite(slice->fd, slice->name, data, size, slice->offset + position, error);
+	return sgpu_slice_write(slice, position, data, size, error);
 }
 
 /* Sets where a payload that is not in the batch goes; false: it is in the batch, or stays. */

@@ -10,7 +10,7 @@
 
 #include <sgpu/base.h>
 
-#include "attest/appraise/appraise.h"
+#include "attest/quote.h"
 
 enum { REASON_SIZE = 256 };
 

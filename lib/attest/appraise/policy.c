@@ -10,7 +10,7 @@
 
 #include <sgpu/base.h>
 
-#include "attest/appraise/appraise.h"
+#include "attest/quote.h"
 
 enum { TEXT_SIZE_MAX = 1 << 18, DIGESTS_MAX = 1024 };
 

@@ -78,8 +78,7 @@ static int read_record(const char *label, const json_t *value, struct parts *par
 	return sgpu_fail(error, SGPU_EINVALID, "quote: unknown record '%.64s'", label);
 }
 
-static int read_collection(const json_t *collection, struct parts *parts,
-			   struct sgpu_error *error)
+static int read_collection(const json_t *collection, struct parts *parts, struct sgpu_error *error)
 {
 	const char *profile = json_string_value(json_object_get(collection, "__cmwc_t")), *label;
 	json_t *value;
@@ -121,8 +120,7 @@ static int read_token(struct parts *parts, struct sgpu_error *error)
 	return rc ? rc : sgpu_key_fingerprint(parts->key, parts->ak, error);
 }
 
-static int split(const char *quote, size_t size, struct parts *parts,
-		     struct sgpu_error *error)
+static int split(const char *quote, size_t size, struct parts *parts, struct sgpu_error *error)
 {
 	json_t *collection = NULL;
 
@@ -283,9 +281,9 @@ static int check_record(const json_t *claims, const struct sgpu_record *record,
 	return rc;
 }
 
-static int check_records(const struct parts *parts,
-			 const struct sgpu_quote_checks *checks, const uint8_t report_data[64],
-			 struct sgpu_quote_result *result, struct sgpu_error *error)
+static int check_records(const struct parts *parts, const struct sgpu_quote_checks *checks,
+			 const uint8_t report_data[64], struct sgpu_quote_result *result,
+			 struct sgpu_error *error)
 {
 	const json_t *named = sgpu_member_at(parts->claims, SGPU_OWN "/records");
 	int rc = 0;
@@ -309,9 +307,8 @@ static int check_records(const struct parts *parts,
 	return rc;
 }
 
-static int verify_parts(const struct parts *parts,
-			const struct sgpu_quote_checks *checks, struct sgpu_quote_result *result,
-			struct sgpu_error *error)
+static int verify_parts(const struct parts *parts, const struct sgpu_quote_checks *checks,
+			struct sgpu_quote_result *result, struct sgpu_error *error)
 {
 	uint8_t report_data[64] = { 0 }, machine[SGPU_SHA256_SIZE] = { 0 }, ueid[SGPU_UEID_SIZE];
 	const char *named;
