@@ -376,17 +376,14 @@ int sgpu_index_text(const struct sgpu_batch *batch, char **text, size_t *size,
 {
 	const struct sgpu_json_items list = { "segments", (size_t)batch->segment_count,
 					      segment_item, (void *)(uintptr_t)batch };
-	int *by_id = NULL;
-	json_t *index = NULL;
+	json_t *index = frame_json(batch);
 	int rc = check(batch, error);
 
 	*text = NULL;
-	rc = rc ? rc : sort_segments(batch, &by_id, error);
-	free(by_id);
 	if (rc) {
+		json_decref(index);
 		return rc;
 	}
-	index = frame_json(batch);
 	rc = index ? sgpu_json_canonical_items(index, &list, 1, text, size, error) : SGPU_ENOMEM;
 	json_decref(index);
 	if (rc == SGPU_ENOMEM) {
