@@ -130,7 +130,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags | $(BUILD)/headers
 # The files that know of a feature: they alone are built again when it is switched. -Wundef finds one that is missing.
 USES_IPSEC_MB := $(call objects,lib/crypto/aead.c lib/crypto/aead_ipsec_mb.c)
 USES_BLAS := $(call objects,lib/ops/gemm.c)
-USES_NUMA := $(call objects,lib/stage/numa.c lib/device/cuda/pinned.c)
+USES_NUMA := $(call objects,lib/device/cuda/pinned.c)
 USES_CLONES := $(call objects,lib/crypto/measure.c \
 	tests/unit/test_kt128.c $(wildcard lib/crypto/kec*.c lib/crypto/kt*.c lib/ops/*.c lib/ops/c*/*.c tests/*/test_ops_*.c \
 	tests/fuzz/fuzz_expression.c tests/fuzz/fuzz_map.c))

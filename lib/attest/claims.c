@@ -40,7 +40,7 @@ static const struct sgpu_member table[] = {
 	NEEDED(RUNNER_OWN "/digest", BYTES, .min = 32, .max = 32),
 	NEEDED(RUNNER_OWN "/size", INTEGER),
 	NEEDED(RUNNER_OWN "/measured", TEXT, .words = "process file"),
-	OPTIONAL(RUNNER_OWN "/build_id", TEXT, .min = 2, .max = 128),
+	OPTIONAL(RUNNER_OWN "/build_id", TEXT, .min = 2, .max = 128), /* of older runners */
 	NEEDED(RUNNER_OWN "/modules", TRUTH),
 	NEEDED(RUNNER_OWN "/files", TRUTH),
 	OPTIONAL(RUNNER_OWN "/owners", ARRAY, .min = 1, .max = SGPU_QUOTE_OWNERS_MAX),

@@ -78,20 +78,37 @@ SGPU_MUST_CHECK int sgpu_quote_report_data(const json_t *claims, const uint8_t a
 /* Makes the ueid of a machine from the fingerprint of its EK. */
 void sgpu_quote_ueid(const uint8_t machine[SGPU_SHA256_SIZE], uint8_t ueid[SGPU_UEID_SIZE]);
 
-/* The parts of a quote, unverified. */
-struct sgpu_quote_parts {
-	char *token;
-	size_t token_size;
-	struct sgpu_jws jws;
-	struct sgpu_chain chain;      /* x5c */
-	EVP_PKEY *key;		      /* the AK, borrowed from the first certificate */
-	uint8_t ak[SGPU_SHA256_SIZE]; /* the AK's fingerprint */
-	json_t *claims;		      /* checked */
-	struct sgpu_record records[SGPU_RECORDS_MAX];
-	int count;
+/* ---- policies ---- */
+enum { SGPU_POLICY_ID_SIZE = 160 };
+
+struct sgpu_policy {
+	json_t *document;	      /* well formed */
+	char id[SGPU_POLICY_ID_SIZE]; /* a URI with the hash of the policy's text */
 };
-SGPU_MUST_CHECK int sgpu_quote_split(const char *quote, size_t size, struct sgpu_quote_parts *parts,
-				     struct sgpu_error *error);
-void sgpu_quote_parts_clear(struct sgpu_quote_parts *parts);
+
+/* Returns the rank of a platform's word, or -1. Only hardware proves those of SGPU_RANK_TEE. */
+enum { SGPU_RANK_TEE = 2 };
+int sgpu_platform_rank(const char *word);
+/* Whether the policy demands something that only a hardware report tells. */
+bool sgpu_policy_needs_report(const json_t *platform);
+/* Compares versions by their numbers, from the first digit on; a text without one is the least. */
+int sgpu_version_compare(const char *a, const char *b);
+
+/* The result of an appraisal for each part, in the values of AR4SI: whether the policy demanded
+ * something, and whether the demand was met. */
+enum sgpu_finding { SGPU_NOT_ASKED = 0, SGPU_AFFIRMED = 2, SGPU_WARNED = 32, SGPU_REFUSED = 96 };
+struct sgpu_findings {
+	enum sgpu_finding identity, configuration, executables, hardware, runtime;
+	enum sgpu_finding device_configuration, device_executables, device_hardware;
+};
+
+/* Makes the result as claims (draft-ietf-rats-ear): a new object, NULL if out of memory. */
+json_t *sgpu_ear_claims(const struct sgpu_policy *policy, const struct sgpu_quote_result *result,
+			const struct sgpu_findings *findings, bool accepted, int64_t now);
+
+enum { SGPU_HEX_SIZE = 2 * 48 + 1 };
+/* Writes the last 32 of the `size` bytes of a claim, a digest or a ueid, in hexadecimal. Returns
+ * false and writes "none" if it is no such claim. */
+bool sgpu_judge_hex(const json_t *text, size_t size, char hex[SGPU_HEX_SIZE]);
 
 #endif

@@ -120,9 +120,7 @@ enum {
 struct sgpu_replay;
 
 /* directory NULL: the record is in memory. Otherwise the directory must belong to this user alone;
- * it is made (0700) if missing. The record of an earlier version, which identified batches
- * differently, is replaced, so batches sealed before now are refused as too old. Errors:
- * SGPU_EPOLICY for another user's directory, SGPU_ESYSTEM. */
+ * it is made (0700) if missing. Errors: SGPU_EPOLICY for another user's directory, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_replay_create(const char *directory, uint64_t window_us,
 				       struct sgpu_replay **replay, struct sgpu_error *error);
 void sgpu_replay_free(struct sgpu_replay **replay);
@@ -134,7 +132,8 @@ void sgpu_replay_free(struct sgpu_replay **replay);
  * or the machine fails during this call, the batch may be recorded without having run. Errors:
  * SGPU_ETAKEN if the batch was taken before or is older than the window, SGPU_EPOLICY if it was
  * sealed in the future;
- * SGPU_ENOSPACE, SGPU_ESYSTEM if it cannot be recorded. */
+ * SGPU_ENOSPACE, SGPU_ESYSTEM if it cannot be recorded, or the record is damaged or of another
+ * version. */
 SGPU_MUST_CHECK int sgpu_replay_take(struct sgpu_replay *replay,
 				     const uint8_t identity[SGPU_SHA256_SIZE], uint64_t counter,
 				     uint64_t now_us, struct sgpu_error *error);

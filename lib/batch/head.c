@@ -2,7 +2,9 @@
  *
  * Reads and writes the members before the payloads. Each is bound by the one before it: seal.json
  * names the index by its digest, the index the manifest; locations.json is bound by nothing.
+ * Inline payloads follow, in the order of the index.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -451,4 +453,66 @@ int sgpu_batch_write_seal(int fd, const char *name, struct sgpu_batch *batch,
 	rc = rc ? rc : sgpu_tar_padding(fd, name, size, error);
 	free(text);
 	return rc;
+}
+
+/* ---- payloads ---- */
+enum { MEMBER_MAX = 9 + SGPU_ID_MAX + 1 };
+
+static void member_name(const struct sgpu_batch *batch, int segment, char name[MEMBER_MAX])
+{
+	snprintf(name, MEMBER_MAX, "segments/%.*s", SGPU_ID_MAX, batch->segments[segment].id);
+}
+
+int sgpu_batch_next_payload(struct sgpu_tar_reader *reader, const struct sgpu_batch *batch,
+			    int *segment, struct sgpu_error *error)
+{
+	const char *member = NULL;
+	uint64_t size = 0;
+	*segment = -1;
+	int rc = sgpu_tar_next(reader, &member, &size, error);
+	if (rc) {
+		return rc;
+	}
+	while (reader->cursor < batch->segment_count &&
+	       batch->segments[reader->cursor].location.kind != SGPU_LOCATION_INLINE) {
+		reader->cursor++;
+	}
+	char name[MEMBER_MAX] = "the end";
+	uint64_t payload = 0;
+	const bool wanted = reader->cursor < batch->segment_count;
+
+	if (wanted) {
+		member_name(batch, reader->cursor, name);
+		payload = sgpu_batch_payload_size(batch, reader->cursor);
+	}
+	if (wanted ? !member || strcmp(member, name) != 0 : member != NULL) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' stands where '%s' belongs",
+				 reader->name, member ? member : "the end", name);
+	}
+	if (size != payload) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' has %llu bytes instead of %llu",
+				 reader->name, name, (unsigned long long)size,
+				 (unsigned long long)payload);
+	}
+	if (!wanted) {
+		return 0;
+	}
+	*segment = reader->cursor++;
+	return 0;
+}
+
+int sgpu_batch_payload_begin(int fd, const char *name, const struct sgpu_batch *batch, int segment,
+			     struct sgpu_error *error)
+{
+	char member[MEMBER_MAX];
+	member_name(batch, segment, member);
+	return sgpu_tar_header(fd, name, member, sgpu_batch_payload_size(batch, segment), error);
+}
+
+int sgpu_batch_payload_header(const struct sgpu_batch *batch, int segment,
+			      uint8_t block[SGPU_TAR_BLOCK], struct sgpu_error *error)
+{
+	char member[MEMBER_MAX];
+	member_name(batch, segment, member);
+	return sgpu_tar_make_header(member, sgpu_batch_payload_size(batch, segment), block, error);
 }

@@ -156,44 +156,35 @@ static const char *status_of(const struct sgpu_batch *batch)
 }
 
 /* ---- reading ---- */
-/* Copies a string; check limits its length. */
-static int copy_string(const json_t *object, const char *where, const char *key, char **copy,
-		       struct sgpu_error *error)
-{
-	const char *value = NULL;
-	const int rc = sgpu_json_string(object, where, key, &value, error);
-
-	*copy = rc ? NULL : strdup(value);
-	return rc || *copy ? rc : sgpu_fail_nomem(error);
-}
-
-/* Reads a string that must be `no` or `yes`. */
-static int choose(const json_t *object, const char *where, const char *key, const char *no,
+/* Whether a text is `yes`; it must be `no` or `yes`. */
+static int choose(const char *value, const char *where, const char *key, const char *no,
 		  const char *yes, bool *chosen, struct sgpu_error *error)
 {
-	const char *value = NULL;
-	const int rc = sgpu_json_string(object, where, key, &value, error);
-	if (rc) {
-		return rc;
-	}
 	*chosen = !strcmp(value, yes);
-	if (!*chosen && strcmp(value, no)) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s/%s: '%.64s' is not one of %s, %s", where,
-				 key, value, no, yes);
-	}
-	return 0;
+	return *chosen || !strcmp(value, no)
+		       ? 0
+		       : sgpu_fail(error, SGPU_EINVALID, "%s/%s: '%.64s' is not one of %s, %s",
+				   where, key, value, no, yes);
 }
 
-static int parse_failure(const json_t *segment, const char *where, struct sgpu_batch_segment *s,
-			 struct sgpu_error *error)
+static int parse_status(const char *status, const json_t *failure, const char *where,
+			struct sgpu_batch_segment *s, struct sgpu_error *error)
 {
+	const char *name = NULL, *text = NULL;
+	const struct sgpu_field fields[] = { { "code", SGPU_FIELD_TEXT, .to = &name },
+					     { "text", SGPU_FIELD_TEXT, .to = &text } };
 	char place[SGPU_WHERE_MAX + 16];
+	bool failed = false;
+	int rc = choose(status, where, "status", "OK", "FAILED", &failed, error);
+
+	if (!rc && !failed && failure) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: OK, and has an error", where);
+	}
+	if (rc || !failed) {
+		return rc;
+	}
 	snprintf(place, sizeof(place), "%s/error", where);
-	static const char *const members[] = { "code", "text", NULL };
-	const json_t *json = json_object_get(segment, "error");
-	const char *name = NULL;
-	int rc = sgpu_json_only(json, place, members, error);
-	rc = rc ? rc : sgpu_json_string(json, place, "code", &name, error);
+	rc = sgpu_fields_read(failure, place, fields, SGPU_ARRAY_LENGTH(fields), error);
 	if (rc) {
 		return rc;
 	}
@@ -203,149 +194,106 @@ static int parse_failure(const json_t *segment, const char *where, struct sgpu_b
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "%s/code: '%.40s' is not the name of an error", place, name);
 	}
-	return copy_string(json, place, "text", &s->error_text, error);
-}
-
-static int parse_status(const json_t *json, const char *where, struct sgpu_batch_segment *s,
-			struct sgpu_error *error)
-{
-	bool failed = false;
-	const int rc = choose(json, where, "status", "OK", "FAILED", &failed, error);
-	if (rc || failed) {
-		return rc ? rc : parse_failure(json, where, s, error);
-	}
-	return json_object_get(json, "error")
-		       ? sgpu_fail(error, SGPU_EINVALID, "%s: OK, and has an error", where)
-		       : 0;
+	s->error_text = strdup(text);
+	return s->error_text ? 0 : sgpu_fail_nomem(error);
 }
 
 static int parse_segment(const json_t *json, const char *where, bool response,
 			 struct sgpu_batch_segment *s, struct sgpu_error *error)
 {
-	static const char *const of_batch[] = { "segment_id",  "masking_level", "size",
-						"sealed_size", "header",	"kt128",
-						NULL };
-	static const char *const of_response[] = { "segment_id",    "status",
-						   "masking_level", "actual_output_data_size_bytes",
-						   "sealed_size",   "kt128",
-						   "error",	    NULL };
-	bool masked = false;
-	int rc = sgpu_json_only(json, where, response ? of_response : of_batch, error);
-	rc = rc ? rc : copy_string(json, where, "segment_id", &s->id, error);
-	if (!rc) {
-		rc = choose(json, where, "masking_level", "MASKING_NONE", "MASKING_AES_GCM",
-			    &masked, error);
-		s->masking = masked ? SGPU_MASKING_AES_GCM : SGPU_MASKING_NONE;
+	const char *id = NULL, *masking = NULL, *status = NULL;
+	json_t *failure = NULL;
+	bool has_header = false, masked = false;
+	const struct sgpu_field fields[] = {
+		/* only of a batch */
+		{ "size", SGPU_FIELD_NUMBER, .to = &s->size },
+		{ "header", SGPU_FIELD_BYTES, s->header, sizeof(s->header), &has_header },
+		/* of both */
+		{ "segment_id", SGPU_FIELD_TEXT, .to = &id },
+		{ "masking_level", SGPU_FIELD_TEXT, .to = &masking },
+		{ "sealed_size", SGPU_FIELD_NUMBER, &s->sealed_size, 0, &s->sealed },
+		{ "kt128", SGPU_FIELD_BYTES, s->kt128, sizeof(s->kt128), &s->has_kt128 },
+		/* only of a response */
+		{ "status", SGPU_FIELD_TEXT, .to = &status },
+		{ "actual_output_data_size_bytes", SGPU_FIELD_NUMBER, .to = &s->actual_size },
+		{ "error", SGPU_FIELD_JSON, .to = &failure },
+	};
+	int rc = response ? sgpu_fields_read(json, where, fields + 2, 7, error)
+			  : sgpu_fields_read(json, where, fields, 6, error);
+
+	rc = rc ? rc
+		: choose(masking, where, "masking_level", "MASKING_NONE", "MASKING_AES_GCM",
+			 &masked, error);
+	s->masking = masked ? SGPU_MASKING_AES_GCM : SGPU_MASKING_NONE;
+	if (!rc && !response && has_header != s->sealed) {
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "%s: 'header' and 'sealed_size' are not there together", where);
 	}
-	rc = rc		? rc
-	     : response ? sgpu_json_u64(json, where, "actual_output_data_size_bytes",
-					&s->actual_size, error)
-			: sgpu_json_u64(json, where, "size", &s->size, error);
-	if (!rc && json_object_get(json, "sealed_size")) {
-		s->sealed = true;
-		rc = sgpu_json_u64(json, where, "sealed_size", &s->sealed_size, error);
+	rc = rc || !response ? rc : parse_status(status, failure, where, s, error);
+	if (rc) {
+		return rc;
 	}
-	if (!rc && !response && s->sealed) {
-		rc = sgpu_json_bytes(json, where, "header", s->header, sizeof(s->header), error);
-	} else if (!rc && json_object_get(json, "header")) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "%s: a header, and no sealed_size", where);
-	}
-	if (!rc && json_object_get(json, "kt128")) {
-		s->has_kt128 = true;
-		rc = sgpu_json_bytes(json, where, "kt128", s->kt128, sizeof(s->kt128), error);
-	}
-	if (!rc && response) {
-		rc = parse_status(json, where, s, error);
+	s->id = strdup(id);
+	return s->id ? 0 : sgpu_fail_nomem(error);
+}
+
+/* Reads all but the segments. */
+static int parse_frame(const json_t *index, const char *where, struct sgpu_batch *batch,
+		       const char **status, struct sgpu_error *error)
+{
+	const char *alg = NULL, *aead = NULL;
+	json_t *segments, *timings = NULL;
+	const struct sgpu_field fields[] = {
+		/* only of a batch */
+		SGPU_BYTES("manifest_sha256", batch->manifest_sha256),
+		/* of both */
+		{ "alg", SGPU_FIELD_TEXT, .to = &alg },
+		{ "aead", SGPU_FIELD_TEXT, .to = &aead },
+		{ "segments", SGPU_FIELD_JSON, .to = &segments },
+		{ "note_sha256", SGPU_FIELD_BYTES, batch->note_sha256, SGPU_SHA256_SIZE,
+		  &batch->has_note },
+		/* only of a response */
+		{ "batch_status", SGPU_FIELD_TEXT, .to = status },
+		{ "timings", SGPU_FIELD_JSON, .to = &timings },
+	};
+	int rc = batch->response ? sgpu_fields_read(index, where, fields + 1, 6, error)
+				 : sgpu_fields_read(index, where, fields, 5, error);
+
+	batch->timings = json_incref(timings);
+	if (!rc && (strcmp(alg, SGPU_BATCH_ALG) || strcmp(aead, SGPU_BATCH_AEAD))) {
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "%s: alg '%.64s' and aead '%.64s' are not '%s' and '%s'", where, alg,
+			       aead, SGPU_BATCH_ALG, SGPU_BATCH_AEAD);
 	}
 	return rc;
-}
-
-static int parse_constants(const json_t *index, const char *where, struct sgpu_error *error)
-{
-	static const char *const names[] = { "alg", "aead" };
-	static const char *const values[] = { SGPU_BATCH_ALG, SGPU_BATCH_AEAD };
-	int rc = 0;
-	for (size_t i = 0; !rc && i < SGPU_ARRAY_LENGTH(names); i++) {
-		const char *value = NULL;
-		rc = sgpu_json_string(index, where, names[i], &value, error);
-		if (!rc && strcmp(value, values[i])) {
-			rc = sgpu_fail(error, SGPU_EINVALID, "%s: %s '%.64s' is not '%s'", where,
-				       names[i], value, values[i]);
-		}
-	}
-	return rc;
-}
-
-struct reading {
-	const char *where;
-	struct sgpu_batch *batch;
-	json_t *index; /* without its segments */
-};
-
-static int take_frame(void *argument, const json_t *index, size_t count, struct sgpu_error *error)
-{
-	struct reading *reading = argument;
-	struct sgpu_batch *batch = reading->batch;
-	const char *where = reading->where;
-	int rc = parse_constants(index, where, error);
-
-	batch->has_note = json_object_get(index, "note_sha256") != NULL;
-	if (!rc && batch->has_note) {
-		rc = sgpu_json_bytes(index, where, "note_sha256", batch->note_sha256,
-				     sizeof(batch->note_sha256), error);
-	}
-	if (!rc && !batch->response) {
-		rc = sgpu_json_bytes(index, where, "manifest_sha256", batch->manifest_sha256,
-				     sizeof(batch->manifest_sha256), error);
-	}
-	batch->timings = json_incref(json_object_get(index, "timings"));
-	reading->index = json_incref((json_t *)(uintptr_t)index);
-	batch->segments = rc ? NULL : calloc(count + 1, sizeof(*batch->segments));
-	if (!rc && !batch->segments) {
-		return sgpu_fail_nomem(error);
-	}
-	batch->segment_count = rc ? 0 : (int)count;
-	return rc;
-}
-
-static int take_segment(void *argument, const json_t *entry, size_t number, const char *place,
-			struct sgpu_error *error)
-{
-	struct sgpu_batch *batch = ((struct reading *)argument)->batch;
-
-	return parse_segment(entry, place, batch->response, &batch->segments[number], error);
-}
-
-static int check_status(const struct reading *reading, struct sgpu_error *error)
-{
-	const char *wanted = status_of(reading->batch), *status = NULL;
-	int rc = sgpu_json_string(reading->index, reading->where, "batch_status", &status, error);
-
-	return rc || !strcmp(status, wanted)
-		       ? rc
-		       : sgpu_fail(error, SGPU_EINVALID,
-				   "%s: batch_status is '%.40s', and not '%s'", reading->where,
-				   status, wanted);
 }
 
 int sgpu_index_parse(const char *text, size_t size, struct sgpu_batch *batch,
 		     struct sgpu_error *error)
 {
-	static const char *const of_batch[] = { "manifest_sha256", "note_sha256", "alg", "aead",
-						"segments",	   NULL };
-	static const char *const of_response[] = { "note_sha256", "alg",     "aead", "batch_status",
-						   "segments",	  "timings", NULL };
-	struct reading reading = { sgpu_index_name(batch), batch, NULL };
-	const struct sgpu_list_form form = { reading.where, "segments",
-					     batch->response ? of_response : of_batch, take_frame,
-					     take_segment };
-	int rc = sgpu_list_parse(&form, text, size, &reading, error);
+	const char *where = sgpu_index_name(batch), *status = NULL;
+	struct sgpu_list list;
+	int rc = sgpu_list_open(text, size, where, "segments", &list, error);
 
-	rc = rc || !batch->response ? rc : check_status(&reading, error);
+	if (rc) {
+		return rc;
+	}
+	rc = parse_frame(list.frame, where, batch, &status, error);
+	batch->segments = calloc(list.split.count + 1, sizeof(*batch->segments));
+	rc = rc || batch->segments ? rc : sgpu_fail_nomem(error);
+	while (!rc && list.number < list.split.count) {
+		struct sgpu_batch_segment *s = &batch->segments[batch->segment_count++];
+
+		rc = sgpu_list_next(&list, error);
+		rc = rc ? rc : parse_segment(list.entry, list.place, batch->response, s, error);
+	}
+	if (!rc && batch->response && strcmp(status, status_of(batch)) != 0) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: batch_status is '%.40s', and not '%s'",
+			       where, status, status_of(batch));
+	}
+	sgpu_list_close(&list);
 	rc = rc ? rc : check(batch, error);
-	rc = rc ? rc : sort_segments(batch, &batch->by_id, error);
-	json_decref(reading.index);
-	return rc;
+	return rc ? rc : sort_segments(batch, &batch->by_id, error);
 }
 
 /* ---- writing ---- */
@@ -428,17 +376,14 @@ int sgpu_index_text(const struct sgpu_batch *batch, char **text, size_t *size,
 {
 	const struct sgpu_json_items list = { "segments", (size_t)batch->segment_count,
 					      segment_item, (void *)(uintptr_t)batch };
-	int *by_id = NULL;
-	json_t *index = NULL;
+	json_t *index = frame_json(batch);
 	int rc = check(batch, error);
 
 	*text = NULL;
-	rc = rc ? rc : sort_segments(batch, &by_id, error);
-	free(by_id);
 	if (rc) {
+		json_decref(index);
 		return rc;
 	}
-	index = frame_json(batch);
 	rc = index ? sgpu_json_canonical_items(index, &list, 1, text, size, error) : SGPU_ENOMEM;
 	json_decref(index);
 	if (rc == SGPU_ENOMEM) {

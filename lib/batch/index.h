@@ -7,6 +7,8 @@
 
 #include <sgpu/batch.h>
 
+#include "base/json.h"
+
 #define SGPU_BATCH_ALG "c2sp.org/chunked-encryption"
 #define SGPU_BATCH_AEAD "AEAD_AES_256_GCM"
 #define SGPU_KIND_HPKE "hpke"
@@ -25,21 +27,43 @@ json_t *sgpu_location_json(const struct sgpu_location *location, uint64_t size);
 int sgpu_segment_fail(const struct sgpu_batch_segment *s, int code, const char *what,
 		      struct sgpu_error *error);
 
-/* ---- list.c ---- */
-struct sgpu_list_form {
-	const char *where, *key;    /* the file, and its array */
-	const char *const *members; /* of the file's object */
-	/* called once with the object, whose array is empty, then with each element */
-	int (*frame)(void *argument, const json_t *object, size_t count, struct sgpu_error *error);
-	int (*entry)(void *argument, const json_t *entry, size_t number, const char *place,
-		     struct sgpu_error *error);
+/* ---- json.c ---- */
+enum sgpu_field_kind { SGPU_FIELD_TEXT, SGPU_FIELD_NUMBER, SGPU_FIELD_BYTES, SGPU_FIELD_JSON };
+struct sgpu_field {
+	const char *key;
+	enum sgpu_field_kind kind;
+	void *to;    /* const char **, borrowed; uint64_t *; `size` bytes; json_t **, borrowed */
+	size_t size; /* in base64url */
+	bool *given; /* the member is optional: whether it is there */
 };
-SGPU_MUST_CHECK int sgpu_list_parse(const struct sgpu_list_form *form, const char *text,
-				    size_t size, void *argument, struct sgpu_error *error);
-/* Finds the segment of an entry. Entries are in the order of the index, so none is there twice.
+/* The row of bytes in an array. */
+#define SGPU_BYTES(key, to)                                 \
+	{                                                   \
+		key, SGPU_FIELD_BYTES, to, sizeof(to), NULL \
+	}
+/* Reads the members of an object. Refuses any that is not in the table. */
+SGPU_MUST_CHECK int sgpu_fields_read(const json_t *object, const char *where,
+				     const struct sgpu_field *fields, size_t count,
+				     struct sgpu_error *error);
+
+struct sgpu_list {
+	const char *where; /* the file */
+	json_t *frame;	   /* its object, whose array is empty */
+	struct sgpu_json_list split;
+	json_t *entry;		    /* of the array */
+	char place[SGPU_WHERE_MAX]; /* of the entry, for messages */
+	size_t number;		    /* of the next entry */
+};
+SGPU_MUST_CHECK int sgpu_list_open(const char *text, size_t size, const char *where,
+				   const char *key, struct sgpu_list *list,
+				   struct sgpu_error *error);
+void sgpu_list_close(struct sgpu_list *list);
+/* Parses the next of list->split.count entries. */
+SGPU_MUST_CHECK int sgpu_list_next(struct sgpu_list *list, struct sgpu_error *error);
+/* Finds the segment of the entry. Entries are in the order of the index, so none is there twice.
  * *segment: that of the entry before, or -1. */
-SGPU_MUST_CHECK int sgpu_list_segment(const struct sgpu_batch *batch, const json_t *entry,
-				      const char *place, int *segment, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_list_segment(const struct sgpu_list *list, const struct sgpu_batch *batch,
+				      int *segment, struct sgpu_error *error);
 /* Returns "batch.json" or "response.json". */
 const char *sgpu_index_name(const struct sgpu_batch *batch);
 

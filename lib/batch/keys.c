@@ -107,40 +107,6 @@ static int unwrap_with(const struct sgpu_batch *batch, const json_t *recipient,
 	return rc;
 }
 
-/* "A, B and 3 more" */
-enum { KIDS_SHOWN = 3, KIDS_MAX = (KIDS_SHOWN + 1) * (SGPU_KID_SIZE + 4) };
-
-static void add_kid(char text[KIDS_MAX], size_t number, size_t count, const char *kid)
-{
-	const size_t used = strlen(text);
-
-	if (number < KIDS_SHOWN) {
-		snprintf(text + used, KIDS_MAX - used, "%s%.*s", number ? ", " : "", SGPU_KID_SIZE,
-			 kid);
-	} else if (number == KIDS_SHOWN) {
-		snprintf(text + used, KIDS_MAX - used, " and %zu more", count - number);
-	}
-}
-
-static int no_recipient(const struct sgpu_batch *batch, const struct sgpu_key *keys, int key_count,
-			struct sgpu_error *error)
-{
-	const char *what = batch->response ? "response" : "batch";
-	char given[KIDS_MAX] = "", wanted[KIDS_MAX] = "";
-	const size_t count = json_array_size(batch->recipients);
-
-	for (int i = 0; i < key_count; i++) {
-		add_kid(given, (size_t)i, (size_t)key_count, keys[i].kid);
-	}
-	for (size_t i = 0; i < count; i++) {
-		add_kid(wanted, i, count, kid_of(json_array_get(batch->recipients, i)));
-	}
-	return sgpu_fail(
-		error, SGPU_EKEY,
-		"none of the keys is a recipient of this %s: it is for %s, and given %s %s", what,
-		wanted, key_count == 1 ? "is" : "are", key_count ? given : "none");
-}
-
 int sgpu_batch_unwrap(const struct sgpu_batch *batch, const struct sgpu_key *keys, int key_count,
 		      uint8_t batch_key[SGPU_KEY_SIZE], struct sgpu_error *error)
 {
@@ -156,10 +122,18 @@ int sgpu_batch_unwrap(const struct sgpu_batch *batch, const struct sgpu_key *key
 		return rc;
 	}
 	sgpu_wipe(batch_key, SGPU_KEY_SIZE);
-	return batch->recipients
-		       ? no_recipient(batch, keys, key_count, error)
-		       : sgpu_fail(error, SGPU_EKEY, "this %s has no recipients: it is not sealed",
-				   batch->response ? "response" : "batch");
+	const char *what = batch->response ? "response" : "batch";
+	const size_t others = json_array_size(batch->recipients);
+
+	return others ? sgpu_fail(error, SGPU_EKEY,
+				  "none of the keys is a recipient of this %s: it is for %s%s, and "
+				  "given %s %s%s",
+				  what, kid_of(json_array_get(batch->recipients, 0)),
+				  others > 1 ? " and others" : "", key_count == 1 ? "is" : "are",
+				  key_count ? keys[0].kid : "none",
+				  key_count > 1 ? " and others" : "")
+		      : sgpu_fail(error, SGPU_EKEY, "this %s has no recipients: it is not sealed",
+				  what);
 }
 
 static int compute_mac(const struct sgpu_batch *batch, const uint8_t *batch_key,

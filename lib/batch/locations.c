@@ -64,69 +64,65 @@ static int parse_handle(const char *text, const char *place, uint64_t payload,
 }
 
 /* Reads where `seal` will put the sealed payload that is now plaintext in a file. */
-static int parse_place(const json_t *entry, const char *place, struct sgpu_batch_segment *segment,
+static int parse_place(const char *text, const char *place, struct sgpu_batch_segment *segment,
 		       struct sgpu_error *error)
 {
 	struct sgpu_location at = { .kind = SGPU_LOCATION_REGION };
-	const char *text = NULL;
 	uint64_t sealed = 0;
-	int rc = 0;
+	int rc;
 
-	if (!json_object_get(entry, "at")) {
-		return 0;
-	}
 	if (segment->masking != SGPU_MASKING_AES_GCM) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: 'at' of a segment that is not HIGH",
 				 place);
 	}
-	rc = sgpu_json_string(entry, place, "at", &text, error);
-	if (!rc && !sgpu_sealed_size(segment->size, &sealed)) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "%s: the segment is too large", place);
-	}
-	rc = rc ? rc : parse_handle(text, place, sealed, &at, error);
+	rc = sgpu_sealed_size(segment->size, &sealed)
+		     ? parse_handle(text, place, sealed, &at, error)
+		     : sgpu_fail(error, SGPU_EINVALID, "%s: the segment is too large", place);
 	return rc ? rc : sgpu_segment_place(segment, &at, error);
 }
 
-static int parse_location(const json_t *entry, const char *place, uint64_t payload,
-			  struct sgpu_location *location, bool packed, struct sgpu_error *error)
+static int parse_location(const struct sgpu_list *list, struct sgpu_batch_segment *segment,
+			  uint64_t payload, bool packed, struct sgpu_error *error)
 {
-	static const char *const of_file[] = { "segment_id", "file", "offset", NULL };
-	static const char *const of_packed[] = {
-		"segment_id", "file", "offset", "array", "at", NULL
-	};
-	const char *members[] = { "segment_id", NULL, NULL }, *text = NULL;
+	struct sgpu_location *location = &segment->location;
+	const char *id = NULL, *text = NULL, *array = NULL, *at = NULL;
+	bool has_array = false, has_at = false;
 	int kind = SGPU_LOCATION_FILE;
 
-	while (kind <= SGPU_LOCATION_LEASE && !json_object_get(entry, words[kind])) {
+	while (kind <= SGPU_LOCATION_LEASE && !json_object_get(list->entry, words[kind])) {
 		kind++;
 	}
 	if (kind > SGPU_LOCATION_LEASE) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: none of file, handle, lease", place);
+		return sgpu_fail(error, SGPU_EINVALID, "%s: none of file, handle, lease",
+				 list->place);
 	}
+	const struct sgpu_field fields[] = {
+		{ "segment_id", SGPU_FIELD_TEXT, .to = &id },
+		{ words[kind], SGPU_FIELD_TEXT, .to = &text },
+		/* only of a file */
+		{ "offset", SGPU_FIELD_NUMBER, .to = &location->offset },
+		/* and only in a packed batch */
+		{ "array", SGPU_FIELD_TEXT, &array, 0, &has_array },
+		{ "at", SGPU_FIELD_TEXT, &at, 0, &has_at },
+	};
+	int rc = sgpu_fields_read(list->entry, list->place, fields,
+				  kind != SGPU_LOCATION_FILE ? 2
+				  : packed		     ? 5
+							     : 3,
+				  error);
+
 	location->kind = (enum sgpu_location_kind)kind;
-	members[1] = words[kind];
-	int rc = sgpu_json_only(entry, place,
-				kind != SGPU_LOCATION_FILE ? members
-				: packed		   ? of_packed
-							   : of_file,
-				error);
-	rc = rc ? rc : sgpu_json_string(entry, place, members[1], &text, error);
 	if (rc || kind != SGPU_LOCATION_FILE) {
-		return rc ? rc : parse_handle(text, place, payload, location, error);
+		return rc ? rc : parse_handle(text, list->place, payload, location, error);
 	}
 	if (!text[0] || strlen(text) > SGPU_FILE_PATH_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: the path is not 1 to %d bytes long",
-				 place, SGPU_FILE_PATH_MAX);
+				 list->place, SGPU_FILE_PATH_MAX);
 	}
 	location->file = strdup(text);
-	rc = location->file ? sgpu_json_u64(entry, place, "offset", &location->offset, error)
-			    : sgpu_fail_nomem(error);
-	if (rc || !json_object_get(entry, "array")) {
-		return rc;
-	}
-	rc = sgpu_json_string(entry, place, "array", &text, error);
-	location->array = rc ? NULL : strdup(text);
-	return rc || location->array ? rc : sgpu_fail_nomem(error);
+	location->array = has_array ? strdup(array) : NULL;
+	rc = location->file && (location->array || !has_array) ? 0 : sgpu_fail_nomem(error);
+	return rc || !has_at ? rc : parse_place(at, list->place, segment, error);
 }
 
 static int check_location(const struct sgpu_batch *batch, int segment, struct sgpu_error *error)
@@ -152,41 +148,32 @@ static int check_location(const struct sgpu_batch *batch, int segment, struct sg
 	return 0;
 }
 
-struct reading {
-	struct sgpu_batch *batch;
-	int segment; /* of the entry before, or -1 */
-};
-
-static int take_frame(void *argument, const json_t *object, size_t count, struct sgpu_error *error)
-{
-	(void)argument;
-	(void)object;
-	return count > 0 ? 0 : sgpu_fail(error, SGPU_EINVALID, "%s: /locations is empty", where);
-}
-
-static int take_entry(void *argument, const json_t *entry, size_t number, const char *place,
-		      struct sgpu_error *error)
-{
-	struct reading *reading = argument;
-	struct sgpu_batch *batch = reading->batch;
-	int rc = sgpu_list_segment(batch, entry, place, &reading->segment, error);
-
-	(void)number;
-	rc = rc ? rc
-		: parse_location(entry, place, sgpu_batch_payload_size(batch, reading->segment),
-				 &batch->segments[reading->segment].location, batch->packed, error);
-	rc = rc ? rc : parse_place(entry, place, &batch->segments[reading->segment], error);
-	return rc ? rc : check_location(batch, reading->segment, error);
-}
-
 int sgpu_locations_parse(const char *text, size_t size, struct sgpu_batch *batch,
 			 struct sgpu_error *error)
 {
-	static const char *const members[] = { "locations", NULL };
-	static const struct sgpu_list_form form = { where, "locations", members, take_frame,
-						    take_entry };
+	json_t *locations;
+	const struct sgpu_field frame = { "locations", SGPU_FIELD_JSON, .to = &locations };
+	struct sgpu_list list;
+	int segment = -1, rc = sgpu_list_open(text, size, where, "locations", &list, error);
 
-	return sgpu_list_parse(&form, text, size, &(struct reading){ batch, -1 }, error);
+	if (rc) {
+		return rc;
+	}
+	rc = sgpu_fields_read(list.frame, where, &frame, 1, error);
+	if (!rc && !list.split.count) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: /locations is empty", where);
+	}
+	while (!rc && list.number < list.split.count) {
+		rc = sgpu_list_next(&list, error);
+		rc = rc ? rc : sgpu_list_segment(&list, batch, &segment, error);
+		rc = rc ? rc
+			: parse_location(&list, &batch->segments[segment],
+					 sgpu_batch_payload_size(batch, segment), batch->packed,
+					 error);
+		rc = rc ? rc : check_location(batch, segment, error);
+	}
+	sgpu_list_close(&list);
+	return rc;
 }
 
 /* ---- writing ---- */

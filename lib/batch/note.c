@@ -128,55 +128,60 @@ static int open_note(const struct sgpu_batch *batch, const uint8_t *batch_key, c
 }
 
 /* ---- reading ---- */
-struct reading {
-	const struct sgpu_batch *batch;
-	char **paths;
-	json_t **files;
-	int segment; /* of the entry before, or -1 */
-};
-
-static int take_frame(void *argument, const json_t *object, size_t count, struct sgpu_error *error)
-{
-	uint64_t version = 0;
-	int rc = sgpu_json_u64(object, where, "version", &version, error);
-
-	(void)argument;
-	(void)count;
-	return rc || version == SGPU_BATCH_VERSION
-		       ? rc
-		       : sgpu_fail(error, SGPU_EINVALID, "%s: not of version %d", where,
-				   SGPU_BATCH_VERSION);
-}
-
-static int take_output(void *argument, const json_t *entry, size_t number, const char *place,
+static int take_output(const struct sgpu_list *list, int segment, char **path, json_t **file,
 		       struct sgpu_error *error)
 {
-	static const char *const members[] = { "segment_id", "path", "file", NULL };
-	struct reading *reading = argument;
-	char normal[SGPU_LOCATION_MAX + 1], **path;
-	json_t *file = json_object_get(entry, "file");
-	const char *text = NULL;
-	int rc = sgpu_json_only(entry, place, members, error);
+	char normal[SGPU_LOCATION_MAX + 1];
+	const char *id = NULL, *text = NULL;
+	bool has_path = false;
+	const struct sgpu_field fields[] = { { "segment_id", SGPU_FIELD_TEXT, .to = &id },
+					     { "path", SGPU_FIELD_TEXT, &text, 0, &has_path },
+					     { "file", SGPU_FIELD_JSON, .to = &file[segment] } };
+	int rc = sgpu_fields_read(list->entry, list->place, fields, SGPU_ARRAY_LENGTH(fields),
+				  error);
 
-	(void)number;
-	rc = rc ? rc : sgpu_list_segment(reading->batch, entry, place, &reading->segment, error);
-	if (!rc && file) {
-		reading->files[reading->segment] = json_incref(file);
+	json_incref(file[segment]);
+	if (!rc && !has_path && !file[segment]) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: neither 'path' nor 'file' is there",
+			       list->place);
 	}
-	if (!rc && file && !json_object_get(entry, "path")) {
-		return 0;
-	}
-	rc = rc ? rc : sgpu_json_string(entry, place, "path", &text, error);
-	if (rc) {
+	if (rc || !has_path) {
 		return rc;
 	}
 	if (sgpu_has_control(text) || !sgpu_location_normal(text, normal) || !*normal) {
 		return sgpu_fail(error, SGPU_EPOLICY,
-				 "%s: the path leads out of its directory, or is none", place);
+				 "%s: the path leads out of its directory, or is none",
+				 list->place);
 	}
-	path = &reading->paths[reading->segment];
-	*path = strdup(normal);
-	return *path ? 0 : sgpu_fail_nomem(error);
+	path[segment] = strdup(normal);
+	return path[segment] ? 0 : sgpu_fail_nomem(error);
+}
+
+static int read_note(const struct sgpu_batch *batch, const char *text, size_t size, char **paths,
+		     json_t **files, struct sgpu_error *error)
+{
+	uint64_t version = 0;
+	json_t *outputs;
+	const struct sgpu_field fields[] = { { "version", SGPU_FIELD_NUMBER, .to = &version },
+					     { "outputs", SGPU_FIELD_JSON, .to = &outputs } };
+	struct sgpu_list list;
+	int segment = -1, rc = sgpu_list_open(text, size, where, "outputs", &list, error);
+
+	if (rc) {
+		return rc;
+	}
+	rc = sgpu_fields_read(list.frame, where, fields, SGPU_ARRAY_LENGTH(fields), error);
+	if (!rc && version != SGPU_BATCH_VERSION) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: not of version %d", where,
+			       SGPU_BATCH_VERSION);
+	}
+	while (!rc && list.number < list.split.count) {
+		rc = sgpu_list_next(&list, error);
+		rc = rc ? rc : sgpu_list_segment(&list, batch, &segment, error);
+		rc = rc ? rc : take_output(&list, segment, paths, files, error);
+	}
+	sgpu_list_close(&list);
+	return rc;
 }
 
 /* Sorts "a/b" before "a-b", so that what lies below a path follows it at once. */
@@ -219,16 +224,11 @@ static int check_paths(char *const *paths, int count, struct sgpu_error *error)
 int sgpu_batch_paths(const struct sgpu_batch *batch, const uint8_t *batch_key, char **paths,
 		     json_t **files, struct sgpu_error *error)
 {
-	static const char *const members[] = { "version", "outputs", NULL };
-	static const struct sgpu_list_form form = { where, "outputs", members, take_frame,
-						    take_output };
 	char *text = NULL;
 	uint64_t size = 0;
 	int rc = batch->note ? open_note(batch, batch_key, &text, &size, error) : 0;
 
-	rc = rc || !text ? rc
-			 : sgpu_list_parse(&form, text, size,
-					   &(struct reading){ batch, paths, files, -1 }, error);
+	rc = rc || !text ? rc : read_note(batch, text, size, paths, files, error);
 	free(text);
 	for (int i = 0; !rc && i < batch->segment_count; i++) {
 		if (!paths[i]) {

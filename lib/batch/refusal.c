@@ -42,18 +42,17 @@ int sgpu_batch_refusal_write(int fd, const char *name, const struct sgpu_batch_r
 	return rc;
 }
 
+/* Members, order and version need no check: the text is made again, and compared. */
 static int parse(const json_t *json, struct sgpu_batch_refusal *refusal, struct sgpu_error *error)
 {
-	uint8_t id[SGPU_BATCH_ID_SIZE];
 	const char *code_name = NULL, *text = NULL;
+	uint8_t id[SGPU_BATCH_ID_SIZE];
 	int rc = sgpu_json_string(json, SGPU_REFUSAL_MEMBER, "code", &code_name, error);
 
 	rc = rc ? rc : sgpu_json_string(json, SGPU_REFUSAL_MEMBER, "text", &text, error);
 	if (!rc && json_object_get(json, "batch_id")) {
 		rc = sgpu_json_bytes(json, SGPU_REFUSAL_MEMBER, "batch_id", id, sizeof(id), error);
-		if (!rc) {
-			sgpu_base64url_encode(id, sizeof(id), refusal->batch_id);
-		}
+		sgpu_base64url_encode(id, rc ? 0 : sizeof(id), refusal->batch_id);
 	}
 	if (rc) {
 		return rc;
@@ -65,7 +64,7 @@ static int parse(const json_t *json, struct sgpu_batch_refusal *refusal, struct 
 				 SGPU_REFUSAL_MEMBER
 				 ": the code is of no refusal, or the text too long");
 	}
-	memcpy(refusal->text, text, strlen(text) + 1);
+	strcpy(refusal->text, text);
 	return 0;
 }
 

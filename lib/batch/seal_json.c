@@ -19,9 +19,7 @@ static const char where[] = "seal.json", where_payload[] = "seal.json: payload";
 /* ---- recipients and signatures ---- */
 static int check_recipient(const json_t *recipient, const char *place, struct sgpu_error *error)
 {
-	static const char *const hpke[] = { "kind", "kid", "enc", "ct", NULL };
-	static const char *const a256kw[] = { "kind", "kid", "ct", NULL };
-	uint8_t bytes[SGPU_HPKE_CT_SIZE];
+	uint8_t kid[SGPU_SHA256_SIZE], enc[32], ct[SGPU_HPKE_CT_SIZE];
 	const char *kind = NULL;
 	int rc = sgpu_json_string(recipient, place, "kind", &kind, error);
 
@@ -29,18 +27,17 @@ static int check_recipient(const json_t *recipient, const char *place, struct sg
 		return rc;
 	}
 	const bool is_hpke = !strcmp(kind, SGPU_KIND_HPKE);
-	if (!is_hpke && strcmp(kind, SGPU_KIND_A256KW)) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "%s/kind: '%.40s' is not one of hpke, a256kw", place, kind);
-	}
-	rc = sgpu_json_only(recipient, place, is_hpke ? hpke : a256kw, error);
-	rc = rc ? rc : sgpu_json_bytes(recipient, place, "kid", bytes, SGPU_SHA256_SIZE, error);
-	if (!rc && is_hpke) {
-		rc = sgpu_json_bytes(recipient, place, "enc", bytes, 32, error);
-	}
-	return rc ? rc
-		  : sgpu_json_bytes(recipient, place, "ct", bytes,
-				    is_hpke ? SGPU_HPKE_CT_SIZE : SGPU_A256KW_CT_SIZE, error);
+	const struct sgpu_field fields[] = {
+		{ "kind", SGPU_FIELD_TEXT, .to = &kind },
+		SGPU_BYTES("kid", kid),
+		{ "ct", SGPU_FIELD_BYTES, ct, is_hpke ? SGPU_HPKE_CT_SIZE : SGPU_A256KW_CT_SIZE,
+		  NULL },
+		SGPU_BYTES("enc", enc), /* only of HPKE */
+	};
+	return is_hpke || !strcmp(kind, SGPU_KIND_A256KW)
+		       ? sgpu_fields_read(recipient, place, fields, is_hpke ? 4 : 3, error)
+		       : sgpu_fail(error, SGPU_EINVALID,
+				   "%s/kind: '%.40s' is not one of hpke, a256kw", place, kind);
 }
 
 static int check_repeated(const json_t *recipients, size_t last, struct sgpu_error *error)
@@ -105,15 +102,11 @@ static int check(const struct sgpu_batch *batch, struct sgpu_error *error)
 }
 
 /* ---- reading ---- */
-static int parse_kind(const json_t *payload, struct sgpu_batch *batch, struct sgpu_error *error)
+static int parse_payload(const json_t *payload, struct sgpu_batch *batch, struct sgpu_error *error)
 {
-	static const char *const of_batch[] = { "version",	"kind",	      "batch_id", "counter",
-						"index_sha256", "recipients", NULL };
-	static const char *const of_response[] = { "version",	   "kind",	 "batch_id",
-						   "response_id",  "identity",	 "manifest_sha256",
-						   "index_sha256", "recipients", NULL };
-	uint64_t version = 0;
 	const char *kind = NULL;
+	uint64_t version = 0;
+	json_t *recipients = NULL;
 	int rc = sgpu_json_u64(payload, where_payload, "version", &version, error);
 
 	if (!rc && version != SGPU_BATCH_VERSION) {
@@ -131,56 +124,43 @@ static int parse_kind(const json_t *payload, struct sgpu_batch *batch, struct sg
 				 "%s/kind: '%.40s' is not one of packed, batch, response",
 				 where_payload, kind);
 	}
-	return sgpu_json_only(payload, where_payload, batch->response ? of_response : of_batch,
-			      error);
-}
-
-static int parse_payload(const json_t *payload, struct sgpu_batch *batch, struct sgpu_error *error)
-{
-	const struct {
-		const char *name;
-		uint8_t *bytes;
-		size_t size;
-	} members[] = {
-		{ "batch_id", batch->id, sizeof(batch->id) },
-		{ "index_sha256", batch->index_sha256, sizeof(batch->index_sha256) },
+	const struct sgpu_field fields[] = {
 		/* only of a response */
-		{ "response_id", batch->response_id, sizeof(batch->response_id) },
-		{ "identity", batch->identity, sizeof(batch->identity) },
-		{ "manifest_sha256", batch->manifest_sha256, sizeof(batch->manifest_sha256) },
+		SGPU_BYTES("response_id", batch->response_id),
+		SGPU_BYTES("identity", batch->identity),
+		SGPU_BYTES("manifest_sha256", batch->manifest_sha256),
+		/* of both */
+		{ "version", SGPU_FIELD_NUMBER, .to = &version },
+		{ "kind", SGPU_FIELD_TEXT, .to = &kind },
+		SGPU_BYTES("batch_id", batch->id),
+		SGPU_BYTES("index_sha256", batch->index_sha256),
+		{ "recipients", SGPU_FIELD_JSON, .to = &recipients },
+		/* only of a batch */
+		{ "counter", SGPU_FIELD_NUMBER, .to = &batch->counter },
 	};
-	int rc = parse_kind(payload, batch, error);
-	const size_t count = batch->response ? SGPU_ARRAY_LENGTH(members) : 2;
-
-	for (size_t i = 0; !rc && i < count; i++) {
-		rc = sgpu_json_bytes(payload, where_payload, members[i].name, members[i].bytes,
-				     members[i].size, error);
-	}
-	if (!rc && !batch->response) {
-		rc = sgpu_json_u64(payload, where_payload, "counter", &batch->counter, error);
-	}
-	batch->recipients = json_incref(json_object_get(payload, "recipients"));
+	rc = batch->response ? sgpu_fields_read(payload, where_payload, fields, 8, error)
+			     : sgpu_fields_read(payload, where_payload, fields + 3, 6, error);
+	batch->recipients = json_incref(recipients);
 	return rc;
 }
 
 static int parse(const json_t *seal, struct sgpu_batch *batch, struct sgpu_error *error)
 {
-	static const char *const members[] = { "payload", "signatures", "mac", NULL };
 	const char *payload = NULL;
-	json_t *json = NULL;
-	int rc = sgpu_json_only(seal, where, members, error);
+	json_t *json = NULL, *signatures = NULL;
+	const struct sgpu_field fields[] = {
+		{ "payload", SGPU_FIELD_TEXT, .to = &payload },
+		{ "signatures", SGPU_FIELD_JSON, .to = &signatures },
+		{ "mac", SGPU_FIELD_BYTES, batch->mac, sizeof(batch->mac), &batch->has_mac },
+	};
+	int rc = sgpu_fields_read(seal, where, fields, SGPU_ARRAY_LENGTH(fields), error);
 
-	rc = rc ? rc : sgpu_json_string(seal, where, "payload", &payload, error);
+	batch->signatures = json_incref(signatures);
 	rc = rc ? rc : sgpu_json_decode(payload, strlen(payload), where_payload, &json, error);
 	rc = rc ? rc : parse_payload(json, batch, error);
 	if (!rc) {
 		batch->payload = strdup(payload);
 		rc = batch->payload ? 0 : sgpu_fail_nomem(error);
-	}
-	batch->signatures = json_incref(json_object_get(seal, "signatures"));
-	if (!rc && json_object_get(seal, "mac")) {
-		batch->has_mac = true;
-		rc = sgpu_json_bytes(seal, where, "mac", batch->mac, sizeof(batch->mac), error);
 	}
 	json_decref(json);
 	return rc ? rc : check(batch, error);

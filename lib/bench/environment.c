@@ -3,6 +3,7 @@
  * Describes where a measurement was taken, so that others can judge it: the machine, the build,
  * settings that change results, and other load. Values that the machine does not tell are null.
  */
+#include <glob.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,15 +81,13 @@ static void set_host(json_t *object)
 {
 	struct sgpu_bench_exit costs;
 	const bool has_costs = sgpu_bench_measure_exit(&costs);
-	struct sgpu_numa_node *nodes = NULL;
+	glob_t nodes = { 0 };
 	struct sgpu_platform platform;
 	char processor[128];
 	uint64_t memory;
 	double load;
-	int count = 0;
-	const bool has_nodes = sgpu_numa_nodes(&nodes, &count, NULL) == SGPU_OK && count > 0;
+	const bool has_nodes = glob("/sys/devices/system/node/node[0-9]*", 0, NULL, &nodes) == 0;
 
-	free(nodes);
 	sgpu_platform_detect(&platform);
 	sgpu_host_processor(processor, sizeof(processor));
 	sgpu_host_memory(&memory, NULL);
@@ -96,7 +95,7 @@ static void set_host(json_t *object)
 		object,
 		json_pack("{s:o, s:I, s:o, s:o, s:o*, s:o*, s:o, s:s, s:s, s:s}", "processor",
 			  text_json(processor), "processors", (json_int_t)sgpu_cpu_count(),
-			  "numa_nodes", number_or_null(has_nodes, (uint64_t)count), "load_average",
+			  "numa_nodes", number_or_null(has_nodes, nodes.gl_pathc), "load_average",
 			  getloadavg(&load, 1) == 1 ? json_real(round(load * 100) / 100)
 						    : json_null(),
 			  "cycles_per_second",
@@ -108,6 +107,7 @@ static void set_host(json_t *object)
 			  "memory_bytes", number_or_null(true, memory), "platform",
 			  sgpu_platform_word(platform.kind), "aead_provider", sgpu_aead_provider(),
 			  "openssl", OpenSSL_version(OPENSSL_VERSION)));
+	globfree(&nodes);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(files); i++) {
 		json_object_set_new(object, files[i].key, line_json(files[i].path));
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes a region: an output file on the largest available pages, filled through a mapping.
+ * Makes a region: an output file, filled through a mapping.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -9,8 +9,11 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <linux/mempolicy.h>
 
 #include <device/device.h>
 #include <sgpu/base.h>
@@ -20,7 +23,7 @@
 #include "base/io.h"
 #include "crypto/crypto.h"
 
-enum { PAGE = 4096, HUGE_PAGE = 2 << 20, STANDARD_LIFE = 3600 };
+enum { PAGE = 4096, STANDARD_LIFE = 3600, NODES_MAX = 1024, NODES_A_WORD = 8 * sizeof(long) };
 
 static int open_unnamed(int directory, struct sgpu_region *region, struct sgpu_error *error)
 {
@@ -46,10 +49,9 @@ static int open_unnamed(int directory, struct sgpu_region *region, struct sgpu_e
  * the kernel would kill the process. */
 static int check_room(const char *path, uint64_t size, struct sgpu_error *error)
 {
-	const char *kind;
 	bool in_memory;
 	uint64_t room, memory;
-	int rc = sgpu_stage_file_system(path, &kind, &in_memory, &room, error);
+	int rc = sgpu_stage_file_system(path, &in_memory, &room, error);
 
 	if (rc < 0) {
 		return rc;
@@ -85,6 +87,7 @@ static int map(struct sgpu_region *region, uint64_t file_size, struct sgpu_error
 	region->data = (uint8_t *)memory + SGPU_REGION_HEADER;
 	region->file_size = file_size;
 	(void)madvise(memory, file_size, MADV_DONTDUMP);
+	(void)madvise(memory, file_size, MADV_HUGEPAGE); /* where the tmpfs was mounted for it */
 	return SGPU_OK;
 }
 
@@ -93,74 +96,41 @@ static void *map_base(const struct sgpu_region *region)
 	return region->data - SGPU_REGION_HEADER;
 }
 
-static int create_in(const char *path, uint64_t file_size, struct sgpu_region *region,
-		     struct sgpu_error *error)
+static int make_file(struct sgpu_region *region, struct sgpu_error *error)
 {
-	int directory, rc;
+	uint64_t file_size = 0;
+	int directory, rc = sgpu_stage_open_directory(&region->path, &directory, error);
 
-	region->path = strdup(path);
-	if (!region->path) {
-		return sgpu_fail_nomem(error);
-	}
-	rc = sgpu_stage_open_directory(path, true, &directory, error);
-	if (rc == SGPU_OK) {
-		rc = open_unnamed(directory, region, error);
-		close(directory);
-	}
-	rc = rc ? rc : map(region, file_size, error);
-	if (rc < 0) {
-		sgpu_region_close(region);
-	}
-	return rc;
-}
-
-/* Creates the region in the first hugetlbfs with room; returns false if there is none. */
-static bool create_huge(struct sgpu_region *region)
-{
-	struct sgpu_huge_mount *mounts = NULL;
-	uint64_t file_size;
-	char *path;
-	int count = 0, i;
-
-	if (sgpu_huge_mounts(&mounts, &count, NULL) < 0) {
-		return false;
-	}
-	for (i = 0; i < count && region->fd < 0; i++) {
-		if (!mounts[i].writable || mounts[i].page_size != HUGE_PAGE ||
-		    region->size < HUGE_PAGE ||
-		    !sgpu_region_file_size(region->size, mounts[i].page_size, &file_size) ||
-		    file_size / mounts[i].page_size > mounts[i].free) {
-			continue;
-		}
-		path = sgpu_stage_huge_directory(mounts[i].path);
-		if (path && create_in(path, file_size, region, NULL) == SGPU_OK) {
-			region->pages = SGPU_PAGES_HUGE;
-		}
-		free(path);
-	}
-	sgpu_huge_mounts_free(&mounts, count);
-	return region->fd >= 0;
-}
-
-static int create_plain(struct sgpu_region *region, bool no_huge, struct sgpu_error *error)
-{
-	char *path = NULL, setting[32];
-	uint64_t file_size;
-	int rc = sgpu_stage_directory(&path, error);
-
-	if (rc == SGPU_OK && !sgpu_region_file_size(region->size, PAGE, &file_size)) {
+	if (rc == SGPU_OK && !sgpu_region_file_size(region->size, &file_size)) {
 		rc = sgpu_fail(error, SGPU_ENOMEM, "a region of %llu bytes is too large",
 			       (unsigned long long)region->size);
 	}
-	rc = rc ? rc : check_room(path, file_size, error);
-	rc = rc ? rc : create_in(path, file_size, region, error);
-	if (rc == SGPU_OK && !no_huge && region->size >= HUGE_PAGE &&
-	    sgpu_shmem_huge(path, setting) &&
-	    madvise(map_base(region), region->file_size, MADV_HUGEPAGE) == 0) {
-		region->pages = SGPU_PAGES_TRANSPARENT;
+	rc = rc ? rc : check_room(region->path, file_size, error);
+	rc = rc ? rc : open_unnamed(directory, region, error);
+	sgpu_close(directory);
+	return rc ? rc : map(region, file_size, error);
+}
+
+/* Binds the mapping to a node, before its memory is touched. */
+static int bind_to_node(struct sgpu_region *region, int node, struct sgpu_error *error)
+{
+	unsigned long nodes[NODES_MAX / NODES_A_WORD] = { 0 };
+
+	if (node >= NODES_MAX) {
+		errno = EINVAL;
+	} else {
+		nodes[node / NODES_A_WORD] = 1UL << node % NODES_A_WORD;
+		if (syscall(SYS_mbind, map_base(region), region->file_size, MPOL_BIND, nodes,
+			    (unsigned long)NODES_MAX + 1, 0U) == 0) {
+			region->numa_node = node;
+			return SGPU_OK;
+		}
 	}
-	free(path);
-	return rc;
+	return errno == EINVAL ? sgpu_fail(error, SGPU_EUSAGE,
+					   "NUMA node %d has no memory or is not there", node)
+	       : errno == ENOSYS
+		       ? sgpu_fail(error, SGPU_EUNAVAILABLE, "this kernel has no NUMA support")
+		       : sgpu_fail_errno(error, "cannot bind memory to NUMA node %d", node);
 }
 
 static int fill_in(uint64_t size, const struct sgpu_region_options *options,
@@ -199,15 +169,9 @@ int sgpu_region_create(uint64_t size, const struct sgpu_region_options *options,
 
 	options = options ? options : &standard;
 	rc = fill_in(size, options, region, error);
-	if (rc < 0) {
-		return rc;
-	}
-	if (options->no_huge || (options->use & SGPU_REGION_RESULTS) || !create_huge(region)) {
-		rc = create_plain(region, options->no_huge, error);
-	}
+	rc = rc ? rc : make_file(region, error);
 	if (rc == SGPU_OK && options->numa_node >= 0) {
-		rc = sgpu_numa_bind(map_base(region), region->file_size, options->numa_node, error);
-		region->numa_node = options->numa_node;
+		rc = bind_to_node(region, options->numa_node, error);
 	}
 	if (rc < 0) {
 		sgpu_region_close(region);
@@ -218,13 +182,10 @@ int sgpu_region_create(uint64_t size, const struct sgpu_region_options *options,
 /* Backs bytes [begin, end) of the file, widened to whole pages. */
 static int back(struct sgpu_region *region, uint64_t begin, uint64_t end, struct sgpu_error *error)
 {
-	uint64_t unit = region->pages == SGPU_PAGES_NORMAL ? PAGE : HUGE_PAGE,
-		 all = region->file_size;
 	int result;
 
-	begin = begin / unit * unit;
-	end = (end + unit - 1) / unit * unit;
-	end = end < all ? end : all;
+	begin = begin / PAGE * PAGE;
+	end = sgpu_min_u64((end + PAGE - 1) / PAGE * PAGE, region->file_size);
 	do {
 		result = madvise((uint8_t *)map_base(region) + begin, end - begin,
 				 MADV_POPULATE_WRITE);
@@ -263,8 +224,6 @@ int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error)
 	if (!region->data) {
 		return sgpu_fail(error, SGPU_EUSAGE, "region '%s' is published", region->id);
 	}
-	/* Files of an ordinary tmpfs refuse seals; no reader relies on seals. */
-	region->sealed = fcntl(region->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
 	rc = back(region, 0, SGPU_REGION_HEADER, error);
 	rc = rc ? rc : sgpu_region_encode(region, map_base(region), error);
 	rc = rc ? rc : sgpu_output_commit(region->output, error);

@@ -91,60 +91,24 @@ void sgpu_files_free(struct sgpu_files **files)
 	*files = NULL;
 }
 
-/* Names a file system whose files are no data: reads show kernel state or have side effects. */
-static const char *unfit(const struct directory *directory)
+/* Whether a directory holds no data: reading files that the kernel makes, as in procfs, shows its
+ * state or has side effects. Such file systems have no blocks, except efivarfs, and devtmpfs, which
+ * has the type of tmpfs: it is the file system of /dev. */
+static bool is_of_kernel(const struct directory *directory)
 {
-	static const struct {
-		unsigned long magic;
-		const char *name;
-	} kinds[] = {
-		{ PROC_SUPER_MAGIC, "procfs" },
-		{ SYSFS_MAGIC, "sysfs" },
-		{ SECURITYFS_MAGIC, "securityfs" },
-		{ DEBUGFS_MAGIC, "debugfs" },
-		{ TRACEFS_MAGIC, "tracefs" },
-		{ CGROUP_SUPER_MAGIC, "cgroup" },
-		{ CGROUP2_SUPER_MAGIC, "cgroup2" },
-		{ DEVPTS_SUPER_MAGIC, "devpts" },
-		{ BPF_FS_MAGIC, "bpf" },
-		{ EFIVARFS_MAGIC, "efivarfs" },
-		{ PSTOREFS_MAGIC, "pstore" },
-		{ SELINUX_MAGIC, "selinuxfs" },
-		{ SMACK_MAGIC, "smackfs" },
-		{ BINFMTFS_MAGIC, "binfmt_misc" },
-		{ NSFS_MAGIC, "nsfs" },
-		{ PIPEFS_MAGIC, "pipefs" },
-		{ SOCKFS_MAGIC, "sockfs" },
-		{ ANON_INODE_FS_MAGIC, "anon_inodefs" },
-		{ 0x62656570, "configfs" },
-		{ 0x65735543, "fusectl" },
-		{ 0x19800202, "mqueue" },
-		{ 0x7655821, "resctrl" },
-		{ 0x187, "autofs" },
-	};
 	struct stat status, devices, root;
 	struct statfs about;
 
-	if (fstatfs(directory->fd, &about) != 0 || fstat(directory->fd, &status) != 0) {
-		return "unknown";
-	}
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(kinds); i++) {
-		if ((unsigned long)about.f_type == kinds[i].magic) {
-			return kinds[i].name;
-		}
-	}
-	/* devtmpfs reports the type of tmpfs, so recognise it as the file system of /dev. */
-	return strcmp(directory->path, "/dev") == 0 ||
-			       (stat("/dev", &devices) == 0 && stat("/", &root) == 0 &&
-				devices.st_dev != root.st_dev && devices.st_dev == status.st_dev)
-		       ? "devtmpfs"
-		       : NULL;
+	return fstatfs(directory->fd, &about) != 0 || fstat(directory->fd, &status) != 0 ||
+	       (about.f_blocks == 0 && about.f_type != TMPFS_MAGIC && about.f_type != RAMFS_MAGIC &&
+		about.f_type != FUSE_SUPER_MAGIC) ||
+	       about.f_type == EFIVARFS_MAGIC || strcmp(directory->path, "/dev") == 0 ||
+	       (stat("/dev", &devices) == 0 && stat("/", &root) == 0 &&
+		devices.st_dev != root.st_dev && devices.st_dev == status.st_dev);
 }
 
 static int open_directory(const char *path, struct directory *directory, struct sgpu_error *error)
 {
-	const char *kind;
-
 	directory->fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	directory->path = realpath(path, NULL);
 	directory->given = strdup(path);
@@ -154,10 +118,11 @@ static int open_directory(const char *path, struct directory *directory, struct 
 	if (!directory->given) {
 		return sgpu_fail_nomem(error);
 	}
-	kind = unfit(directory);
-	return kind ? sgpu_fail(error, SGPU_EPOLICY,
-				"directory '%s' holds no data: its file system is %s", path, kind)
-		    : 0;
+	return is_of_kernel(directory)
+		       ? sgpu_fail(error, SGPU_EPOLICY,
+				   "directory '%s' holds no data: its file system is the kernel's",
+				   path)
+		       : SGPU_OK;
 }
 
 int sgpu_files_allow(struct sgpu_files *files, const char *path, struct sgpu_error *error)

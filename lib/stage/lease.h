@@ -23,6 +23,10 @@ enum { SGPU_LEASES_MAX = 1024 }; /* in a pool at a time */
 #define SGPU_LEASE_LIFE_NS UINT64_C(60000000000)
 #define SGPU_LEASE_POOL_MAX (UINT64_C(1) << 46) /* bytes */
 
+enum sgpu_page_kind { SGPU_PAGES_NORMAL, SGPU_PAGES_TRANSPARENT, SGPU_PAGES_HUGE };
+/* Returns "4 KiB", "transparent huge", "2 MiB huge". */
+const char *sgpu_page_kind_name(enum sgpu_page_kind kind);
+
 struct sgpu_lease {
 	char id[SGPU_REGION_ID_TEXT + 1]; /* 32 hexadecimal digits */
 	uint64_t offset, size;		  /* in the pool's file; bytes */

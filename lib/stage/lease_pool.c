@@ -113,6 +113,23 @@ static int make_file(struct sgpu_lease_pool_info *m, bool huge, struct sgpu_erro
 	return rc;
 }
 
+const char *sgpu_page_kind_name(enum sgpu_page_kind kind)
+{
+	static const char *const names[] = { "4 KiB", "transparent huge", "2 MiB huge" };
+
+	return names[kind];
+}
+
+/* Whether a memory file gets transparent huge pages on request. */
+static bool is_transparent(void)
+{
+	char setting[32];
+
+	return sgpu_peek_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled", setting,
+			      sizeof(setting)) &&
+	       strcmp(setting, "never") != 0 && strcmp(setting, "deny") != 0;
+}
+
 static int create_memory(uint64_t size, struct sgpu_lease_pool_info *m, struct sgpu_error *error)
 {
 	uint64_t available;
@@ -136,7 +153,7 @@ static int create_memory(uint64_t size, struct sgpu_lease_pool_info *m, struct s
 				 (unsigned long long)m->size, (unsigned long long)available);
 	}
 	m->page = SMALL_PAGE;
-	m->pages = sgpu_stage_memory_huge() ? SGPU_PAGES_TRANSPARENT : SGPU_PAGES_NORMAL;
+	m->pages = is_transparent() ? SGPU_PAGES_TRANSPARENT : SGPU_PAGES_NORMAL;
 	return make_file(m, false, error);
 }
 

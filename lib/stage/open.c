@@ -10,8 +10,12 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <linux/capability.h>
 
 #include <sgpu/base.h>
 
@@ -21,19 +25,11 @@
 
 /* ---- metadata: the first page of a region's file, so that its data and metadata appear and vanish
  * together ---- */
-enum { METADATA_VERSION = 2 };
+enum { PAGE = 4096, METADATA_VERSION = 3 };
 
-static const char *const page_words[] = { "normal", "transparent", "huge" };
 static const char *const use_words[] = { [SGPU_REGION_INPUTS] = "inputs",
 					 [SGPU_REGION_RESULTS] = "results",
 					 [SGPU_REGION_INPUTS | SGPU_REGION_RESULTS] = "both" };
-
-const char *sgpu_page_kind_name(enum sgpu_page_kind kind)
-{
-	static const char *const names[] = { "4 KiB", "transparent huge", "2 MiB huge" };
-
-	return names[kind];
-}
 
 const char *sgpu_region_use_name(unsigned use)
 {
@@ -56,13 +52,10 @@ int sgpu_region_check_id(const char *id, struct sgpu_error *error)
 				 id, SGPU_REGION_ID_TEXT);
 }
 
-bool sgpu_region_file_size(uint64_t size, uint64_t page_size, uint64_t *file_size)
+bool sgpu_region_file_size(uint64_t size, uint64_t *file_size)
 {
-	if (size > SGPU_JSON_INTEGER_MAX || page_size == 0 || page_size > SGPU_JSON_INTEGER_MAX) {
-		return false;
-	}
-	*file_size = (SGPU_REGION_HEADER + size + page_size - 1) / page_size * page_size;
-	return true;
+	*file_size = (SGPU_REGION_HEADER + size + PAGE - 1) / PAGE * PAGE;
+	return size <= SGPU_JSON_INTEGER_MAX;
 }
 
 int sgpu_region_encode(const struct sgpu_region *region, char page[SGPU_REGION_HEADER],
@@ -73,14 +66,13 @@ int sgpu_region_encode(const struct sgpu_region *region, char page[SGPU_REGION_H
 	size_t size = 0;
 	int rc;
 
-	json = json_pack("{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:o*, s:s, s:b, s:b}", "version",
+	json = json_pack("{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:o*, s:s, s:b}", "version",
 			 METADATA_VERSION, "region", region->id, "size", (json_int_t)region->size,
 			 "owner", (json_int_t)region->owner, "maker", (json_int_t)region->maker,
 			 "created", (json_int_t)region->created, "expires",
-			 (json_int_t)region->expires, "pages", page_words[region->pages],
-			 "numa_node",
+			 (json_int_t)region->expires, "numa_node",
 			 region->numa_node < 0 ? NULL : json_integer(region->numa_node), "use",
-			 use_words[region->use], "sealed", region->sealed, "keep", region->keep);
+			 use_words[region->use], "keep", region->keep);
 	if (!json) {
 		return sgpu_fail_nomem(error);
 	}
@@ -94,14 +86,15 @@ int sgpu_region_encode(const struct sgpu_region *region, char page[SGPU_REGION_H
 	return rc;
 }
 
-static int find_word(const char *word, const char *const *words, int count)
+/* Returns 0 for a word that is none of a use. */
+static unsigned find_use(const char *word)
 {
-	while (count-- > 0) {
-		if (words[count] && strcmp(word, words[count]) == 0) {
-			return count;
-		}
+	unsigned use = SGPU_ARRAY_LENGTH(use_words) - 1;
+
+	while (use > 0 && strcmp(word, use_words[use]) != 0) {
+		use--;
 	}
-	return -1;
+	return use;
 }
 
 static bool in_range(json_int_t value, json_int_t most)
@@ -111,29 +104,25 @@ static bool in_range(json_int_t value, json_int_t most)
 
 static bool read_members(json_t *json, struct sgpu_region *region)
 {
-	const char *id = NULL, *pages = NULL, *use = NULL;
+	const char *id = NULL, *use = NULL;
 	json_int_t version, size, owner, maker, created, expires, node = 0;
 	const bool bound = json_object_get(json, "numa_node") != NULL;
-	int sealed, keep, kind, uses;
+	int keep;
 
 	if (json_unpack_ex(json, NULL, JSON_STRICT,
-			   "{s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s?I, s:s, s:b, s:b}",
-			   "version", &version, "region", &id, "size", &size, "owner", &owner,
-			   "maker", &maker, "created", &created, "expires", &expires, "pages",
-			   &pages, "numa_node", &node, "use", &use, "sealed", &sealed, "keep",
-			   &keep) != 0 ||
+			   "{s:I, s:s, s:I, s:I, s:I, s:I, s:I, s?I, s:s, s:b}", "version",
+			   &version, "region", &id, "size", &size, "owner", &owner, "maker", &maker,
+			   "created", &created, "expires", &expires, "numa_node", &node, "use",
+			   &use, "keep", &keep) != 0 ||
 	    version != METADATA_VERSION || !sgpu_region_id_valid(id) ||
 	    !in_range(size, SGPU_JSON_INTEGER_MAX) || !in_range(owner, UINT32_MAX) ||
 	    !in_range(maker, INT32_MAX) || !in_range(created, SGPU_JSON_INTEGER_MAX) ||
 	    !in_range(expires, SGPU_JSON_INTEGER_MAX) || expires <= created ||
 	    (uint64_t)(expires - created) > SGPU_REGION_LIFE_MAX ||
-	    (kind = find_word(pages, page_words, SGPU_ARRAY_LENGTH(page_words))) < 0 ||
-	    (uses = find_word(use, use_words, SGPU_ARRAY_LENGTH(use_words))) < 0 ||
-	    ((unsigned)uses & SGPU_REGION_RESULTS && !keep) || !in_range(node, 65535)) {
+	    !(region->use = find_use(use)) || (region->use & SGPU_REGION_RESULTS && !keep) ||
+	    !in_range(node, 65535)) {
 		return false;
 	}
-	region->pages = (enum sgpu_page_kind)kind;
-	region->use = (unsigned)uses;
 	memcpy(region->id, id, sizeof(region->id));
 	region->size = (uint64_t)size;
 	region->owner = (uid_t)owner;
@@ -141,7 +130,6 @@ static bool read_members(json_t *json, struct sgpu_region *region)
 	region->created = created;
 	region->expires = expires;
 	region->numa_node = bound ? (int)node : -1;
-	region->sealed = sealed;
 	region->keep = keep;
 	return true;
 }
@@ -193,8 +181,7 @@ static int check_metadata(const char *id, const struct stat *status,
 			  const struct sgpu_region *region, bool expired_too,
 			  struct sgpu_error *error)
 {
-	uint64_t page = region->pages == SGPU_PAGES_HUGE ? (uint64_t)status->st_blksize : 4096,
-		 file_size;
+	uint64_t file_size;
 
 	if (strcmp(region->id, id) != 0) {
 		return REFUSE("it was made as '%s'", id, region->id);
@@ -202,7 +189,7 @@ static int check_metadata(const char *id, const struct stat *status,
 	if (region->owner != status->st_uid) {
 		return REFUSE("its metadata name another owner", id);
 	}
-	if (!sgpu_region_file_size(region->size, page, &file_size) ||
+	if (!sgpu_region_file_size(region->size, &file_size) ||
 	    file_size != (uint64_t)status->st_size) {
 		return REFUSE("its file has %lld bytes, not what its metadata say", id,
 			      (long long)status->st_size);
@@ -270,49 +257,31 @@ int sgpu_region_open_in(int directory, const char *id, bool writable, bool expir
 	return SGPU_OK;
 }
 
-struct wanted {
-	const char *id;
-	bool writable, take, found;
-	struct sgpu_region *region;
-};
-
-static int open_wanted(int directory, const char *path, void *argument, struct sgpu_error *error)
-{
-	struct wanted *w = argument;
-	int rc;
-
-	(void)path;
-	if (w->found) {
-		return SGPU_OK;
-	}
-	rc = sgpu_region_open_in(directory, w->id, w->writable, false, w->region, &w->found, error);
-	if (!w->found) {
-		return SGPU_OK;
-	}
-	/* If several runners take a region, it belongs to the one whose unlink succeeds. */
-	if (rc == SGPU_OK && w->take && !w->region->keep && unlinkat(directory, w->id, 0) != 0) {
-		rc = errno == ENOENT ? sgpu_fail(error, SGPU_EUNAVAILABLE,
-						 "region '%s' was taken by another runner", w->id)
-				     : sgpu_fail_errno(error, "cannot take region '%s'", w->id);
-		sgpu_region_close(w->region);
-	}
-	return rc;
-}
-
 int sgpu_region_open(const char *id, bool writable, bool take, struct sgpu_region *region,
 		     struct sgpu_error *error)
 {
-	struct wanted wanted = { .id = id, .writable = writable, .take = take, .region = region };
-	int rc = sgpu_region_check_id(id, error);
+	bool found = true;
+	char *path = NULL;
+	int directory = -1, rc = sgpu_region_check_id(id, error);
 
 	memset(region, 0, sizeof(*region));
 	region->fd = -1;
-	rc = rc < 0 ? rc : sgpu_stage_each(open_wanted, &wanted, error);
-	if (rc == SGPU_OK && !wanted.found) {
+	rc = rc ? rc : sgpu_stage_open_directory(&path, &directory, error);
+	rc = rc ? rc : sgpu_region_open_in(directory, id, writable, false, region, &found, error);
+	if (!found) {
 		rc = sgpu_fail(error, SGPU_EUNAVAILABLE, "there is no region '%s'", id);
 		sgpu_hint(error, "it was taken by a runner, released, has expired, or belongs to "
 				 "another user");
 	}
+	/* If several runners take a region, it belongs to the one whose unlink succeeds. */
+	if (rc == SGPU_OK && take && !region->keep && unlinkat(directory, id, 0) != 0) {
+		rc = errno == ENOENT ? sgpu_fail(error, SGPU_EUNAVAILABLE,
+						 "region '%s' was taken by another runner", id)
+				     : sgpu_fail_errno(error, "cannot take region '%s'", id);
+		sgpu_region_close(region);
+	}
+	sgpu_close(directory);
+	free(path);
 	return rc;
 }
 
@@ -338,7 +307,22 @@ void sgpu_region_close(struct sgpu_region *region)
 	region->path = NULL;
 }
 
-/* ---- regions that are held: a read lock on the first byte, of the open file ---- */
+/* ---- regions that are held ---- */
+/* CAP_IPC_LOCK lifts the limit. */
+uint64_t sgpu_lock_limit(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct all[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
+	struct rlimit limit = { .rlim_cur = 0 };
+
+	(void)getrlimit(RLIMIT_MEMLOCK, &limit);
+	return limit.rlim_cur == RLIM_INFINITY || (syscall(SYS_capget, &header, all) == 0 &&
+						   (all[0].effective >> CAP_IPC_LOCK & 1))
+		       ? UINT64_MAX
+		       : limit.rlim_cur;
+}
+
+/* The mark is a read lock on the first byte, of the open file. */
 static struct flock mark_of(short type)
 {
 	return (struct flock){ .l_type = type, .l_whence = SEEK_SET, .l_len = 1 };

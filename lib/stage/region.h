@@ -22,24 +22,12 @@ bool sgpu_region_decode(const char page[SGPU_REGION_HEADER], struct sgpu_region 
 bool sgpu_region_id_valid(const char *id);
 SGPU_MUST_CHECK int sgpu_region_check_id(const char *id, struct sgpu_error *error);
 /* *file_size: a region's header and payload, in whole pages. Returns false if too large. */
-bool sgpu_region_file_size(uint64_t size, uint64_t page_size, uint64_t *file_size);
+bool sgpu_region_file_size(uint64_t size, uint64_t *file_size);
 
 /* ---- directory.c ---- */
-/* Opens a directory of regions; with `make`, makes it first. Only this user may have rights on
- * it. */
-SGPU_MUST_CHECK int sgpu_stage_open_directory(const char *path, bool make, int *directory,
+/* As sgpu_stage_directory, and opens the directory. Both are the caller's. */
+SGPU_MUST_CHECK int sgpu_stage_open_directory(char **path, int *directory,
 					      struct sgpu_error *error);
-
-/* Calls visit for each directory of regions that exists and is this user's, until a call fails. */
-SGPU_MUST_CHECK int sgpu_stage_each(int (*visit)(int directory, const char *path, void *argument,
-						 struct sgpu_error *error),
-				    void *argument, struct sgpu_error *error);
-
-/* ---- pages.c ---- */
-/* Returns "MOUNT/sgpu-UID", from malloc, or NULL. */
-char *sgpu_stage_huge_directory(const char *mount);
-/* Whether a memory file gets transparent huge pages on request. */
-bool sgpu_stage_memory_huge(void);
 
 /* ---- open.c ---- */
 /* Opens `id` in an open directory and validates all of it. expired_too: an expired region is

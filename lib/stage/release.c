@@ -5,13 +5,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -22,15 +19,19 @@
 
 enum { PIECE = 1 << 20 };
 
-/* Overwrites a file's data with zeros; holes remain. */
-static void wipe_plain(int fd, off_t size)
+/* Overwrites a file's data with zeros, unless somebody has it open; holes remain. */
+static void wipe(int fd)
 {
 	static const char zeros[PIECE];
+	struct stat status;
 	off_t begin = 0, end;
 
-	while (begin < size && (begin = lseek(fd, begin, SEEK_DATA)) >= 0) {
+	if (flock(fd, LOCK_EX | LOCK_NB) != 0 || fstat(fd, &status) != 0) {
+		return;
+	}
+	while (begin < status.st_size && (begin = lseek(fd, begin, SEEK_DATA)) >= 0) {
 		end = lseek(fd, begin, SEEK_HOLE);
-		end = end < 0 ? size : end;
+		end = end < 0 ? status.st_size : end;
 		while (begin < end) {
 			size_t piece = end - begin < PIECE ? (size_t)(end - begin) : PIECE;
 
@@ -42,105 +43,42 @@ static void wipe_plain(int fd, off_t size)
 	}
 }
 
-/* Files on huge pages do not support write(2). A page that cannot be populated has no data. */
-static void wipe_huge(int fd, off_t size, size_t page)
-{
-	off_t at;
-	void *memory;
-
-	for (at = 0; at + (off_t)page <= size; at += (off_t)page) {
-		memory = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, at);
-		if (memory == MAP_FAILED) {
-			continue;
-		}
-		if (madvise(memory, page, MADV_POPULATE_WRITE) == 0) {
-			memset(memory, 0, page);
-		}
-		munmap(memory, page);
-	}
-}
-
-static void wipe(int fd)
-{
-	struct stat status;
-	struct statfs system;
-
-	if (flock(fd, LOCK_EX | LOCK_NB) != 0 || fstat(fd, &status) != 0) {
-		return;
-	}
-	if (fstatfs(fd, &system) == 0 && system.f_type == HUGETLBFS_MAGIC) {
-		wipe_huge(fd, status.st_size, (size_t)status.st_blksize);
-	} else {
-		wipe_plain(fd, status.st_size);
-	}
-}
-
-struct release {
-	const char *id;
-	bool found;
-};
-
 /* Removes anything with this name, even a damaged region or a link: only this user can write to the
  * directory. */
-static int release_in(int directory, const char *path, void *argument, struct sgpu_error *error)
+int sgpu_region_release(const char *id, struct sgpu_error *error)
 {
-	struct release *release = argument;
-	const int look = openat(directory, release->id, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	const int fd = look < 0 ? -1 : sgpu_look_open(look, O_RDWR);
-	int rc = SGPU_OK;
+	char *path = NULL;
+	int directory = -1, look = -1, fd = -1, rc = sgpu_region_check_id(id, error);
 
-	(void)path;
-	if (unlinkat(directory, release->id, 0) == 0) {
-		release->found = true;
-		if (fd >= 0) {
-			wipe(fd);
-		}
-	} else if (errno != ENOENT) {
-		rc = sgpu_fail_errno(error, "cannot release region '%s'", release->id);
+	rc = rc ? rc : sgpu_stage_open_directory(&path, &directory, error);
+	if (rc == SGPU_OK) {
+		look = openat(directory, id, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+		fd = look < 0 ? -1 : sgpu_look_open(look, O_RDWR);
+		rc = unlinkat(directory, id, 0) == 0 ? SGPU_OK
+		     : errno == ENOENT
+			     ? sgpu_fail(error, SGPU_ESYSTEM, "there is no region '%s'", id)
+			     : sgpu_fail_errno(error, "cannot release region '%s'", id);
 	}
-	sgpu_close(look);
+	if (rc == SGPU_OK && fd >= 0) {
+		wipe(fd);
+	}
 	sgpu_close(fd);
+	sgpu_close(look);
+	sgpu_close(directory);
+	free(path);
 	return rc;
 }
 
-int sgpu_region_release(const char *id, struct sgpu_error *error)
+/* Describes one region, even one that no runner would take. *found: whether it is still there. */
+static int describe(int directory, const char *path, const char *name, struct sgpu_region *region,
+		    bool *found, struct sgpu_error *error)
 {
-	struct release release = { .id = id };
-	int rc = sgpu_region_check_id(id, error);
-
-	rc = rc < 0 ? rc : sgpu_stage_each(release_in, &release, error);
-	return rc < 0 || release.found
-		       ? rc
-		       : sgpu_fail(error, SGPU_ESYSTEM, "there is no region '%s'", id);
-}
-
-struct listing {
-	struct sgpu_region *list;
-	int count;
-};
-
-static int list_one(int directory, const char *path, const char *name, struct listing *listing,
-		    struct sgpu_error *error)
-{
-	struct sgpu_region *larger, *region;
 	struct sgpu_error reason = { 0 };
 	struct stat status;
-	bool found;
-	int rc;
+	const int rc = sgpu_region_open_in(directory, name, false, true, region, found, &reason);
 
-	larger = realloc(listing->list, ((size_t)listing->count + 1) * sizeof(*larger));
-	if (!larger) {
-		return sgpu_fail_nomem(error);
-	}
-	listing->list = larger;
-	region = &larger[listing->count];
-	rc = sgpu_region_open_in(directory, name, false, true, region, &found, &reason);
-	if (!found) {
-		return SGPU_OK; /* another process released it meanwhile */
-	}
 	if (rc == SGPU_OK) {
-		region->locked =
-			region->pages == SGPU_PAGES_HUGE || sgpu_region_is_marked(region->fd);
+		region->locked = sgpu_region_is_marked(region->fd);
 		close(region->fd);
 		snprintf(region->why, sizeof(region->why), "%s",
 			 region->expired ? "it has expired" : "");
@@ -156,30 +94,15 @@ static int list_one(int directory, const char *path, const char *name, struct li
 		}
 	}
 	region->fd = -1;
-	if (asprintf(&region->path, "%s/%s", path, name) < 0) {
+	if (*found && asprintf(&region->path, "%s/%s", path, name) < 0) {
 		return sgpu_fail_nomem(error);
 	}
-	listing->count++;
 	return SGPU_OK;
 }
 
 static int is_region(const struct dirent *entry)
 {
 	return sgpu_region_id_valid(entry->d_name);
-}
-
-static int list_directory(int directory, const char *path, void *argument, struct sgpu_error *error)
-{
-	struct dirent **entries = NULL;
-	const int count = scandirat(directory, ".", &entries, is_region, NULL);
-	int rc = count < 0 ? sgpu_fail_errno(error, "cannot read directory '%s'", path) : SGPU_OK;
-
-	for (int i = 0; i < count; i++) {
-		rc = rc ? rc : list_one(directory, path, entries[i]->d_name, argument, error);
-		free(entries[i]);
-	}
-	free(entries);
-	return rc;
 }
 
 static int by_creation(const void *a, const void *b)
@@ -194,17 +117,37 @@ static int by_creation(const void *a, const void *b)
 
 int sgpu_region_list(struct sgpu_region **regions, int *count, struct sgpu_error *error)
 {
-	struct listing listing = { NULL, 0 };
-	int rc = sgpu_stage_each(list_directory, &listing, error);
+	struct dirent **entries = NULL;
+	char *path = NULL;
+	int directory, found = 0, rc = sgpu_stage_open_directory(&path, &directory, error);
 
-	if (rc < 0) {
-		sgpu_region_list_free(&listing.list, listing.count);
-		listing.count = 0;
-	} else if (listing.count > 1) {
-		qsort(listing.list, (size_t)listing.count, sizeof(*listing.list), by_creation);
+	*regions = NULL;
+	*count = 0;
+	if (rc == SGPU_OK) {
+		found = scandirat(directory, ".", &entries, is_region, NULL);
+		*regions = calloc((size_t)(found < 0 ? 0 : found) + 1, sizeof(**regions));
+		rc = found < 0	 ? sgpu_fail_errno(error, "cannot read directory '%s'", path)
+		     : !*regions ? sgpu_fail_nomem(error)
+				 : SGPU_OK;
 	}
-	*regions = listing.list;
-	*count = listing.count;
+	for (int i = 0; i < found; i++) {
+		bool there = false;
+
+		rc = rc ? rc
+			: describe(directory, path, entries[i]->d_name, &(*regions)[*count], &there,
+				   error);
+		*count += !rc && there; /* another process may release it meanwhile */
+		free(entries[i]);
+	}
+	free(entries);
+	sgpu_close(directory);
+	free(path);
+	if (rc < 0) {
+		sgpu_region_list_free(regions, *count);
+		*count = 0;
+	} else {
+		qsort(*regions, (size_t)*count, sizeof(**regions), by_creation);
+	}
 	return rc;
 }
 

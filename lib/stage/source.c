@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -16,8 +15,6 @@
 #include <stage/region.h>
 
 #include "base/io.h"
-
-enum { HUGE_PAGE = 2 << 20 };
 
 /* A region that a batch holds. write_fd is -1 until the first output there. */
 struct lease {
@@ -278,59 +275,27 @@ int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *l
 }
 
 /* ---- for the owner's programs ---- */
-static int map_slice(struct sgpu_region_slice *slice, struct sgpu_error *error)
-{
-	const uint64_t before = slice->source.offset % HUGE_PAGE; /* pages are mapped whole */
-
-	slice->mapped =
-		(size_t)((before + slice->source.size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
-	slice->base = mmap(NULL, slice->mapped, PROT_READ | PROT_WRITE, MAP_SHARED,
-			   slice->source.fd, (off_t)(slice->source.offset - before));
-	if (slice->base == MAP_FAILED) {
-		slice->base = NULL;
-		return sgpu_fail_errno(error, "cannot map %s", slice->source.name);
-	}
-	(void)madvise(slice->base, slice->mapped, MADV_DONTDUMP);
-	return SGPU_OK;
-}
-
-int sgpu_slice_open(const struct sgpu_location *location, uint64_t size,
-		    struct sgpu_region_slice *slice, struct sgpu_error *error)
+int sgpu_slice_open(const struct sgpu_location *location, uint64_t size, struct sgpu_source *slice,
+		    struct sgpu_error *error)
 {
 	struct sgpu_region region;
 	int rc = sgpu_region_open(location->region, true, false, &region, error);
 
-	*slice = (struct sgpu_region_slice){ .base = NULL };
+	clear(slice);
 	if (rc < 0) {
 		return rc;
 	}
 	rc = check_use(&region, false, error);
-	rc = rc ? rc : take_slice(&region, region.fd, location, size, &slice->source, error);
-	rc = rc || region.pages != SGPU_PAGES_HUGE ? rc : map_slice(slice, error);
+	rc = rc ? rc : take_slice(&region, region.fd, location, size, slice, error);
 	if (rc < 0) {
 		sgpu_region_close(&region);
 	}
-	slice->source.owned = rc == SGPU_OK;
+	slice->owned = rc == SGPU_OK;
 	return rc;
 }
 
-int sgpu_slice_write(const struct sgpu_region_slice *slice, uint64_t position, const void *data,
+int sgpu_slice_write(const struct sgpu_source *slice, uint64_t position, const void *data,
 		     size_t size, struct sgpu_error *error)
 {
-	const struct sgpu_source *s = &slice->source;
-
-	if (!slice->base) {
-		return sgpu_pwrite(s->fd, s->name, data, size, s->offset + position, error);
-	}
-	memcpy((uint8_t *)slice->base + s->offset % HUGE_PAGE + position, data, size);
-	return SGPU_OK;
-}
-
-void sgpu_slice_close(struct sgpu_region_slice *slice)
-{
-	if (slice->base) {
-		munmap(slice->base, slice->mapped);
-		slice->base = NULL;
-	}
-	sgpu_source_close(&slice->source);
+	return sgpu_pwrite(slice->fd, slice->name, data, size, slice->offset + position, error);
 }

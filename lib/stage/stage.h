@@ -18,21 +18,14 @@
 enum { SGPU_REGION_HEADER = 4096 };
 #define SGPU_REGION_MAX ((uint64_t)1 << 50) /* bytes */
 
-enum sgpu_page_kind { SGPU_PAGES_NORMAL, SGPU_PAGES_TRANSPARENT, SGPU_PAGES_HUGE };
-const char *sgpu_page_kind_name(
-	enum sgpu_page_kind kind); /* "4 KiB", "transparent huge", "2 MiB huge" */
-
 /* What a region is for, as a set. */
 enum sgpu_region_use { SGPU_REGION_INPUTS = 1, SGPU_REGION_RESULTS = 2 };
 const char *sgpu_region_use_name(
 	unsigned use); /* "inputs", "results", "both"; "-" of an empty set */
 
 struct sgpu_region_options {
-	/* 0: inputs. With SGPU_REGION_RESULTS a runner writes there: the region is kept, and huge
-	 * pages of a hugetlbfs, which lack pwrite, are not used. */
-	unsigned use;
+	unsigned use;  /* 0: inputs. A region for results, where a runner writes, is kept. */
 	int numa_node; /* -1: no node */
-	bool no_huge;  /* only normal pages */
 	bool keep;     /* stays until released or expired; else a runner that takes it unlinks it */
 	uint64_t lifetime_ns; /* until it expires; rounded up to seconds; up to 10 years; 0: 1 hour
 			       */
@@ -44,10 +37,8 @@ struct sgpu_region {
 	uid_t owner;
 	pid_t maker;
 	int64_t created, expires; /* seconds since 1970 */
-	enum sgpu_page_kind pages;
 	unsigned use;
 	int numa_node; /* -1: not bound */
-	bool sealed;   /* against shrinking */
 	bool keep;
 	bool locked;   /* in a listing: the kernel cannot swap it out now */
 	int fd;	       /* -1 in a listing */
@@ -62,16 +53,13 @@ struct sgpu_region {
 };
 
 /* The directory of the regions: $XDG_RUNTIME_DIR/sgpu, else /run/user/UID/sgpu if /run/user/UID
- * exists, else /dev/shm/sgpu-UID, or /dev/shm/sgpu-UID-XXXXXX if another user has that name. It is
- * made if missing; SGPU_EPOLICY if it is a link or others have rights on it. *path: from malloc. */
+ * exists, else /dev/shm/sgpu-UID. It is made if missing; SGPU_EPOLICY if it is a link or another
+ * user's, or others have rights on it. *path: from malloc. */
 SGPU_MUST_CHECK int sgpu_stage_directory(char **path, struct sgpu_error *error);
-/* Whether the path is a /dev/shm/sgpu-UID-XXXXXX. */
-bool sgpu_stage_directory_is_fallback(const char *path);
-
-/* All directories that may have regions, NULL-terminated: sgpu_stage_directory's, then those for
- * huge pages, which need not exist. */
-SGPU_MUST_CHECK int sgpu_stage_directories(char ***directories, struct sgpu_error *error);
-void sgpu_stage_directories_free(char ***directories);
+/* *in_memory: if false, LOW data are written to a disk. *available: bytes, UINT64_MAX if there is
+ * no limit. Errors: SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_stage_file_system(const char *directory, bool *in_memory,
+					   uint64_t *available, struct sgpu_error *error);
 
 /* Makes a region of `size` bytes, open for writing; the caller owns region->fd. It has no name
  * until publish: if it is closed or the process ends before, nothing is left. */
@@ -103,6 +91,8 @@ SGPU_MUST_CHECK int sgpu_region_reap(int *count, struct sgpu_error *error);
 /* Marks the region of this descriptor as held in memory until the descriptor, and all duplicates,
  * are closed, so that a listing says `locked`. */
 SGPU_MUST_CHECK int sgpu_region_mark(int fd, struct sgpu_error *error);
+/* The bytes that this process may lock; UINT64_MAX if there is no limit. */
+uint64_t sgpu_lock_limit(void);
 
 /* Where a payload is; not for inline payloads. */
 struct sgpu_source {
@@ -117,21 +107,14 @@ SGPU_MUST_CHECK int sgpu_source_open(const struct sgpu_location *location, uint6
 				     struct sgpu_source *source, struct sgpu_error *error);
 void sgpu_source_close(struct sgpu_source *source);
 
-/* ---- a slice of a region that its owner's programs fill, such as sgpu-seal ---- */
-struct sgpu_region_slice {
-	struct sgpu_source source; /* owned: the slice is open */
-	void *base;		   /* of a mapping, on pages that lack pwrite; or NULL */
-	size_t mapped;
-};
-/* Opens `size` bytes of a REGION for inputs. Errors: SGPU_EPOLICY (bounds, direction, owner,
- * expired), SGPU_EUNAVAILABLE (absent), SGPU_ESYSTEM. */
+/* Opens `size` bytes of a REGION for inputs, for its owner's programs, such as sgpu-seal, to write
+ * to. Errors: SGPU_EPOLICY (bounds, direction, owner, expired), SGPU_EUNAVAILABLE (absent),
+ * SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_slice_open(const struct sgpu_location *location, uint64_t size,
-				    struct sgpu_region_slice *slice, struct sgpu_error *error);
+				    struct sgpu_source *slice, struct sgpu_error *error);
 /* Writes bytes of the slice, from `position` on. Several threads may. */
-SGPU_MUST_CHECK int sgpu_slice_write(const struct sgpu_region_slice *slice, uint64_t position,
+SGPU_MUST_CHECK int sgpu_slice_write(const struct sgpu_source *slice, uint64_t position,
 				     const void *data, size_t size, struct sgpu_error *error);
-/* Accepts one of zeros. */
-void sgpu_slice_close(struct sgpu_region_slice *slice);
 
 /* ---- directories from which a runner fetches files ----
  * The maker of a batch chooses file names, so only these directories are searched: an absolute name
@@ -175,36 +158,5 @@ SGPU_MUST_CHECK int sgpu_leases_source(struct sgpu_leases *leases,
 				       const struct sgpu_location *location, uint64_t size,
 				       bool writable, struct sgpu_source *source,
 				       struct sgpu_error *error);
-
-/* ---- this machine, for sgpu-stage info ---- */
-/* *name: the directory's file system, such as "tmpfs". *in_memory: if false, LOW data are written
- * to a disk. *available: bytes, UINT64_MAX if there is no limit. Errors: SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int sgpu_stage_file_system(const char *directory, const char **name,
-					   bool *in_memory, uint64_t *available,
-					   struct sgpu_error *error);
-/* Mounts of hugetlbfs. */
-struct sgpu_huge_mount {
-	char *path;
-	uint64_t page_size, total, free; /* bytes, pages, pages */
-	bool writable;			 /* this process may write */
-};
-SGPU_MUST_CHECK int sgpu_huge_mounts(struct sgpu_huge_mount **mounts, int *count,
-				     struct sgpu_error *error);
-void sgpu_huge_mounts_free(struct sgpu_huge_mount **mounts, int count);
-/* Whether files in a directory get transparent huge pages on request. setting: the mount option of
- * its tmpfs, such as "huge=advise", or the kernel's setting if that overrules it. */
-bool sgpu_shmem_huge(const char *directory, char setting[32]);
-/* Returns the bytes that this process may lock; UINT64_MAX: any. */
-uint64_t sgpu_lock_limit(void);
-/* Lists the NUMA nodes with memory, in bytes; no node if this build or machine cannot tell. */
-struct sgpu_numa_node {
-	int node;
-	uint64_t total, free;
-};
-SGPU_MUST_CHECK int sgpu_numa_nodes(struct sgpu_numa_node **nodes, int *count,
-				    struct sgpu_error *error);
-/* Binds a mapping to a node; call it before touching the memory. Errors: SGPU_EUNAVAILABLE,
- * SGPU_EUSAGE (no such node). */
-SGPU_MUST_CHECK int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error);
 
 #endif

@@ -71,7 +71,6 @@ requires() {
 		disk-6g) [ "$(free_mib "$BATS_TEST_TMPDIR")" -ge 6144 ] || skip "needs 6 GiB of free disk" ;;
 		no-sanitizer) [ -z "${SGPU_SANITIZE:-}" ] || skip "not measured under a sanitizer" ;;
 		vaes) grep -qw vaes /proc/cpuinfo || skip "needs a CPU with VAES" ;;
-		huge-pages) [ "$(available_mib HugePages_Free)" -gt 0 ] || skip "needs huge pages" ;;
 		gpu) [ -e /dev/nvidiactl ] || skip "needs an NVIDIA GPU" ;;
 		vectors) [ -d "${SGPU_VECTORS:-}" ] || skip "needs published vectors in SGPU_VECTORS" ;;
 		brain-mri) [ -r /usr/share/mricron/templates/ch2.nii.gz ] || skip "needs the package mricron-data" ;;

@@ -133,6 +133,9 @@ time.sleep(600)' "$pid" 3>&- &
 	requires python3
 	attested_server
 	sgpu-serve quote --nonce "$NONCE" -o quote
+	quoted_batch sealed
+	run -0 sgpu-run -o response sealed # its record stays open
+	rm response
 	pid=$(serving_pid)
 	signer=$(cat "/proc/$pid/task/$pid/children")
 	before=$(descriptors "$pid") supervisor_before=$(descriptors "$SERVER") signer_before=$(descriptors "${signer% }")

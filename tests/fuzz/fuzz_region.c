@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	if (!sgpu_region_id_valid(region.id) || region.expires <= region.created ||
-	    !sgpu_region_file_size(region.size, 4096, &file_size) ||
+	    !sgpu_region_file_size(region.size, &file_size) ||
 	    file_size < region.size + SGPU_REGION_HEADER) {
 		abort();
 	}

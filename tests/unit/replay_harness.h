@@ -23,7 +23,6 @@ enum { HEADER = 24, RECORD = 32 };
 static struct sgpu_error error;
 static char folder[64], data[80];
 static int failing_sync; /* which of the next ones fails; 0: none */
-static bool dying;	 /* and ends the process */
 static int synced_directories;
 
 /* In the place of the C library's. */
@@ -32,9 +31,6 @@ int fsync(int fd)
 	struct stat status;
 
 	if (failing_sync && --failing_sync == 0) {
-		if (dying) {
-			_exit(0);
-		}
 		errno = ENOSPC;
 		return -1;
 	}
@@ -88,24 +84,6 @@ static inline int take_afresh(unsigned id)
 	code = code ? code : take(replay, id);
 	sgpu_replay_free(&replay);
 	return code;
-}
-
-/* Puts a file of an earlier version there, with `count` records, whose form does not matter. */
-static inline void write_before(int former, uint64_t floor, size_t count)
-{
-	uint8_t digest[SGPU_SHA256_SIZE], text[256] = "sgpu rp";
-	FILE *file = fopen(data, "w");
-
-	text[7] = (uint8_t)('0' + former);
-	memcpy(text + 8, &floor, sizeof(floor));
-	if (!file || sgpu_sha256(text, 16, digest, &error) != 0) {
-		abort();
-	}
-	memcpy(text + 16, digest, 8);
-	memset(text + HEADER, 0xa5, count * RECORD);
-	if (fwrite(text, HEADER + count * RECORD, 1, file) != 1 || fclose(file) != 0) {
-		abort();
-	}
 }
 
 #endif

@@ -210,6 +210,23 @@ UNIT_TEST(what_a_crash_cut_short_is_no_record_and_damage_is_told)
 	remove_folder();
 }
 
+UNIT_TEST(a_record_of_another_version_is_refused_and_stays)
+{
+	uint8_t digest[SGPU_SHA256_SIZE], text[HEADER] = "sgpu rp2";
+	FILE *file;
+
+	new_folder();
+	REQUIRE(sgpu_sha256(text, 16, digest, &error) == 0);
+	memcpy(text + 16, digest, 8);
+	file = fopen(data, "w");
+	REQUIRE(file && fwrite(text, sizeof(text), 1, file) == 1 && fclose(file) == 0);
+	CHECK(take_afresh(1) == SGPU_ESYSTEM && strstr(error.text, "another version"));
+	CHECK(size_of_data() == HEADER && take_afresh(1) == SGPU_ESYSTEM);
+	REQUIRE(unlink(data) == 0);
+	CHECK(take_afresh(1) == 0);
+	remove_folder();
+}
+
 UNIT_TEST(old_records_go_and_a_clock_that_is_set_back_brings_none_again)
 {
 	struct sgpu_replay *replay = NULL;
@@ -229,15 +246,13 @@ UNIT_TEST(old_records_go_and_a_clock_that_is_set_back_brings_none_again)
 	remove_folder();
 }
 
-/* Each of several processes tries to take the same batches; each batch goes to one of them, whoever
- * of them takes the record of the version before over. */
+/* Each of several processes tries to take the same batches; each batch goes to one of them. */
 UNIT_TEST(of_many_processes_one_takes_a_batch)
 {
 	enum { PROCESSES = 4, BATCHES = 40 };
 	int taken = 0;
 
 	new_folder();
-	write_before(1, 0, 0);
 	for (int i = 0; i < PROCESSES; i++) {
 		if (fork() == 0) {
 			int mine = 0;
@@ -469,6 +484,7 @@ int main(void)
 	UNIT_RUN(a_name_that_may_not_have_reached_the_disk_is_brought_there_by_whoever_comes_next);
 	UNIT_RUN(what_is_too_old_or_from_the_future_is_refused_and_not_remembered);
 	UNIT_RUN(what_a_crash_cut_short_is_no_record_and_damage_is_told);
+	UNIT_RUN(a_record_of_another_version_is_refused_and_stays);
 	UNIT_RUN(old_records_go_and_a_clock_that_is_set_back_brings_none_again);
 	UNIT_RUN(of_many_processes_one_takes_a_batch);
 	UNIT_RUN(processes_that_keep_the_record_see_what_the_others_append);

@@ -522,7 +522,6 @@ static void make_region(const void *data, bool keep, struct sgpu_region *region)
 	struct sgpu_region_options options = {
 		.use = keep ? SGPU_REGION_INPUTS | SGPU_REGION_RESULTS : SGPU_REGION_INPUTS,
 		.numa_node = -1,
-		.no_huge = true,
 		.keep = keep
 	};
 

@@ -165,7 +165,7 @@ UNIT_TEST(outputs_are_written_to_a_region_that_is_kept)
 UNIT_TEST(a_region_is_used_for_what_it_is_made_for)
 {
 	static const unsigned uses[] = { SGPU_REGION_INPUTS, SGPU_REGION_RESULTS, BOTH };
-	struct sgpu_region_slice slice;
+	struct sgpu_source slice;
 	struct sgpu_location location;
 	struct sgpu_leases *leases;
 	struct sgpu_source source;
@@ -186,14 +186,14 @@ UNIT_TEST(a_region_is_used_for_what_it_is_made_for)
 		sgpu_leases_free(&leases);
 		CHECK(sgpu_slice_open(&location, 100, &slice, NULL) ==
 		      (in ? SGPU_OK : SGPU_EPOLICY));
-		sgpu_slice_close(&slice);
+		sgpu_source_close(&slice);
 		CHECK(sgpu_region_release(location.region, NULL) == SGPU_OK);
 	}
 }
 
 UNIT_TEST(a_slice_that_its_owner_fills_is_what_a_runner_reads)
 {
-	struct sgpu_region_slice slice;
+	struct sgpu_source slice;
 	struct sgpu_location location;
 	struct sgpu_leases *leases;
 	struct sgpu_source source;
@@ -201,14 +201,14 @@ UNIT_TEST(a_slice_that_its_owner_fills_is_what_a_runner_reads)
 
 	REQUIRE(publish_for(SGPU_REGION_INPUTS, 100, true, &location) == SGPU_OK);
 	location.offset = 90;
-	CHECK(sgpu_slice_open(&location, 11, &slice, NULL) == SGPU_EPOLICY && !slice.base);
+	CHECK(sgpu_slice_open(&location, 11, &slice, NULL) == SGPU_EPOLICY && slice.fd == -1);
 	location.offset = UINT64_MAX - 3;
-	CHECK(sgpu_slice_open(&location, 7, &slice, NULL) == SGPU_EPOLICY && !slice.base);
+	CHECK(sgpu_slice_open(&location, 7, &slice, NULL) == SGPU_EPOLICY && slice.fd == -1);
 	location.offset = 93;
 	REQUIRE(sgpu_slice_open(&location, 7, &slice, NULL) == SGPU_OK);
 	CHECK(sgpu_slice_write(&slice, 0, "pay", 3, NULL) == SGPU_OK &&
 	      sgpu_slice_write(&slice, 3, "load", 4, NULL) == SGPU_OK);
-	sgpu_slice_close(&slice);
+	sgpu_source_close(&slice);
 	REQUIRE(sgpu_leases_create(NULL, &leases, NULL) == SGPU_OK);
 	REQUIRE(sgpu_leases_source(leases, &location, 7, false, &source, NULL) == SGPU_OK);
 	CHECK(pread(source.fd, bytes, 7, (off_t)source.offset) == 7 &&

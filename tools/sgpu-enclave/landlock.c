@@ -182,19 +182,15 @@ static void allow_patterns(struct ruleset *rules, const struct rule *patterns)
 	}
 }
 
-/* Makes the directories of regions, which may be staged while the run waits for its batch. */
+/* Makes the directory of regions, which may be staged while the run waits for its batch. */
 static void allow_regions(struct ruleset *rules)
 {
-	char **regions = NULL;
+	char *regions = NULL;
 
-	if (sgpu_stage_directories(&regions, NULL) != SGPU_OK) {
-		return; /* then there are no regions */
+	if (sgpu_stage_directory(&regions, NULL) == SGPU_OK) { /* else there are no regions */
+		allow(rules, regions, READ | WRITE | LANDLOCK_ACCESS_FS_REMOVE_FILE);
 	}
-	for (int i = 0; regions[i]; i++) {
-		(void)mkdir(regions[i], 0700);
-		allow(rules, regions[i], READ | WRITE | LANDLOCK_ACCESS_FS_REMOVE_FILE);
-	}
-	sgpu_stage_directories_free(&regions);
+	free(regions);
 }
 
 /* Allows the directory of NVIDIA's driver library, wherever the loader finds that: the library

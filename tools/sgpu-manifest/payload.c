@@ -292,7 +292,7 @@ int payload_take(struct payload_folder *folder, const struct sgpu_segment *segme
 }
 
 /* ---- LOW payloads that go to a region ---- */
-static int copy_to(const struct sgpu_source *from, const struct sgpu_region_slice *slice,
+static int copy_to(const struct sgpu_source *from, const struct sgpu_source *slice,
 		   struct sgpu_error *error)
 {
 	char *piece = malloc(PIECE);
@@ -310,14 +310,13 @@ static int copy_to(const struct sgpu_source *from, const struct sgpu_region_slic
 
 int payload_place(struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
-	struct sgpu_region_slice slice = { .base = NULL };
-	struct sgpu_source from = { .fd = -1 };
+	struct sgpu_source from = { .fd = -1 }, slice = { .fd = -1 };
 	struct sgpu_error fault = { 0 };
 	int rc = sgpu_source_open(&entry->location, entry->size, &from, &fault);
 
 	rc = rc ? rc : sgpu_slice_open(entry->place, entry->size, &slice, &fault);
 	rc = rc ? rc : copy_to(&from, &slice, &fault);
-	sgpu_slice_close(&slice);
+	sgpu_source_close(&slice);
 	sgpu_source_close(&from);
 	free(entry->location.file);
 	entry->location = *entry->place;

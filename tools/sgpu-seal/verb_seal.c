@@ -36,7 +36,7 @@ struct task {
 	struct sgpu_location *from; /* where each payload was, by segment */
 	uint8_t batch_key[SGPU_KEY_SIZE];
 	struct seal_lease lease;
-	struct sgpu_region_slice *slices; /* where payloads go, by segment */
+	struct sgpu_source *slices; /* where payloads go, by segment */
 	struct sgpu_output out;
 	struct seal_meter meter;
 	uint64_t payload_bytes, sealed_bytes;
@@ -314,7 +314,7 @@ static bool find_sink(struct task *task, int i, struct sgpu_transfer_sink *sink)
 		sink->context = task->lease.mapping.memory + location->offset;
 		return true;
 	}
-	return task->slices[i].source.owned;
+	return task->slices[i].owned;
 }
 
 /* Moves the payloads that go into the batch, or those that go elsewhere. */
@@ -417,7 +417,7 @@ static void report(const struct task *task)
 	for (int i = 0; i < task->batch->segment_count; i++) {
 		const enum sgpu_location_kind kind = task->batch->segments[i].location.kind;
 		if (kind == SGPU_LOCATION_INLINE || kind == SGPU_LOCATION_LEASE ||
-		    task->slices[i].source.owned) {
+		    task->slices[i].owned) {
 			bytes_out += sgpu_batch_payload_size(task->batch, i);
 		}
 	}
@@ -440,7 +440,7 @@ static void clear(struct task *task)
 		free(task->from[i].array);
 	}
 	for (int i = 0; task->slices && i < task->batch->segment_count; i++) {
-		sgpu_slice_close(&task->slices[i]);
+		sgpu_source_close(&task->slices[i]);
 	}
 	free(task->slices);
 	free(task->from);

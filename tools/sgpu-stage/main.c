@@ -44,18 +44,12 @@ const char *stage_bytes(uint64_t bytes, char text[STAGE_BYTES_TEXT])
 
 void stage_warn_of_directory(const char *path)
 {
-	const char *kind = NULL;
 	bool in_memory = true;
 	uint64_t room;
 
-	if (sgpu_stage_directory_is_fallback(path)) {
-		cli_warning("another user has taken the usual directory: regions are in '%s'",
+	if (sgpu_stage_file_system(path, &in_memory, &room, NULL) == SGPU_OK && !in_memory) {
+		cli_warning("'%s' is not in memory: LOW payloads are written to it as they are",
 			    path);
-	}
-	if (sgpu_stage_file_system(path, &kind, &in_memory, &room, NULL) == SGPU_OK && !in_memory) {
-		cli_warning(
-			"'%s' is not in memory (%s): LOW payloads are written to it as they are",
-			path, kind);
 	}
 }
 

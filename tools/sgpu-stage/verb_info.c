@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-stage info: what this machine offers for staging, what would be used, and why. The text is
- * made from the object that --json prints. GPUs are looked up in sysfs alone, so no software of
- * NVIDIA is needed.
+ * sgpu-stage info: what this machine offers for staging, the node that would be used, and why. The
+ * text is made from the object that --json prints. GPUs are looked up in sysfs alone, so no
+ * software of NVIDIA is needed.
  */
 #include <dirent.h>
 #include <inttypes.h>
@@ -72,89 +72,11 @@ static json_t *gpus_json(void)
 	return gpus;
 }
 
-static json_t *huge_pages_json(void)
-{
-	FILE *file = fopen("/proc/meminfo", "re");
-	char line[128];
-	uint64_t total = 0, available = 0, size = 0;
-
-	while (file && fgets(line, sizeof(line), file)) {
-		(void)(sscanf(line, "HugePages_Total: %" SCNu64, &total) ||
-		       sscanf(line, "HugePages_Free: %" SCNu64, &available) ||
-		       sscanf(line, "Hugepagesize: %" SCNu64, &size));
-	}
-	if (file) {
-		fclose(file);
-	}
-	return json_pack("{s:I, s:I, s:I}", "page_bytes", (json_int_t)size * 1024, "pages",
-			 (json_int_t)total, "free_pages", (json_int_t)available);
-}
-
-static json_t *nodes_json(void)
-{
-	struct sgpu_numa_node *nodes = NULL;
-	json_t *array = json_array();
-	int count = 0;
-
-	(void)!sgpu_numa_nodes(&nodes, &count, NULL); /* without memory there are none */
-	for (int i = 0; i < count; i++) {
-		json_array_append_new(array, json_pack("{s:i, s:I, s:I}", "node", nodes[i].node,
-						       "total_bytes", (json_int_t)nodes[i].total,
-						       "free_bytes", (json_int_t)nodes[i].free));
-	}
-	free(nodes);
-	return array;
-}
-
-/* Returns the mounts of hugetlbfs; adds the kind of pages that a large region would get, and why,
- * to `choice`. */
-static json_t *mounts_json(bool in_memory, bool transparent, json_t *choice,
-			   struct sgpu_error *error)
-{
-	struct sgpu_huge_mount *mounts = NULL;
-	bool usable = false;
-	int count = 0;
-	json_t *array;
-	const char *why;
-
-	if (sgpu_huge_mounts(&mounts, &count, error) < 0) {
-		return NULL;
-	}
-	array = json_array();
-	for (int i = 0; i < count; i++) {
-		const struct sgpu_huge_mount *mount = &mounts[i];
-
-		usable = usable || (mount->writable && mount->free > 0 &&
-				    mount->page_size == (uint64_t)2 << 20);
-		json_array_append_new(
-			array, json_pack("{s:s, s:I, s:I, s:I, s:b}", "path", mount->path,
-					 "page_bytes", (json_int_t)mount->page_size, "pages",
-					 (json_int_t)mount->total, "free_pages",
-					 (json_int_t)mount->free, "writable", mount->writable));
-	}
-	sgpu_huge_mounts_free(&mounts, count);
-	transparent = transparent && in_memory;
-	why = usable ? "a hugetlbfs is writable and has free pages; a region that does not fit "
-		       "there, or that is written by the runner, gets others"
-	      : !in_memory ? "the directory is not in memory"
-	      : transparent
-		      ? "no hugetlbfs that is writable has free pages; the directory's tmpfs gives "
-			"huge pages on request"
-		      : "no hugetlbfs has free pages, and the directory's tmpfs is mounted without "
-			"huge=advise";
-	json_object_set_new(choice, "pages",
-			    json_string(sgpu_page_kind_name(usable	  ? SGPU_PAGES_HUGE
-							    : transparent ? SGPU_PAGES_TRANSPARENT
-									  : SGPU_PAGES_NORMAL)));
-	json_object_set_new(choice, "pages_why", json_string(why));
-	return array;
-}
-
-/* Adds the GPUs' node, or null when there is nothing to choose, and the reason, to `choice`. */
-static void choose_node(json_t *choice, const json_t *nodes, const json_t *gpus)
+/* Returns the GPUs' node, or null when there is nothing to choose; *why: the reason. */
+static json_t *choose_node(const json_t *gpus, const char **why)
 {
 	const json_t *node = NULL, *gpu;
-	const char *why;
+	char nodes[64];
 	bool apart = false;
 	size_t i;
 
@@ -164,19 +86,18 @@ static void choose_node(json_t *choice, const json_t *nodes, const json_t *gpus)
 		apart = apart || json_is_null(own) || (node && !json_equal(node, own));
 		node = own;
 	}
-	if (json_array_size(nodes) <= 1) {
-		why = json_array_size(nodes) ? "there is one node"
-					     : "this build or this kernel knows no NUMA nodes";
-		node = NULL;
+	if (!sgpu_peek_line("/sys/devices/system/node/has_memory", nodes, sizeof(nodes)) ||
+	    !strpbrk(nodes, ",-")) {
+		*why = "there is one node";
 	} else if (apart) {
-		why = "the GPUs are on several nodes, or the kernel does not say where";
-		node = NULL;
+		*why = "the GPUs are on several nodes, or the kernel does not say where";
+	} else if (!node) {
+		*why = "there is no GPU to be near to";
 	} else {
-		why = node ? "the GPU is there: load --node puts regions near to it"
-			   : "there is no GPU to be near to";
+		*why = "the GPU is there: load --node puts regions near to it";
+		return json_copy((json_t *)node);
 	}
-	json_object_set_new(choice, "numa_node", node ? json_copy((json_t *)node) : json_null());
-	json_object_set_new(choice, "numa_node_why", json_string(why));
+	return json_null();
 }
 
 static json_t *bytes_json(uint64_t bytes)
@@ -186,16 +107,12 @@ static json_t *bytes_json(uint64_t bytes)
 
 int stage_gpu_node(void)
 {
-	json_t *choice = json_object(), *gpus = gpus_json(), *nodes = nodes_json();
-	const json_t *node;
-	int number;
+	const char *why;
+	json_t *gpus = gpus_json(), *node = choose_node(gpus, &why);
+	const int number = json_is_integer(node) ? (int)json_integer_value(node) : -1;
 
-	choose_node(choice, nodes, gpus);
-	node = json_object_get(choice, "numa_node");
-	number = json_is_integer(node) ? (int)json_integer_value(node) : -1;
-	json_decref(choice);
+	json_decref(node);
 	json_decref(gpus);
-	json_decref(nodes);
 	return number;
 }
 
@@ -214,11 +131,9 @@ uint64_t stage_lockable(const char **why)
 /* Collects the findings. NULL: an error, or out of memory. */
 static json_t *look(struct sgpu_error *error)
 {
-	json_t *choice = json_object(), *gpus = gpus_json(), *nodes = nodes_json();
-	json_t *mounts = NULL, *found = NULL;
-	const char *file_system = "unknown";
-	char *folder = NULL, setting[32] = "", processor[96];
-	const char *why;
+	json_t *gpus = gpus_json(), *found = NULL;
+	char *folder = NULL, processor[96];
+	const char *why, *node_why;
 	const uint64_t lockable = stage_lockable(&why);
 	uint64_t total, available, room = 0;
 	bool in_memory = false;
@@ -226,27 +141,19 @@ static json_t *look(struct sgpu_error *error)
 	sgpu_host_memory(&total, &available);
 	sgpu_host_processor(processor, sizeof(processor));
 	if (sgpu_stage_directory(&folder, error) == SGPU_OK &&
-	    sgpu_stage_file_system(folder, &file_system, &in_memory, &room, error) == SGPU_OK) {
-		mounts = mounts_json(in_memory, sgpu_shmem_huge(folder, setting), choice, error);
-	}
-	if (mounts) {
-		choose_node(choice, nodes, gpus);
-		found = json_pack("{s:{s:s, s:s, s:b, s:o}, s:s, s:I, s:o, s:o, s:I, s:o, s:s, "
-				  "s:O, s:O, s:O, s:O, s:o, s:s}",
-				  "directory", "path", folder, "file_system", file_system,
-				  "in_memory", in_memory, "free_bytes", bytes_json(room),
-				  "processor", processor, "cpus", (json_int_t)sgpu_cpu_count(),
-				  "memory_bytes", bytes_json(total), "memory_available_bytes",
-				  bytes_json(available), "page_bytes",
-				  (json_int_t)sysconf(_SC_PAGESIZE), "huge_pages",
-				  huge_pages_json(), "transparent", setting, "hugetlbfs", mounts,
-				  "numa_nodes", nodes, "gpus", gpus, "choice", choice,
+	    sgpu_stage_file_system(folder, &in_memory, &room, error) == SGPU_OK) {
+		json_t *node = choose_node(gpus, &node_why);
+
+		found = json_pack("{s:{s:s, s:b, s:o}, s:s, s:I, s:o, s:o, s:O, s:{s:o, s:s}, "
+				  "s:o, s:s}",
+				  "directory", "path", folder, "in_memory", in_memory, "free_bytes",
+				  bytes_json(room), "processor", processor, "cpus",
+				  (json_int_t)sgpu_cpu_count(), "memory_bytes", bytes_json(total),
+				  "memory_available_bytes", bytes_json(available), "gpus", gpus,
+				  "choice", "numa_node", node, "numa_node_why", node_why,
 				  "lockable_bytes", bytes_json(lockable), "lockable_why", why);
 	}
-	json_decref(mounts);
-	json_decref(nodes);
 	json_decref(gpus);
-	json_decref(choice);
 	free(folder);
 	return found;
 }
@@ -257,23 +164,13 @@ static json_t *look(struct sgpu_error *error)
 static const struct line {
 	const char *head, *of, *text, *none;
 } lines[] = {
-	{ "directory", "directory", "{path} ({file_system}, {free_bytes} free)", NULL },
+	{ "directory", "directory", "{path} ({in_memory}, {free_bytes} free)", NULL },
 	{ "processor", NULL, "{processor}, {cpus} usable", NULL },
 	{ "memory", NULL, "{memory_bytes}, {memory_available_bytes} available", NULL },
-	{ "NUMA node", "numa_nodes", "{node}: {total_bytes}, {free_bytes} free",
-	  "not known to this build or this kernel" },
 	{ "GPU", "gpus", "{address}, NVIDIA {device_id}, driver {driver}, node {numa_node}",
 	  "none on the PCI bus" },
-	{ "page size", NULL, "{page_bytes}", NULL },
-	{ "huge pages", "huge_pages", "{page_bytes}, {pages} in all, {free_pages} free", NULL },
-	{ "hugetlbfs", "hugetlbfs", "{path}, {page_bytes}, {free_pages} free, {writable}",
-	  "not mounted" },
-	{ "transparent", NULL, "{transparent} for files in the directory", NULL },
-	{ "pages", "choice", "{pages}: {pages_why}", NULL },
 	{ "node", "choice", "{numa_node}: {numa_node_why}", NULL },
 	{ "lockable", NULL, "{lockable_bytes}: {lockable_why}", NULL },
-	{ "sealing", NULL,
-	  "none: files of a tmpfs cannot be sealed, so runners use positioned reads", NULL },
 };
 
 static void print_member(const json_t *object, const char *key)

@@ -37,7 +37,6 @@ const struct cli_option load_options[] = {
 	  CLI_DURATION(struct load, options.lifetime_ns, 0) },
 	{ "node", 0, "N", "bind the region to this NUMA node",
 	  CLI_NUMBER(struct load, node, 0, 65535) },
-	{ "no-huge", 0, NULL, "normal pages only", CLI_FLAG(struct load, options.no_huge) },
 	{ "export", 0, NULL, "print shell assignments of handles; needs -o, implies --keep",
 	  CLI_FLAG(struct load, export) },
 	{ "jobs", 'j', "N", "threads; as many as there are processors by default",
@@ -172,16 +171,16 @@ static int relocate(struct load *load, struct sgpu_error *error)
 	return rc;
 }
 
-/* Says where the region is and which pages it got, which may not be those asked for. */
+/* Says where the region is. */
 static void tell_region(const struct load *load)
 {
 	const struct sgpu_region *region = &load->region;
 	char size[STAGE_BYTES_TEXT];
 
 	stage_warn_of_directory(region->path);
-	cli_detail("region %s: %s for %d payloads and %d outputs, %s pages%s", region->id,
+	cli_detail("region %s: %s for %d payloads and %d outputs%s", region->id,
 		   stage_bytes(region->size, size), load->staged, load->outputs,
-		   sgpu_page_kind_name(region->pages), region->keep ? ", kept" : "");
+		   region->keep ? ", kept" : "");
 }
 
 static int stage(struct load *load, struct sgpu_error *error)
@@ -271,15 +270,13 @@ static void record(const struct load *load)
 	if (!cli_json) {
 		return;
 	}
-	cli_print_json(
-		json_pack("{s:s, s:s?, s:i, s:i, s:i, s:I, s:I, s:s, s:b, s:b, s:b, s:I}", "verb",
-			  "load", "region", load->region.fd >= 0 ? load->region.id : NULL, "staged",
-			  load->staged, "outputs", load->outputs, "left", load->left, "bytes",
-			  (json_int_t)load->payload, "region_bytes", (json_int_t)load->region.size,
-			  "pages", sgpu_page_kind_name(load->region.pages), "locked",
-			  load->region.pages == SGPU_PAGES_HUGE, "sealed", load->region.sealed,
-			  "keep", load->region.keep, "expires", (json_int_t)load->region.expires),
-		stderr, JSON_COMPACT);
+	cli_print_json(json_pack("{s:s, s:s?, s:i, s:i, s:i, s:I, s:I, s:b, s:I}", "verb", "load",
+				 "region", load->region.fd >= 0 ? load->region.id : NULL, "staged",
+				 load->staged, "outputs", load->outputs, "left", load->left,
+				 "bytes", (json_int_t)load->payload, "region_bytes",
+				 (json_int_t)load->region.size, "keep", load->region.keep,
+				 "expires", (json_int_t)load->region.expires),
+		       stderr, JSON_COMPACT);
 }
 
 static int run(struct load *load, int in, struct sgpu_error *error)

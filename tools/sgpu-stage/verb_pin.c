@@ -40,7 +40,6 @@ const struct cli_option pin_options[] = {
 	  CLI_DURATION(struct pin, options.lifetime_ns, 0) },
 	{ "node", 0, "N", "bind the region to this NUMA node (default: the GPU's)",
 	  CLI_NUMBER(struct pin, node, 0, 65535) },
-	{ "no-huge", 0, NULL, "normal pages only", CLI_FLAG(struct pin, options.no_huge) },
 	CLI_END,
 };
 
@@ -50,15 +49,13 @@ static int print_pinned(const struct pin *pin, const struct sgpu_region *region)
 
 	sgpu_handle_text(region->id, 0, region->size, handle);
 	if (cli_json) {
-		return cli_print_json(
-			json_pack("{s:s, s:s, s:I, s:s, s:b, s:I, s:o}", "region", region->id,
-				  "handle", handle, "size", (json_int_t)region->size, "pages",
-				  sgpu_page_kind_name(region->pages), "locked",
-				  region->pages == SGPU_PAGES_HUGE, "expires",
-				  (json_int_t)region->expires, "numa_node",
-				  region->numa_node < 0 ? json_null()
+		return cli_print_json(json_pack("{s:s, s:s, s:I, s:I, s:o}", "region", region->id,
+						"handle", handle, "size", (json_int_t)region->size,
+						"expires", (json_int_t)region->expires, "numa_node",
+						region->numa_node < 0
+							? json_null()
 							: json_integer(region->numa_node)),
-			stdout, JSON_INDENT(2) | JSON_SORT_KEYS);
+				      stdout, JSON_INDENT(2) | JSON_SORT_KEYS);
 	}
 	if (pin->variable) {
 		printf("%s='%s'\n", pin->variable, handle);

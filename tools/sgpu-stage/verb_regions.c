@@ -41,15 +41,13 @@ static int print_text(const struct sgpu_region *list, int count)
 
 	for (int i = 0; i < count; i++) {
 		if (i == 0) {
-			cli_row(&table, "REGION", "SIZE", "AGE", "EXPIRES", "PAGES", "NODE", "FOR",
-				"STATE");
+			cli_row(&table, "REGION", "SIZE", "AGE", "EXPIRES", "NODE", "FOR", "STATE");
 		}
 		span(now - list[i].created, age);
 		span(list[i].expires - now, left);
 		snprintf(node, sizeof(node), list[i].numa_node < 0 ? "-" : "%d", list[i].numa_node);
-		cli_row(&table, list[i].id, stage_bytes(list[i].size, size), age, left,
-			list[i].owner || list[i].usable ? sgpu_page_kind_name(list[i].pages) : "-",
-			node, sgpu_region_use_name(list[i].use),
+		cli_row(&table, list[i].id, stage_bytes(list[i].size, size), age, left, node,
+			sgpu_region_use_name(list[i].use),
 			list[i].usable	  ? list[i].locked ? "locked"
 					    : list[i].keep ? "kept"
 							   : "once"
@@ -64,16 +62,15 @@ static int print_text(const struct sgpu_region *list, int count)
 
 static json_t *to_json(const struct sgpu_region *region)
 {
-	return json_pack(
-		"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:b, s:b, s:b, s:b, s:s, s:o, s:s?}",
-		"region", region->id, "path", region->path, "size", (json_int_t)region->size,
-		"owner", (json_int_t)region->owner, "maker", (json_int_t)region->maker, "created",
-		(json_int_t)region->created, "expires", (json_int_t)region->expires, "pages",
-		sgpu_page_kind_name(region->pages), "locked", region->locked, "sealed",
-		region->sealed, "keep", region->keep, "usable", region->usable, "expired",
-		region->expired, "use", sgpu_region_use_name(region->use), "numa_node",
-		region->numa_node < 0 ? json_null() : json_integer(region->numa_node), "why",
-		region->why[0] ? region->why : NULL);
+	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:s, s:o, s:s?}",
+			 "region", region->id, "path", region->path, "size",
+			 (json_int_t)region->size, "owner", (json_int_t)region->owner, "maker",
+			 (json_int_t)region->maker, "created", (json_int_t)region->created,
+			 "expires", (json_int_t)region->expires, "locked", region->locked, "keep",
+			 region->keep, "usable", region->usable, "expired", region->expired, "use",
+			 sgpu_region_use_name(region->use), "numa_node",
+			 region->numa_node < 0 ? json_null() : json_integer(region->numa_node),
+			 "why", region->why[0] ? region->why : NULL);
 }
 
 static int print_json(const struct sgpu_region *list, int count)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Appraisal compares verified claims with a policy. It lists all differences, not only the first,
- * so that a reader sees everything to change.
+ * so that a reader sees everything to change. If the policy lacks a member, everything that this
+ * member could permit is refused.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,10 +10,21 @@
 
 #include <sgpu/base.h>
 
-#include "attest/appraise/appraise.h"
+#include "attest/quote.h"
 
-void sgpu_judge(struct sgpu_judging *s, enum sgpu_finding *part, bool good, const char *claim,
-		const char *expected, const char *got, const char *text)
+enum { REASON_SIZE = 256 };
+
+struct judging {
+	const struct sgpu_quote_result *result;
+	const json_t *policy;
+	json_t *reasons;
+	struct sgpu_findings findings;
+	bool failed; /* out of memory */
+};
+
+/* Notes the result of one demand; the status of a part is its worst result. */
+static void judge(struct judging *s, enum sgpu_finding *part, bool good, const char *claim,
+		  const char *expected, const char *got, const char *text)
 {
 	if (good) {
 		*part = *part == SGPU_REFUSED ? SGPU_REFUSED : SGPU_AFFIRMED;
@@ -24,14 +36,16 @@ void sgpu_judge(struct sgpu_judging *s, enum sgpu_finding *part, bool good, cons
 	s->failed |= !reason || json_array_append_new(s->reasons, reason) != 0;
 }
 
-const char *sgpu_judge_text(const json_t *object, const char *key, const char *otherwise)
+/* Returns a text member of an object, or `otherwise` if it is missing. */
+static const char *text_of(const json_t *object, const char *key, const char *otherwise)
 {
 	const char *text = json_string_value(json_object_get(object, key));
 
 	return text ? text : otherwise;
 }
 
-bool sgpu_judge_in(const json_t *list, const char *text)
+/* Whether a text is in a policy's list, which may be missing, or the list is the text "any". */
+static bool is_listed(const json_t *list, const char *text)
 {
 	bool found = json_is_string(list);
 
@@ -54,34 +68,390 @@ bool sgpu_judge_hex(const json_t *text, size_t size, char hex[SGPU_HEX_SIZE])
 	return true;
 }
 
-const char *sgpu_judge_expected(const json_t *list, char text[SGPU_REASON_SIZE])
+/* Describes a list: its only digest, or "one of 3 digests", or "none". */
+static const char *expected_of(const json_t *list, char text[REASON_SIZE])
 {
 	size_t count = json_array_size(list);
 
 	if (count == 1) {
 		return json_string_value(json_array_get(list, 0));
 	}
-	snprintf(text, SGPU_REASON_SIZE, "one of %zu digests", count);
+	snprintf(text, REASON_SIZE, "one of %zu digests", count);
 	return count ? text : "none";
 }
 
+/* ---- the runner: its program, who can look into it, what it takes from batches, and from whom
+ * ---- */
+static void judge_program(struct judging *s, const json_t *wanted, const json_t *runner)
+{
+	const json_t *digests = json_object_get(wanted, "digests"), *own = sgpu_claims_own(runner);
+	const char *version = json_string_value(json_object_get(wanted, "version"));
+	const char *measured = text_of(own, "measured", "nothing");
+	enum sgpu_finding *part = &s->findings.executables;
+	char hex[SGPU_HEX_SIZE], expected[REASON_SIZE];
+
+	sgpu_judge_hex(json_object_get(own, "digest"), SGPU_KT128_SIZE, hex);
+	judge(s, part, is_listed(digests, hex), "runner.digest", expected_of(digests, expected),
+	      hex, "the runner is not a program that the policy knows");
+	if (version) {
+		const char *got =
+			json_string_value(json_array_get(json_object_get(runner, "swversion"), 0));
+		snprintf(expected, sizeof(expected), "at least %s", version);
+		judge(s, part, got && sgpu_version_compare(got, version) >= 0, "runner.swversion",
+		      expected, got ? got : "none", "the runner is older than the policy wants");
+	}
+	if (!json_is_false(json_object_get(wanted, "process"))) {
+		judge(s, part, !strcmp(measured, "process"), "runner.measured", "process", measured,
+		      "the digest is of a file, not of the process that signed");
+	}
+}
+
+/* Judges who can look into the process, its guest and its GPU. */
+static void judge_debug(struct judging *s, const json_t *runner)
+{
+	const char *whole = text_of(s->result->claims, "dbgstat", "none");
+	const char *got = text_of(runner, "dbgstat", "none");
+	const char *mode = text_of(sgpu_claims_own(sgpu_claims_device_of(s->result->claims, NULL)),
+				   "confidential", "off");
+	enum sgpu_finding *part = &s->findings.configuration;
+
+	judge(s, part, !strcmp(whole, "disabled") && !strcmp(got, "disabled"), "dbgstat",
+	      "disabled", strcmp(whole, "disabled") ? whole : got,
+	      "the runner may be looked into by a debugger");
+	if (s->result->tee_verified) {
+		judge(s, part, !s->result->tee.debug, "tee.debug", "off", "on",
+		      "the guest was started with debugging on");
+	}
+	judge(s, part, strcmp(mode, "devtools") != 0, "device.confidential", "off or on", mode,
+	      "the GPU is in its development mode");
+}
+
+static void judge_owners(struct judging *s, const json_t *wanted, const json_t *own)
+{
+	const json_t *named = json_object_get(wanted, "owners"),
+		     *owners = json_object_get(own, "owners"), *item;
+	enum sgpu_finding *part = &s->findings.configuration;
+	const char *expected = json_is_string(named)	? "anybody"
+			       : json_array_size(named) ? "owners of the policy"
+							: "owners that the policy names";
+	size_t i;
+
+	if (!json_array_size(owners)) {
+		judge(s, part, json_is_string(named), "runner.owners", expected, "anybody",
+		      "the runner takes work of anybody");
+		return;
+	}
+	json_array_foreach ((json_t *)owners, i, item) {
+		judge(s, part, is_listed(named, json_string_value(item)), "runner.owners", expected,
+		      json_string_value(item),
+		      "the runner takes work of an owner that the policy does not know");
+	}
+}
+
+/* How much a word for `sessions` allows: all words but these two allow anybody. */
+static int freedom(const char *word)
+{
+	return !strcmp(word, "none") ? 0 : !strcmp(word, "owners") ? 1 : 2;
+}
+
+/* A policy that does not say whose sessions it accepts accepts those of the owners that it names.
+ * The quote of an older runner does not say it either, and is judged as "any" is, as is one that
+ * speaks of owners and names none. */
+static void judge_sessions(struct judging *s, const json_t *wanted, const json_t *own)
+{
+	const bool named = json_array_size(json_object_get(wanted, "owners")) > 0;
+	const char *said = text_of(own, "sessions", "not said"),
+		   *got = !strcmp(said, "owners") && !json_object_get(own, "owners") ? "any" : said,
+		   *most = text_of(wanted, "sessions", named ? "owners" : "none");
+
+	judge(s, &s->findings.configuration, freedom(got) <= freedom(most), "runner.sessions", most,
+	      got, "the runner takes more sessions than the policy accepts");
+}
+
+/* Describes the first member, at any depth, that is not true; NULL if all are. */
+static const char *first_lack(const json_t *object, char text[REASON_SIZE])
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach ((json_t *)object, name, value) {
+		char inner[REASON_SIZE];
+		const char *lack = json_is_object(value) ? first_lack(value, inner) : NULL;
+		if (lack) {
+			snprintf(text, REASON_SIZE, "%.64s: %.64s", name, lack);
+			return text;
+		}
+		if (!json_is_object(value) && !json_is_true(value)) {
+			snprintf(text, REASON_SIZE, "no %.64s", name);
+			return text;
+		}
+	}
+	return NULL;
+}
+
+static void judge_confinement(struct judging *s, const json_t *own)
+{
+	const json_t *confinement = json_object_get(own, "confinement");
+	char text[REASON_SIZE];
+	const char *lack =
+		json_object_size(confinement) ? first_lack(confinement, text) : "nothing";
+
+	judge(s, &s->findings.configuration, !lack, "runner.confinement", "all that there is",
+	      lack ? lack : "", "the kernel does not confine the runner in full");
+}
+
+static void judge_runner(struct judging *s)
+{
+	const json_t *wanted = json_object_get(s->policy, "runner"),
+		     *runner = sgpu_member_at(s->result->claims, "submods/runner");
+	const json_t *own = sgpu_claims_own(runner);
+	const char *key = text_of(wanted, "key", ""), *got = text_of(own, "key", "none");
+	enum sgpu_finding *part = &s->findings.configuration;
+	/* An ephemeral key is better than one in a file, so every policy accepts it. A policy that
+	 * names no key also accepts a runner without one, to which nothing can be sealed. */
+	bool good =
+		!strcmp(got, "ephemeral") || !strcmp(got, key) || (!*key && !strcmp(got, "none"));
+
+	judge_program(s, wanted, runner);
+	if (!json_is_true(json_object_get(wanted, "debug"))) {
+		judge_debug(s, runner);
+	}
+	if (!json_is_true(json_object_get(wanted, "modules"))) {
+		judge(s, part, json_is_false(json_object_get(own, "modules")), "runner.modules",
+		      "not allowed", "allowed", "the runner loads modules that a batch brings");
+	}
+	if (!json_is_true(json_object_get(wanted, "files"))) {
+		judge(s, part, json_is_false(json_object_get(own, "files")), "runner.files",
+		      "closed", "open", "the runner opens files that a batch names");
+	}
+	judge_owners(s, wanted, own);
+	judge_sessions(s, wanted, own);
+	if (!json_is_false(json_object_get(wanted, "confinement"))) {
+		judge_confinement(s, own);
+	}
+	judge(s, part, good, "runner.key", *key ? key : "ephemeral", got,
+	      "the recipient's key is not of the kind that the policy wants");
+}
+
+/* ---- the device: its code, its driver, and who sees what travels to it ---- */
+static void judge_code(struct judging *s, const json_t *wanted, bool cpu, const json_t *own)
+{
+	const json_t *digests = json_object_get(wanted, "code"),
+		     *list = json_object_get(own, "code"), *item;
+	char hex[SGPU_HEX_SIZE], expected[REASON_SIZE], claim[REASON_SIZE];
+	size_t i;
+
+	if (!json_array_size(list)) {
+		/* The CPU device's code is measured as a part of the runner. A GPU always states
+		 * its code. */
+		judge(s, &s->findings.device_executables, cpu || json_is_string(digests),
+		      "device.code",
+		      json_array_size(digests) ? expected_of(digests, expected)
+					       : "no device but the CPU's",
+		      "none", "the device says of no code that it was loaded");
+	}
+	json_array_foreach ((json_t *)list, i, item) {
+		sgpu_judge_hex(json_object_get(item, "digest"), SGPU_KT128_SIZE, hex);
+		snprintf(claim, sizeof(claim), "device.code %s", text_of(item, "name", ""));
+		judge(s, &s->findings.device_executables, is_listed(digests, hex), claim,
+		      expected_of(digests, expected), hex,
+		      "code on the device is not what the policy knows");
+	}
+}
+
+/* Judges who can see the GPU's memory and its bus. Members that the policy leaves out demand
+ * nothing of the CPU device, which has no bus and only the runner's memory. */
+static void judge_secrecy(struct judging *s, const json_t *wanted, bool cpu, const json_t *own)
+{
+	const json_t *confidential = json_object_get(wanted, "confidential"),
+		     *agreement = json_object_get(wanted, "agreement");
+	const char *mode = text_of(own, "confidential", "off");
+	bool on = !strcmp(mode, "on"), agreed = json_is_true(json_object_get(own, "agreed"));
+
+	if (confidential ? json_is_true(confidential) : !cpu) {
+		judge(s, &s->findings.device_hardware, on, "device.confidential", "on", mode,
+		      "the GPU is not in confidential computing mode");
+	}
+	if (agreement ? json_is_true(agreement) : !cpu) {
+		judge(s, &s->findings.device_configuration, agreed || (!agreement && on),
+		      "device.agreed", "a key of the device", text_of(own, "agreement", "none"),
+		      "keys cross the bus as they are");
+	}
+	if (!json_is_true(json_object_get(wanted, "preemption"))) {
+		judge(s, &s->findings.device_configuration,
+		      json_is_false(json_object_get(own, "preemption")), "device.preemption", "off",
+		      "on", "other work of the GPU may run in between");
+	}
+}
+
+static void judge_device(struct judging *s)
+{
+	const json_t *wanted = json_object_get(s->policy, "device");
+	const char *name = "";
+	const json_t *own = sgpu_claims_own(sgpu_claims_device_of(s->result->claims, &name));
+	const char *driver = json_string_value(json_object_get(wanted, "driver")),
+		   *got = text_of(own, "driver", "none");
+	char expected[REASON_SIZE];
+	bool cpu = !strcmp(name, "cpu");
+
+	if (!own) {
+		if (wanted) {
+			judge(s, &s->findings.device_hardware, false, "device", "a device", "none",
+			      "the quote is of no device");
+		}
+		return;
+	}
+	judge_code(s, wanted, cpu, own);
+	if (driver) {
+		snprintf(expected, sizeof(expected), "at least %s", driver);
+		judge(s, &s->findings.device_executables, sgpu_version_compare(got, driver) >= 0,
+		      "device.driver", expected, got, "the driver is older than the policy wants");
+	}
+	judge_secrecy(s, wanted, cpu, own);
+}
+
+/* ---- the platform, by the claims of the process and by a verified report of the hardware ---- */
+/* Compares byte by byte: in SNP and in TDX, each byte is the version of one component. */
+static bool tcb_at_least(uint64_t got, const char *wanted_hex)
+{
+	uint8_t wanted[8] = { 0 };
+
+	if (sgpu_hex_decode(wanted_hex, wanted, sizeof(wanted), NULL)) {
+		return false;
+	}
+	for (unsigned i = 0; i < sizeof(wanted); i++) {
+		if ((uint8_t)(got >> (56 - 8 * i)) < wanted[i]) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static void judge_register(struct judging *s, const json_t *list, const uint8_t value[48],
+			   const char *claim, const char *text)
+{
+	char hex[SGPU_HEX_SIZE], expected[REASON_SIZE];
+
+	sgpu_hex_encode(value, 48, hex);
+	judge(s, &s->findings.executables, is_listed(list, hex), claim, expected_of(list, expected),
+	      hex, text);
+}
+
+/* Judges the guest's measurement at launch, and the registers that it extended since then. */
+static void judge_measured(struct judging *s, const json_t *wanted)
+{
+	const struct sgpu_tee_report *tee = &s->result->tee;
+
+	judge_register(s, json_object_get(wanted, "measurements"), tee->measurement,
+		       "tee.measurement", "the guest is not one that the policy knows");
+	for (unsigned i = 0; i < SGPU_ARRAY_LENGTH(tee->rtmr); i++) {
+		char key[8], claim[16];
+		snprintf(key, sizeof(key), "rtmr%u", i);
+		snprintf(claim, sizeof(claim), "tee.%s", key);
+		const json_t *list = json_object_get(wanted, key);
+		if (tee->kind == SGPU_PLATFORM_TDX) {
+			judge_register(s, list, tee->rtmr[i], claim,
+				       "the guest has measured what the policy does not know");
+		} else if (list && !json_is_string(list)) {
+			judge(s, &s->findings.executables, false, claim, "a register of TDX",
+			      sgpu_platform_word(tee->kind), "the platform has no such register");
+		}
+	}
+}
+
+/* Judges whether the host, or other software in the guest, can reach the software that the report
+ * is about. */
+static void judge_guest(struct judging *s, const json_t *wanted)
+{
+	const struct sgpu_tee_report *tee = &s->result->tee;
+	const int64_t most =
+		json_integer_value(json_object_get(wanted, "vmpl")); /* 0 when it is missing */
+	char got[32], expected[32];
+
+	judge_measured(s, wanted);
+	/* A migration agent reads the guest's memory, and the host chooses the agent, so the policy
+	 * must allow migration. */
+	if (!json_is_true(json_object_get(wanted, "migration"))) {
+		judge(s, &s->findings.hardware, !tee->migratable, "tee.migratable", "no", "yes",
+		      "the host may have the guest moved by one of its own");
+	}
+	if (tee->kind == SGPU_PLATFORM_TDX && !json_is_true(json_object_get(wanted, "sept_ve"))) {
+		judge(s, &s->findings.hardware, !tee->sept_ve, "tee.sept_ve", "off", "on",
+		      "the host may interrupt the guest by taking pages away from it "
+		      "(SEPT_VE_DISABLE is off)");
+	}
+	if (tee->kind == SGPU_PLATFORM_SNP) {
+		snprintf(got, sizeof(got), "%" PRIu32, tee->vmpl);
+		snprintf(expected, sizeof(expected), "at most %" PRId64, most);
+		judge(s, &s->findings.executables, tee->vmpl <= most, "tee.vmpl", expected, got,
+		      "the report was asked for by software that another in the guest "
+		      "can change");
+	}
+}
+
+static void judge_report(struct judging *s, const json_t *wanted)
+{
+	const char *tcb = json_string_value(json_object_get(wanted, "tcb"));
+	char hex[SGPU_HEX_SIZE], expected[REASON_SIZE];
+
+	judge(s, &s->findings.hardware, s->result->tee_verified, "tee",
+	      "a report that was verified",
+	      s->result->tee_present ? "a report that was not verified" : "none",
+	      "no report of the TEE proves the platform");
+	if (!s->result->tee_verified) {
+		return;
+	}
+	judge_guest(s, wanted);
+	if (tcb) {
+		snprintf(hex, sizeof(hex), "%016" PRIx64, s->result->tee.tcb);
+		snprintf(expected, sizeof(expected), "at least %s, byte by byte", tcb);
+		judge(s, &s->findings.hardware, tcb_at_least(s->result->tee.tcb, tcb), "tee.tcb",
+		      expected, hex, "the platform's firmware is older than the policy wants");
+	}
+}
+
+static void judge_platform(struct judging *s)
+{
+	const json_t *wanted = json_object_get(s->policy, "platform"),
+		     *report = json_object_get(wanted, "report");
+	const char *named = json_string_value(json_object_get(wanted, "at_least"));
+	/* All platforms that protect the runner from its host have one rank; TDX stands for them
+	 * here. */
+	const char *least = named ? named : sgpu_platform_word(SGPU_PLATFORM_TDX);
+	const char *got =
+		text_of(sgpu_member_at(s->result->claims, SGPU_OWN "/platform"), "kind", "none");
+	char expected[REASON_SIZE];
+
+	snprintf(expected, sizeof(expected), "at least %s", named ? named : "sgx, tdx or snp");
+	judge(s, &s->findings.runtime, sgpu_platform_rank(got) >= sgpu_platform_rank(least),
+	      "platform.kind", expected, got,
+	      "the platform protects the runner less than the policy wants");
+	/* Only a report of the hardware proves the claims about it, so a TEE needs one unless the
+	 * policy says otherwise. */
+	if (json_is_true(report) || sgpu_policy_needs_report(wanted) ||
+	    (!report && sgpu_platform_rank(least) == SGPU_RANK_TEE)) {
+		judge_report(s, wanted);
+	}
+}
+
+/* ---- the machine, and the whole ---- */
 /* Writes the fingerprint of the machine's EK, from the ueid, in hexadecimal. */
-static void machine_of(const struct sgpu_judging *s, char hex[SGPU_HEX_SIZE])
+static void machine_of(const struct judging *s, char hex[SGPU_HEX_SIZE])
 {
 	sgpu_judge_hex(json_object_get(s->result->claims, "ueid"), SGPU_UEID_SIZE, hex);
 }
 
-static void judge_revoked(struct sgpu_judging *s, enum sgpu_finding *part, const char *claim,
+static void judge_revoked(struct judging *s, enum sgpu_finding *part, const char *claim,
 			  const char *hex, const char *text)
 {
-	if (sgpu_judge_in(json_object_get(s->policy, "revoked"), hex)) {
-		sgpu_judge(s, part, false, claim, "one that is not revoked", hex, text);
+	if (is_listed(json_object_get(s->policy, "revoked"), hex)) {
+		judge(s, part, false, claim, "one that is not revoked", hex, text);
 	}
 }
 
 /* Notes each value of the quote that the policy lists as revoked. Returns true if there is one, or
  * if out of memory. */
-static bool is_revoked(struct sgpu_judging *s)
+static bool is_revoked(struct judging *s)
 {
 	const json_t *claims = s->result->claims,
 		     *runner = sgpu_member_at(claims, "submods/runner/" SGPU_OWN);
@@ -108,34 +478,34 @@ static bool is_revoked(struct sgpu_judging *s)
 	return s->failed || json_array_size(s->reasons) > 0;
 }
 
-static void judge_machine(struct sgpu_judging *s)
+static void judge_machine(struct judging *s)
 {
 	const json_t *machines = json_object_get(s->policy, "machines"),
 		     *age = json_object_get(s->policy, "certificate_age");
-	char hex[SGPU_HEX_SIZE], expected[SGPU_REASON_SIZE], got[SGPU_REASON_SIZE];
+	char hex[SGPU_HEX_SIZE], expected[REASON_SIZE], got[REASON_SIZE];
 
 	if (machines) {
 		machine_of(s, hex);
-		sgpu_judge(s, &s->findings.identity, sgpu_judge_in(machines, hex), "ueid",
-			   sgpu_judge_expected(machines, expected), hex,
-			   "the machine is not one that the policy knows");
+		judge(s, &s->findings.identity, is_listed(machines, hex), "ueid",
+		      expected_of(machines, expected), hex,
+		      "the machine is not one that the policy knows");
 	} else {
 		/* Without a list of machines, a chain to a trusted root is enough, and that was
 		 * verified. */
-		sgpu_judge(s, &s->findings.identity, true, "ueid", "", "", "");
+		judge(s, &s->findings.identity, true, "ueid", "", "", "");
 	}
 	if (age) {
 		snprintf(expected, sizeof(expected), "at most %" PRId64 " s",
 			 (int64_t)json_integer_value(age));
 		snprintf(got, sizeof(got), "%" PRId64 " s", s->result->certificate_age);
-		sgpu_judge(s, &s->findings.identity,
-			   s->result->certificate_age <= json_integer_value(age), "certificate age",
-			   expected, got, "the attestation key was certified too long ago");
+		judge(s, &s->findings.identity,
+		      s->result->certificate_age <= json_integer_value(age), "certificate age",
+		      expected, got, "the attestation key was certified too long ago");
 	}
 }
 
 /* Refuses a recipient's key of low order, for which sgpu_quote_recipient fails. */
-static void judge_recipient(struct sgpu_judging *s)
+static void judge_recipient(struct judging *s)
 {
 	struct sgpu_key key;
 
@@ -144,16 +514,16 @@ static void judge_recipient(struct sgpu_judging *s)
 	}
 	bool good = !sgpu_quote_recipient(s->result->claims, &key, NULL);
 
-	sgpu_judge(s, &s->findings.configuration, good, "cnf", "a key of full order",
-		   "one of low order", "anybody could open what is sealed to the recipient's key");
+	judge(s, &s->findings.configuration, good, "cnf", "a key of full order", "one of low order",
+	      "anybody could open what is sealed to the recipient's key");
 }
 
 int sgpu_appraise(const struct sgpu_policy *policy, const struct sgpu_quote_result *result,
 		  int64_t now, struct sgpu_appraisal *appraisal, struct sgpu_error *error)
 {
-	struct sgpu_judging state = { .result = result,
-				      .policy = policy->document,
-				      .reasons = json_array() };
+	struct judging state = { .result = result,
+				 .policy = policy->document,
+				 .reasons = json_array() };
 
 	memset(appraisal, 0, sizeof(*appraisal));
 	if (!result->claims || !result->verified) {
@@ -162,10 +532,10 @@ int sgpu_appraise(const struct sgpu_policy *policy, const struct sgpu_quote_resu
 	}
 	const bool revoked = is_revoked(&state);
 	if (!revoked) {
-		sgpu_judge_runner(&state);
+		judge_runner(&state);
 		judge_recipient(&state);
-		sgpu_judge_device(&state);
-		sgpu_judge_platform(&state);
+		judge_device(&state);
+		judge_platform(&state);
 		judge_machine(&state);
 	}
 	/* A quote is accepted only if no difference was noted and memory never ran out. */

@@ -7,7 +7,7 @@
 
 #include <sgpu/version.h>
 
-#include "attest/appraise/appraise.h"
+#include "attest/quote.h"
 
 #define EAR_PROFILE "tag:ietf.org,2026:rats/ear#03"
 

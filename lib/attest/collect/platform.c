@@ -16,7 +16,7 @@
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
 
-#include "attest/appraise/appraise.h"
+#include "attest/quote.h"
 #include "attest/collect/evidence.h"
 
 #define GRAMINE_TYPE "/dev/attestation/attestation_type"

@@ -3,7 +3,6 @@
  * Claims about this process, its device and its platform. Nothing proves them here; a verifier sees
  * who signed them.
  */
-#include <elf.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +18,6 @@
 #include "attest/quote.h"
 #include "base/io.h"
 #include "crypto/crypto.h"
-#include "device/backend.h"
 #include "device/device.h"
 
 enum { PROGRAM_MAX = 1 << 30 }; /* bytes */
@@ -53,7 +51,7 @@ int sgpu_measure_file(const char *path, uint8_t digest[SGPU_KT128_SIZE], uint64_
 	return rc;
 }
 
-enum { PATH_SIZE = 4096, BUILD_ID_MAX = 64 };
+enum { PATH_SIZE = 4096 };
 
 const char *sgpu_debug_status(void)
 {
@@ -62,30 +60,6 @@ const char *sgpu_debug_status(void)
 		      !strstr(text, "\nTracerPid:\t0\n");
 
 	return !traced && prctl(PR_GET_DUMPABLE) == 0 ? "disabled" : "enabled";
-}
-
-/* "" for a file that has no build id, or is no ELF file: a build id is a help to find sources, no
- * proof. */
-static void build_id(const char *path, char hex[2 * BUILD_ID_MAX + 1])
-{
-	struct sgpu_elf_section section;
-	Elf64_Nhdr note;
-	const void *image;
-	size_t size, head = sizeof(note) + sizeof("GNU");
-
-	hex[0] = '\0';
-	if (sgpu_code_file_map(path, &image, &size, NULL)) {
-		return;
-	}
-	if (sgpu_elf_find_section(image, size, ".note.gnu.build-id", &section) &&
-	    section.size >= head) {
-		const uint8_t *bytes = (const uint8_t *)image + section.offset;
-		memcpy(&note, bytes, sizeof(note));
-		if (note.n_descsz <= BUILD_ID_MAX && note.n_descsz <= section.size - head) {
-			sgpu_hex_encode(bytes + head, note.n_descsz, hex);
-		}
-	}
-	sgpu_code_file_unmap(image, size);
 }
 
 /* The last part of the path; of this process the path that it was started by. */
@@ -129,7 +103,7 @@ static int runner_claims(const struct sgpu_quote_subject *subject, json_t **clai
 	/* Only this process's own state is known: the worst is claimed for another program. */
 	const bool file = subject->runner_path != NULL;
 	uint8_t digest[SGPU_KT128_SIZE] = { 0 };
-	char name[PATH_SIZE], id[2 * BUILD_ID_MAX + 1];
+	char name[PATH_SIZE];
 	uint64_t size = 0;
 
 	int rc = sgpu_measure_file(path, digest, &size, error);
@@ -137,12 +111,11 @@ static int runner_claims(const struct sgpu_quote_subject *subject, json_t **clai
 		return rc;
 	}
 	base_name(subject->runner_path, name);
-	build_id(path, id);
-	json_t *own = json_pack("{s:o, s:I, s:s, s:s*, s:b, s:b, s:s, s:s}", "digest",
+	json_t *own = json_pack("{s:o, s:I, s:s, s:b, s:b, s:s, s:s}", "digest",
 				sgpu_json_from_bytes(digest, sizeof(digest)), "size",
-				(json_int_t)size, "measured", file ? "file" : "process", "build_id",
-				id[0] ? id : NULL, "modules", file || subject->allows_modules,
-				"files", file || subject->files, "sessions",
+				(json_int_t)size, "measured", file ? "file" : "process", "modules",
+				file || subject->allows_modules, "files", file || subject->files,
+				"sessions",
 				file		    ? "any"
 				: subject->sessions ? subject->sessions
 						    : "none",

@@ -204,30 +204,17 @@ int sgpu_signer_sign(const struct sgpu_signer *signer, const void *data, size_t 
 static const char plain_mark[] = "-----BEGIN PRIVATE KEY-----";
 static const char tpm_mark[] = "-----BEGIN TSS2 PRIVATE KEY-----";
 
-/* Reports the fault of a file of neither kind. */
 static int refuse_other(const char *name, const char *text, struct sgpu_error *error)
 {
-	static const struct {
-		const char *mark, *fault, *options, *how;
-	} others[] = {
-		{ "-----BEGIN ENCRYPTED PRIVATE KEY-----", "is encrypted with a passphrase", "",
-		  "without" },
-		{ "-----BEGIN EC PRIVATE KEY-----", "is not in PKCS#8", "-topk8 -nocrypt ", "so" },
-	};
+	const bool is_private = strstr(text, " PRIVATE KEY-----");
 
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(others); i++) {
-		if (strstr(text, others[i].mark)) {
-			(void)sgpu_fail(error, SGPU_EINVALID, "private key '%s' %s", name,
-					others[i].fault);
-			return sgpu_hint(error, "openssl pkcs8 %s-in '%s' writes it %s",
-					 others[i].options, name, others[i].how);
-		}
-	}
-	return sgpu_fail(error, SGPU_EINVALID,
-			 strstr(text, "-----BEGIN PUBLIC KEY-----")
-				 ? "'%s' is a public key, not a private one"
-				 : "'%s' is no private key in PEM",
-			 name);
+	(void)sgpu_fail(error, SGPU_EINVALID,
+			is_private ? "private key '%s' is not in PKCS#8, or is encrypted"
+				   : "'%s' is no private key in PEM",
+			name);
+	return is_private ? sgpu_hint(error, "openssl pkcs8 -topk8 -nocrypt -in '%s' writes it so",
+				      name)
+			  : SGPU_EINVALID;
 }
 
 static int decode(const char *name, const char *text, size_t size, struct sgpu_signer *signer,

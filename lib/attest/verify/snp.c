@@ -1,15 +1,263 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ATTESTATION_REPORT of SEV-SNP (AMD publication 56860, table of the same name).
+ * The ATTESTATION_REPORT of SEV-SNP (AMD publication 56860, table of the same name), and the
+ * certificates of the key that signs it.
  */
+#include <stdlib.h>
 #include <string.h>
 
+#include <openssl/asn1.h>
 #include <openssl/err.h>
+#include <openssl/objects.h>
+
+#include <sgpu/base.h>
 
 #include "attest/internal.h"
 #include "attest/verify/tsm_report.h"
 #include "crypto/internal.h"
 
+/* ---- the table that a host hands to its guests (GHCB specification, SNP Extended Guest Request),
+ * in DER or in PEM, and what a VCEK or VLEK says of its chip (AMD publication 57230) ---- */
+enum { GUID_SIZE = 16, ENTRY_SIZE = 24, AT_OFFSET = 16, AT_LENGTH = 20 };
+
+enum { OF_VCEK, OF_VLEK };
+/* clang-format off */
+static const struct {
+	uint8_t guid[GUID_SIZE];
+	const char *name;
+} guids[] = {
+	[OF_VCEK] = { { 0x63, 0xda, 0x75, 0x8d, 0xe6, 0x64, 0x45, 0x64,
+			0xad, 0xc5, 0xf4, 0xb9, 0x3b, 0xe8, 0xac, 0xcd }, "VCEK" },
+	[OF_VLEK] = { { 0xa8, 0x07, 0x4b, 0xc2, 0xa2, 0x5a, 0x48, 0x3e,
+			0xaa, 0xe6, 0x39, 0xc0, 0x45, 0xa0, 0xb8, 0xa1 }, "VLEK" },
+	{ { 0x4a, 0xb7, 0xb3, 0x79, 0xbb, 0xac, 0x4f, 0xe4,
+	    0xa0, 0x2f, 0x05, 0xae, 0xf3, 0x27, 0xc7, 0x82 }, "ASK" },
+	{ { 0xc0, 0xb4, 0x06, 0xa4, 0xa8, 0x03, 0x49, 0x52,
+	    0x97, 0x43, 0x3f, 0xb6, 0x01, 0x4c, 0xd0, 0xae }, "ARK" },
+};
+/* clang-format on */
+
+static int read_certificate(struct sgpu_bytes data, const char *name, X509 **certificate,
+			    struct sgpu_error *error)
+{
+	struct sgpu_chain chain = { 0 };
+
+	*certificate = NULL;
+	if (data.size && data.data[0] == 0x30) {
+		*certificate = sgpu_certificate_parse(data.data, data.size);
+	} else if (sgpu_chain_parse((const char *)data.data, data.size, name, &chain, NULL) ==
+			   SGPU_OK &&
+		   chain.count == 1) {
+		*certificate = chain.list[0];
+		chain.count = 0;
+	}
+	sgpu_chain_clear(&chain);
+	return *certificate ? SGPU_OK
+			    : sgpu_fail(error, SGPU_EINVALID,
+					"SNP certificates: the %s is no certificate, "
+					"in DER or in PEM",
+					name);
+}
+
+/* Stores a certificate, which is taken over even after a failure. */
+static int keep(struct sgpu_snp_certificates *certificates, size_t kind, X509 *certificate,
+		struct sgpu_error *error)
+{
+	X509 **place = kind == OF_VCEK	 ? &certificates->vcek
+		       : kind == OF_VLEK ? &certificates->vlek
+					 : &certificates->others[certificates->other_count++];
+
+	if (*place) {
+		X509_free(certificate);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "SNP certificates: there is more than one %s", guids[kind].name);
+	}
+	*place = certificate;
+	return SGPU_OK;
+}
+
+static int read_entry(struct sgpu_bytes table, const uint8_t *entry,
+		      struct sgpu_snp_certificates *certificates, struct sgpu_error *error)
+{
+	uint32_t offset = sgpu_le32(entry + AT_OFFSET), length = sgpu_le32(entry + AT_LENGTH);
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(guids); i++) {
+		X509 *certificate = NULL;
+
+		if (memcmp(entry, guids[i].guid, GUID_SIZE)) {
+			continue;
+		}
+		if (offset > table.size || length > table.size - offset) {
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "SNP certificates: the %s at %u, of %u bytes, is "
+					 "outside of the table's %zu",
+					 guids[i].name, offset, length, table.size);
+		}
+		int rc = read_certificate((struct sgpu_bytes){ table.data + offset, length },
+					  guids[i].name, &certificate, error);
+		return rc ? rc : keep(certificates, i, certificate, error);
+	}
+	return SGPU_OK; /* nothing that is needed, such as a revocation list */
+}
+
+static int read_table(struct sgpu_bytes table, struct sgpu_snp_certificates *certificates,
+		      struct sgpu_error *error)
+{
+	for (size_t at = 0; table.size; at += ENTRY_SIZE) {
+		if (table.size - at < ENTRY_SIZE) {
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "SNP certificates: the table has no end");
+		}
+		if (sgpu_all_zero(table.data + at, ENTRY_SIZE)) {
+			break;
+		}
+		if (at / ENTRY_SIZE == SGPU_CHAIN_MAX) {
+			return sgpu_fail(error, SGPU_EINVALID, "SNP certificates: more than %d",
+					 SGPU_CHAIN_MAX);
+		}
+		int rc = read_entry(table, table.data + at, certificates, error);
+		if (rc) {
+			return rc;
+		}
+	}
+	return SGPU_OK;
+}
+
+int sgpu_snp_certificates(struct sgpu_bytes table, const struct sgpu_chain *given,
+			  struct sgpu_snp_certificates *certificates, struct sgpu_error *error)
+{
+	memset(certificates, 0, sizeof(*certificates));
+	int rc = read_table(table, certificates, error);
+
+	for (int i = 0; given && i < given->count; i++) {
+		X509_up_ref(given->list[i]);
+		certificates->others[certificates->other_count++] = given->list[i];
+	}
+	return rc;
+}
+
+void sgpu_snp_certificates_clear(struct sgpu_snp_certificates *certificates)
+{
+	X509_free(certificates->vcek);
+	X509_free(certificates->vlek);
+	for (int i = 0; i < certificates->other_count; i++) {
+		X509_free(certificates->others[i]);
+	}
+	memset(certificates, 0, sizeof(*certificates));
+}
+
+/* Returns the content of an extension, or no bytes if the certificate has none of that number.
+ * AMD's extensions are 1.3.6.1.4.1.3704.1.*. */
+static struct sgpu_bytes extension(const X509 *certificate, const char *number)
+{
+	ASN1_OBJECT *object = OBJ_txt2obj(number, 1);
+	int at = object ? X509_get_ext_by_OBJ(certificate, object, -1) : -1;
+	const ASN1_OCTET_STRING *value =
+		at >= 0 ? X509_EXTENSION_get_data(X509_get_ext(certificate, at)) : NULL;
+	struct sgpu_bytes found = { NULL, 0 };
+
+	if (value) {
+		found.data = ASN1_STRING_get0_data(value);
+		found.size = (size_t)ASN1_STRING_length(value);
+	}
+	ASN1_OBJECT_free(object);
+	ERR_clear_error();
+	return found;
+}
+
+/* Reads a DER INTEGER from 0 to 255: 02 01 nn, or 02 02 00 nn. */
+static bool small_number(struct sgpu_bytes der, uint8_t *number)
+{
+	if (der.size == 3 && der.data[0] == 2 && der.data[1] == 1 && der.data[2] < 0x80) {
+		*number = der.data[2];
+		return true;
+	}
+	if (der.size == 4 && der.data[0] == 2 && der.data[1] == 2 && !der.data[2] &&
+	    der.data[3] >= 0x80) {
+		*number = der.data[3];
+		return true;
+	}
+	return false;
+}
+
+/* The index of each part in the 8 bytes of a TCB: `at` up to Genoa, `at_turin` from Turin on, whose
+ * certificates name an FMC. */
+struct tcb_part {
+	const char *number, *name;
+	int at, at_turin;
+};
+static const struct tcb_part tcb_parts[] = {
+	{ "1.3.6.1.4.1.3704.1.3.1", "boot loader", 0, 1 },
+	{ "1.3.6.1.4.1.3704.1.3.2", "TEE", 1, 2 },
+	{ "1.3.6.1.4.1.3704.1.3.3", "SNP firmware", 6, 3 },
+	{ "1.3.6.1.4.1.3704.1.3.8", "microcode", 7, 7 },
+};
+static const struct tcb_part fmc_part = { "1.3.6.1.4.1.3704.1.3.9", "FMC", -1, 0 };
+
+static int match_part(const X509 *leaf, const struct tcb_part *part, uint8_t reported,
+		      struct sgpu_error *error)
+{
+	uint8_t number = 0;
+
+	if (!small_number(extension(leaf, part->number), &number)) {
+		return sgpu_fail(error, SGPU_EBINDING,
+				 "SNP report: its certificate names no version of the %s",
+				 part->name);
+	}
+	return number == reported ? SGPU_OK
+				  : sgpu_fail(error, SGPU_EBINDING,
+					      "SNP report: made with %s %u, its "
+					      "certificate is for %u",
+					      part->name, reported, number);
+}
+
+static int match_tcb(const X509 *leaf, const uint8_t tcb[8], struct sgpu_error *error)
+{
+	bool turin = extension(leaf, fmc_part.number).size;
+	uint8_t seen[8] = { 0 };
+	int rc = turin ? match_part(leaf, &fmc_part, tcb[fmc_part.at_turin], error) : SGPU_OK;
+
+	seen[fmc_part.at_turin] = turin ? tcb[fmc_part.at_turin] : 0;
+	for (size_t i = 0; !rc && i < SGPU_ARRAY_LENGTH(tcb_parts); i++) {
+		int at = turin ? tcb_parts[i].at_turin : tcb_parts[i].at;
+
+		rc = match_part(leaf, &tcb_parts[i], tcb[at], error);
+		seen[at] = tcb[at];
+	}
+	if (!rc && memcmp(seen, tcb, sizeof(seen))) {
+		rc = sgpu_fail(error, SGPU_EBINDING,
+			       "SNP report: its TCB has parts that its certificate does not "
+			       "name");
+	}
+	return rc;
+}
+
+/* Compares the chip's identity. Turin's certificates hold only the 8 bytes that its chips have;
+ * zeros fill the rest of the report's field. */
+static int match_chip(const X509 *leaf, const uint8_t chip[64], struct sgpu_error *error)
+{
+	struct sgpu_bytes identity = extension(leaf, "1.3.6.1.4.1.3704.1.4");
+
+	if (identity.size != 64 && identity.size != 8) {
+		return sgpu_fail(error, SGPU_EBINDING, "SNP report: its certificate names no chip");
+	}
+	return !memcmp(identity.data, chip, identity.size) &&
+			       sgpu_all_zero(chip + identity.size, 64 - identity.size)
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EBINDING,
+				   "SNP report: its certificate is for another chip");
+}
+
+/* A VLEK belongs to a cloud provider and names no chip. */
+int sgpu_snp_match(X509 *leaf, bool is_vlek, const uint8_t tcb[8], const uint8_t chip[64],
+		   struct sgpu_error *error)
+{
+	int rc = match_tcb(leaf, tcb, error);
+
+	return !rc && !is_vlek ? match_chip(leaf, chip, error) : rc;
+}
+
+/* ---- the report ---- */
 enum {
 	REPORT_SIZE = 0x4a0,
 	SIGNED_SIZE = 0x2a0,

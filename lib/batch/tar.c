@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The strict reader of ustar archives. It runs where the secrets are, so it accepts nothing that a
+ * ustar archives. The reader is strict: it runs where the secrets are, so it accepts nothing that a
  * batch does not need: no links, directories, devices, long names or extended headers. Every byte
- * is checked.
+ * is checked. Of the writer, the same members give the same bytes: no times, no owners.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,6 +16,116 @@
 #include "base/io.h"
 #include "tar.h"
 
+/* POSIX.1-2017, pax: "ustar Interchange Format". */
+struct raw {
+	char name[SGPU_TAR_NAME_MAX];
+	char mode[8];
+	char uid[8];
+	char gid[8];
+	char size[12];
+	char mtime[12];
+	char checksum[8];
+	char type;
+	char link[100];
+	char magic[6];
+	char version[2];
+	char user[32];
+	char group[32];
+	char major[8];
+	char minor[8];
+	char prefix[155];
+	char rest[12];
+};
+_Static_assert(sizeof(struct raw) == SGPU_TAR_BLOCK, "a header is one block");
+
+enum { TRAILER_MAX = 1 << 20 }; /* bytes of zeros after the two end blocks */
+#define SIZE_LIMIT ((uint64_t)1 << 62)
+#define OCTAL_MAX ((uint64_t)077777777777) /* most in eleven octal digits */
+
+/* ---- writing ---- */
+/* The sum of a header's bytes, with the checksum field counted as blanks. */
+static unsigned checksum_of(const struct raw *header)
+{
+	const uint8_t *bytes = (const uint8_t *)header;
+	unsigned sum = 0;
+	for (size_t i = 0; i < sizeof(*header); i++) {
+		sum += bytes[i];
+	}
+	for (size_t i = 0; i < sizeof(header->checksum); i++) {
+		sum += ' ' - (unsigned)(uint8_t)header->checksum[i];
+	}
+	return sum;
+}
+
+static void put_size(char field[12], uint64_t size)
+{
+	if (size <= OCTAL_MAX) {
+		char text[24];
+		snprintf(text, sizeof(text), "%011llo", (unsigned long long)size);
+		memcpy(field, text, 12);
+		return;
+	}
+	memset(field, 0, 12);
+	field[0] = (char)0x80;
+	for (int i = 0; i < 8; i++) {
+		field[11 - i] = (char)(size >> (8 * i));
+	}
+}
+
+int sgpu_tar_make_header(const char *member, uint64_t size, uint8_t block[SGPU_TAR_BLOCK],
+			 struct sgpu_error *error)
+{
+	struct raw header;
+	memset(&header, 0, sizeof(header));
+	const size_t length = strlen(member);
+	if (!length || length > sizeof(header.name)) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' is too long for the name of a member",
+				 member);
+	}
+	if (size > SIZE_LIMIT) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' is too large for a member", member);
+	}
+	memcpy(header.name, member, length);
+	memcpy(header.mode, "0000644", 8);
+	memcpy(header.uid, "0000000", 8);
+	memcpy(header.gid, "0000000", 8);
+	put_size(header.size, size);
+	memcpy(header.mtime, "00000000000", 12);
+	header.type = '0';
+	memcpy(header.magic, "ustar", 6);
+	memcpy(header.version, "00", 2);
+	memcpy(header.major, "0000000", 8);
+	memcpy(header.minor, "0000000", 8);
+	char sum[16];
+	snprintf(sum, sizeof(sum), "%06o", checksum_of(&header));
+	memcpy(header.checksum, sum, 7);
+	header.checksum[7] = ' ';
+	memcpy(block, &header, sizeof(header));
+	return 0;
+}
+
+int sgpu_tar_header(int fd, const char *name, const char *member, uint64_t size,
+		    struct sgpu_error *error)
+{
+	uint8_t block[SGPU_TAR_BLOCK];
+	const int rc = sgpu_tar_make_header(member, size, block, error);
+	return rc ? rc : sgpu_write(fd, name, block, sizeof(block), error);
+}
+
+int sgpu_tar_padding(int fd, const char *name, uint64_t size, struct sgpu_error *error)
+{
+	static const uint8_t zeros[SGPU_TAR_BLOCK];
+	const size_t padding = (size_t)(-size % SGPU_TAR_BLOCK);
+	return padding ? sgpu_write(fd, name, zeros, padding, error) : 0;
+}
+
+int sgpu_tar_end(int fd, const char *name, struct sgpu_error *error)
+{
+	static const uint8_t zeros[2 * SGPU_TAR_BLOCK];
+	return sgpu_write(fd, name, zeros, sizeof(zeros), error);
+}
+
+/* ---- reading ---- */
 enum { AHEAD_MAX = 32 << 10 }; /* bytes of a file that are read ahead: all of a small batch */
 
 static int cut_short(const struct sgpu_tar_reader *reader, struct sgpu_error *error)
@@ -204,7 +315,7 @@ static bool parse_size(const char field[12], uint64_t *value)
 	for (size_t i = 4; i < 12; i++) {
 		*value = *value << 8 | bytes[i];
 	}
-	return *value <= SGPU_TAR_SIZE_MAX;
+	return *value <= SIZE_LIMIT;
 }
 
 /* Whether a string field has only NULs after its text. */
@@ -214,7 +325,7 @@ static bool text_field(const char *field, size_t width)
 	return sgpu_all_zero(field + length, width - length);
 }
 
-static const char *header_fault(const struct sgpu_tar_raw *header, uint64_t *size)
+static const char *header_fault(const struct raw *header, uint64_t *size)
 {
 	uint64_t value = 0;
 	if (memcmp(header->magic, "ustar", sizeof(header->magic)) ||
@@ -224,7 +335,7 @@ static const char *header_fault(const struct sgpu_tar_raw *header, uint64_t *siz
 	/* The checksum does not cover its own field, so this field must have the form "123456\0 ",
 	 * which every tar writes. */
 	if (!octal(header->checksum, 6, &value) || header->checksum[5] < '0' ||
-	    memcmp(header->checksum + 6, "\0 ", 2) || value != sgpu_tar_checksum(header)) {
+	    memcmp(header->checksum + 6, "\0 ", 2) || value != checksum_of(header)) {
 		return "has a wrong checksum";
 	}
 	if (header->type != '0') {
@@ -261,7 +372,7 @@ static int read_end(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 	}
 	bool zero = sgpu_all_zero(buffer, SGPU_TAR_BLOCK);
 	size_t total = 0, got = sizeof(buffer);
-	while (zero && got == sizeof(buffer) && total <= SGPU_TAR_TRAILER_MAX) {
+	while (zero && got == sizeof(buffer) && total <= TRAILER_MAX) {
 		rc = read_some(reader, buffer, sizeof(buffer), &got, error);
 		if (rc) {
 			return rc;
@@ -269,7 +380,7 @@ static int read_end(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 		total += got;
 		zero = sgpu_all_zero(buffer, got);
 	}
-	if (!zero || total > SGPU_TAR_TRAILER_MAX) {
+	if (!zero || total > TRAILER_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' has data behind its end",
 				 reader->name);
 	}
@@ -293,8 +404,7 @@ static int check_room(const struct sgpu_tar_reader *reader, struct sgpu_error *e
 
 /* Reads the first header. Fails if the file is no ustar archive; the error says what it is
  * instead. */
-static int read_first(struct sgpu_tar_reader *reader, struct sgpu_tar_raw *header,
-		      struct sgpu_error *error)
+static int read_first(struct sgpu_tar_reader *reader, struct raw *header, struct sgpu_error *error)
 {
 	size_t got = 0;
 	const int rc = read_some(reader, header, sizeof(*header), &got, error);
@@ -331,7 +441,7 @@ int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member, uint64_t 
 	if (rc) {
 		return rc;
 	}
-	struct sgpu_tar_raw header = { .type = 0 };
+	struct raw header = { .type = 0 };
 	rc = reader->begun ? read_exact(reader, &header, sizeof(header), error)
 			   : read_first(reader, &header, error);
 	reader->begun = true;

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads the JSON of a batch: objects by a table of their members, and files that are an object with
+ * one long array, which are index, locations and note.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "base/json.h"
+#include "index.h"
+
+static int read_field(const json_t *object, const char *where, const struct sgpu_field *field,
+		      struct sgpu_error *error)
+{
+	switch (field->kind) {
+	case SGPU_FIELD_TEXT:
+		return sgpu_json_string(object, where, field->key, field->to, error);
+	case SGPU_FIELD_NUMBER:
+		return sgpu_json_u64(object, where, field->key, field->to, error);
+	case SGPU_FIELD_BYTES:
+		return sgpu_json_bytes(object, where, field->key, field->to, field->size, error);
+	default:
+		*(json_t **)field->to = json_object_get(object, field->key);
+		return 0;
+	}
+}
+
+int sgpu_fields_read(const json_t *object, const char *where, const struct sgpu_field *fields,
+		     size_t count, struct sgpu_error *error)
+{
+	const char *key;
+	json_t *member;
+	int rc = 0;
+
+	if (!json_is_object(object)) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s is not an object", where);
+	}
+	json_object_foreach ((json_t *)(uintptr_t)object, key, member) {
+		size_t i = 0;
+
+		while (i < count && strcmp(key, fields[i].key) != 0) {
+			i++;
+		}
+		if (i == count) {
+			return sgpu_fail(error, SGPU_EINVALID, "%s: unknown member '%.40s'", where,
+					 key);
+		}
+	}
+	for (size_t i = 0; !rc && i < count; i++) {
+		const bool given = json_object_get(object, fields[i].key) != NULL;
+
+		if (fields[i].given) {
+			*fields[i].given = given;
+		}
+		rc = given || !fields[i].given ? read_field(object, where, &fields[i], error) : 0;
+	}
+	return rc;
+}
+
+int sgpu_list_open(const char *text, size_t size, const char *where, const char *key,
+		   struct sgpu_list *list, struct sgpu_error *error)
+{
+	struct sgpu_error fault = { 0 };
+
+	*list = (struct sgpu_list){ .where = where,
+				    .split = { .key = key,
+					       .count_max = SGPU_MANIFEST_SEGMENTS_MAX,
+					       .part_max = SGPU_INDEX_SEGMENT_MAX } };
+	int rc = sgpu_json_split(text, size, &list->split, 1, SGPU_INDEX_FRAME_MAX, &list->frame,
+				 NULL, NULL, &fault);
+
+	if (rc) {
+		return sgpu_fail(error, rc, "%s: %s", where, fault.text);
+	}
+	if (!json_is_array(json_object_get(list->frame, key))) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: /%s is not an array", where, key);
+		sgpu_list_close(list);
+	}
+	return rc;
+}
+
+void sgpu_list_close(struct sgpu_list *list)
+{
+	json_decref(list->entry);
+	json_decref(list->frame);
+	sgpu_json_lists_clear(&list->split, 1);
+}
+
+int sgpu_list_next(struct sgpu_list *list, struct sgpu_error *error)
+{
+	struct sgpu_error fault = { 0 };
+
+	snprintf(list->place, sizeof(list->place), "%s: /%s/%zu", list->where, list->split.key,
+		 list->number);
+	json_decref(list->entry);
+	int rc = sgpu_json_part_parse(&list->split.parts[list->number++], NULL, &list->entry, NULL,
+				      NULL, &fault);
+	return rc ? sgpu_fail(error, rc, "%s: %s", list->place, fault.text) : 0;
+}
+
+int sgpu_list_segment(const struct sgpu_list *list, const struct sgpu_batch *batch, int *segment,
+		      struct sgpu_error *error)
+{
+	const char *id = NULL;
+	int found, rc = sgpu_json_string(list->entry, list->place, "segment_id", &id, error);
+
+	if (rc) {
+		return rc;
+	}
+	found = sgpu_batch_segment(batch, id);
+	if (found <= *segment) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 found < 0 ? "%s: '%.100s' is not in the index"
+					   : "%s: '%.100s' is not in the order of the index",
+				 list->place, id);
+	}
+	*segment = found;
+	return 0;
+}
