@@ -184,9 +184,9 @@ UNIT_TEST(a_key_file_comes_back_as_the_same_key_and_is_refused_when_others_can_r
 	put(path, pem, 0640);
 	CHECK(load(path, &error) == SGPU_EPOLICY && strstr(error.text, "0640"));
 	put(path, "-----BEGIN PUBLIC KEY-----\n", 0600);
-	CHECK(load(path, &error) == SGPU_EINVALID && strstr(error.text, "public"));
+	CHECK(load(path, &error) == SGPU_EINVALID && strstr(error.text, "no private key"));
 	put(path, "-----BEGIN ENCRYPTED PRIVATE KEY-----\n", 0600);
-	CHECK(load(path, &error) == SGPU_EINVALID && strstr(error.text, "passphrase"));
+	CHECK(load(path, &error) == SGPU_EINVALID && strstr(error.text, "encrypted"));
 	put(path, "nothing\n", 0600);
 	CHECK(load(path, &error) == SGPU_EINVALID);
 	memcpy(pem + 60, "AAAA", 4);

@@ -320,7 +320,7 @@ UNIT_TEST(a_page_that_queued_work_names_stays_until_the_work_has_ended)
 		REQUIRE(sgpu_processor_enter(s.scene.processor, ALICE, &range, 1, NULL) == SGPU_OK);
 		REQUIRE(pthread_create(&thread, NULL, unmap, &u) == 0);
 		nanosleep(&moment, NULL);
-		CHECK(sgpu_device_launch_on(s.stream, write_late, &u.kernel, &range, 1, NULL) ==
+		CHECK(sgpu_device_launch_on(s.stream, write_late, &u.kernel, NULL, 0, NULL) ==
 		      SGPU_OK);
 		sgpu_processor_leave(s.scene.processor);
 		nanosleep(&moment, NULL);
