@@ -18,7 +18,7 @@
 
 enum {
 	PIECE_CHUNKS = 8,    /* that a worker copies at a time */
-	PIECES_A_HELPER = 4, /* pieces for each worker that is called */
+	PIECES_A_HELPER = 2, /* pieces for each worker that is called */
 	DIRECT_MIN_RUNS = 8,
 };
 #define SPIN_NS ((uint64_t)100000)
