@@ -354,10 +354,7 @@ static int enqueue_run(struct sgpu_transfer *t, struct sgpu_chunk_move *move,
 	uint8_t *host = t->direct      ? t->memory + move->run.first * chunk_bytes(t)
 			: move->buffer ? move->buffer->host
 				       : NULL;
-	/* The last run may hold only the empty last chunk, whose plaintext address would be
-	 * outside. */
-	const sgpu_devptr plain =
-		request->memory + (move->plain == 0 ? 0 : move->run.first * SGPU_CHUNK);
+	const sgpu_devptr plain = request->memory + move->run.first * SGPU_CHUNK;
 	const sgpu_devptr sealed = request->key && move->buffer ? move->buffer->device : plain;
 	struct sgpu_work crypt = { .kind = in ? SGPU_WORK_OPEN : SGPU_WORK_SEAL,
 				   .in = in ? sealed : plain,
@@ -412,6 +409,13 @@ static void give_buffer(struct sgpu_transfer *t, struct sgpu_chunk_move *move)
 	}
 }
 
+/* Nothing touches the buffers and the destination any more after this. */
+static void sync_streams(const struct sgpu_transfer *t)
+{
+	(void)!sgpu_stream_sync(t->request.copy, NULL);
+	(void)!sgpu_stream_sync(t->request.crypt, NULL);
+}
+
 /* Ends the enqueuing of a move. If that failed half way, waits for what was enqueued. */
 static void seal_move(struct sgpu_transfer *t, struct sgpu_chunk_move *move, int rc,
 		      struct sgpu_error *error)
@@ -421,8 +425,7 @@ static void seal_move(struct sgpu_transfer *t, struct sgpu_chunk_move *move, int
 		return;
 	}
 	fail(t, move->run.first, rc, error);
-	(void)!sgpu_stream_sync(t->request.copy, NULL);
-	(void)!sgpu_stream_sync(t->request.crypt, NULL);
+	sync_streams(t);
 	sgpu_event_free(&move->middle);
 	give_buffer(t, move);
 	t->begun--;
@@ -475,6 +478,7 @@ static bool begin_run(struct sgpu_transfer *t)
 	}
 	if (rc == SGPU_OK && is_in(t) && !t->direct) {
 		rc = copy_run(t, move, &error);
+		sgpu_staging_filled(t->engine, buffer);
 		t->result.source_failed = rc != SGPU_OK && t->request.source.ordered;
 		t->consumed += move->bytes;
 	}
@@ -575,8 +579,9 @@ static bool look_at_oldest(struct sgpu_transfer *t)
 	}
 	/* The first step has ended, too, but only an event of its own stream tells its outcome. */
 	rc = rc || !move->middle ? rc : sgpu_event_query(move->middle, &done, &error);
-	if (rc != SGPU_OK) { /* the device is lost */
+	if (rc != SGPU_OK) { /* the device is lost, or still at work */
 		fail(t, move->run.first, rc, &error);
+		sync_streams(t);
 	}
 	sgpu_event_free(&move->middle);
 	sgpu_event_free(&move->ended);
@@ -585,21 +590,32 @@ static bool look_at_oldest(struct sgpu_transfer *t)
 	return true;
 }
 
-/* Reads the rest of a failed payload, since others may follow it in the pipe. */
-static void skip_rest(struct sgpu_transfer *t)
+/* While a read blocks, runs that have ended keep their staging buffers, which others may need. */
+static bool may_read(const struct sgpu_transfer *t, bool may_block)
 {
 	const struct sgpu_transfer_source *source = &t->request.source;
-	const uint64_t size = t->request.size;
+
+	return (may_block && t->over == t->begun) || !source->waits ||
+	       !source->waits(source->context);
+}
+
+/* Whether a failed payload has a rest, which is read, since others may follow it in the pipe. */
+static bool has_rest(const struct sgpu_transfer *t)
+{
+	return t->request.source.ordered && !t->stopped && !t->result.source_failed &&
+	       t->consumed < t->request.size;
+}
+
+/* Reads a piece of the rest. */
+static void skip_piece(struct sgpu_transfer *t)
+{
+	const struct sgpu_transfer_source *source = &t->request.source;
 	uint8_t data[16384];
+	const size_t count = sgpu_min_u64(t->request.size - t->consumed, sizeof(data));
 
-	while (source->ordered && !t->stopped && !t->result.source_failed && t->consumed < size) {
-		const uint64_t left = size - t->consumed;
-		const size_t count = left < sizeof(data) ? (size_t)left : sizeof(data);
-
-		t->result.source_failed =
-			source->read(source->context, t->consumed, data, count, NULL) != SGPU_OK;
-		t->consumed += count;
-	}
+	t->result.source_failed =
+		source->read(source->context, t->consumed, data, count, NULL) != SGPU_OK;
+	t->consumed += count;
 	sgpu_wipe(data, sizeof(data));
 }
 
@@ -619,17 +635,13 @@ static void clear_destination(struct sgpu_transfer *t)
 		/* a device that fails here cannot be used any more */
 		(void)!sgpu_stream_sync(request->crypt, NULL);
 	}
+	t->touched = false;
 }
 
 static void end(struct sgpu_transfer *t)
 {
 	const struct sgpu_transfer_request *request = &t->request;
 
-	sgpu_staging_leave(t);
-	if (t->failed) {
-		skip_rest(t);
-		clear_destination(t);
-	}
 	if (is_in(t) && request->source.close) {
 		request->source.close(request->source.context);
 	} else if (!is_in(t) && request->sink.close) {
@@ -639,9 +651,28 @@ static void end(struct sgpu_transfer *t)
 	t->ended = true;
 }
 
+/* Ends a transfer of which nothing is under way, unless a rest has to be read first. */
+static bool come_to_end(struct sgpu_transfer *t, bool may_block)
+{
+	bool reads;
+
+	sgpu_staging_leave(t);
+	if (t->failed) {
+		clear_destination(t);
+	}
+	if (!t->failed || !has_rest(t)) {
+		end(t);
+		return true;
+	}
+	reads = may_read(t, may_block);
+	if (reads) {
+		skip_piece(t);
+	}
+	return reads;
+}
+
 static bool step(struct sgpu_transfer *t, bool may_block)
 {
-	const struct sgpu_transfer_source *source = &t->request.source;
 	bool done;
 
 	if (t->ended) {
@@ -653,14 +684,12 @@ static bool step(struct sgpu_transfer *t, bool may_block)
 			begin_digest(t);
 			return true;
 		}
-		if (!t->claimed_all &&
-		    (may_block || !source->waits || !source->waits(source->context))) {
+		if (!t->claimed_all && may_read(t, may_block)) {
 			return begin_run(t) || done;
 		}
 	}
 	if (t->over == t->begun && (t->failed || (t->claimed_all && !t->needs_digest))) {
-		end(t);
-		return true;
+		return come_to_end(t, may_block) || done;
 	}
 	return done;
 }
@@ -677,7 +706,7 @@ bool sgpu_transfer_block(struct sgpu_transfer *t)
 
 bool sgpu_transfer_has_read(const struct sgpu_transfer *t)
 {
-	return t->claimed_all || t->ended;
+	return t->ended || (t->claimed_all && !t->failed);
 }
 
 void sgpu_transfer_stop(struct sgpu_transfer *t, int rc)

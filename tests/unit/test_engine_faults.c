@@ -45,22 +45,21 @@ UNIT_TEST(a_file_that_was_cut_short_fails_and_leaves_nothing)
 
 UNIT_TEST(a_sink_that_is_full_fails_its_transfer_alone)
 {
-	struct move move, other;
+	struct move moves[2];
 
 	REQUIRE(set_up(&scarce));
 	for (int i = 0; i < 4; i++) {
-		make_move(&move, SGPU_TRANSFER_OUT, READ, i & 1, i & 2 ? LARGEST : 3 * C);
-		make_move(&other, SGPU_TRANSFER_OUT, READ, true, 50 * C);
-		move.fails_at = move.bytes / 2;
-		start(&move);
-		start(&other);
-		CHECK(finish(&move) == SGPU_ESYSTEM &&
-		      strstr(move.result.error.text, "no space left"));
-		check_failed(&move, SGPU_ESYSTEM);
-		CHECK(finish(&other) == SGPU_OK);
-		check_move(&other);
-		free_move(&move);
-		free_move(&other);
+		make_move(&moves[0], SGPU_TRANSFER_OUT, READ, i & 1, i & 2 ? LARGEST : 3 * C);
+		make_move(&moves[1], SGPU_TRANSFER_OUT, READ, true, 50 * C);
+		moves[0].fails_at = moves[0].bytes / 2;
+		start(&moves[0]);
+		start(&moves[1]);
+		finish_all(moves, 2);
+		CHECK(strstr(moves[0].result.error.text, "no space left"));
+		check_failed(&moves[0], SGPU_ESYSTEM);
+		check_move(&moves[1]);
+		free_move(&moves[0]);
+		free_move(&moves[1]);
 	}
 	tear_down();
 }
@@ -126,6 +125,14 @@ UNIT_TEST(the_lowest_bad_chunk_is_named)
 }
 
 /* ---- digests ---- */
+static int take_a_moment(struct sgpu_launch *launch, void *unused)
+{
+	(void)launch;
+	(void)unused;
+	usleep(50000);
+	return SGPU_OK;
+}
+
 UNIT_TEST(plain_payloads_are_digested_on_the_device)
 {
 	static const uint64_t sizes[] = { 0, 1, 3 * C + 1, LARGEST };
@@ -143,6 +150,10 @@ UNIT_TEST(plain_payloads_are_digested_on_the_device)
 		if (in) {
 			expected[7] ^= wrong;
 			move.request.expected = expected;
+		}
+		if (in && strcmp(device_name(), "cpu") == 0) { /* the digest waits for the copy */
+			CHECK(sgpu_device_launch_on(copies, take_a_moment, NULL, NULL, 0, NULL) ==
+			      SGPU_OK);
 		}
 		start(&move);
 		(void)finish(&move);
@@ -199,6 +210,96 @@ UNIT_TEST(a_device_that_fails_at_any_call_leaves_nothing)
 
 /* What was to be sealed then is not, and what the staging memory held must not go to the host in
  * its place. */
+/* Of an event that cannot be asked for, nobody knows whether the work before it has ended. */
+static int refuse_query(struct sgpu_event *event, bool *done, struct sgpu_error *why)
+{
+	(void)event;
+	(void)done;
+	return sgpu_fail(why, SGPU_EDEVICE, "no answer");
+}
+
+UNIT_TEST(work_that_cannot_be_asked_for_has_ended_before_its_transfer_has)
+{
+	struct move move;
+	uint8_t expected[SGPU_KT128_SIZE];
+
+	if (!looks_like_gpu) {
+		SKIP("the device's calls do not fail");
+	}
+	sgpu_kt128(plaintext, LARGEST, NULL, 0, expected, sizeof(expected));
+	for (int i = 0; i < 2 * 2 * KINDS; i++) {
+		const bool in = i & 1, sealed = i & 2;
+
+		REQUIRE(set_up(&several));
+		make_move(&move, in ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, (enum kind)(i / 4),
+			  sealed, LARGEST);
+		move.request.digested = !sealed;
+		move.request.expected = in ? expected : NULL;
+		CHECK(sgpu_device_launch_on(copies, take_a_moment, NULL, NULL, 0, NULL) == SGPU_OK);
+		fake.backend.stream.event_query = refuse_query;
+		start(&move);
+		CHECK(finish(&move) == SGPU_EDEVICE);
+		fake.backend.stream.event_query = fake_event_query;
+		if (!in && move.file < 0) {
+			CHECK(all(move.host, move.bytes, i / 4 == READ ? 0xee : 0));
+		}
+		CHECK(sgpu_stream_sync(copies, NULL) == SGPU_OK);
+		check_failed(&move, SGPU_EDEVICE);
+		if (!in && move.file < 0) {
+			CHECK(all(move.host, move.bytes, i / 4 == READ ? 0xee : 0));
+		}
+		free_move(&move);
+		tear_down();
+	}
+}
+
+/* The pipe is, or was, read to its end, whatever has failed; the caller reads on there. */
+static int read_ordered(void *context, uint64_t position, void *data, size_t size,
+			struct sgpu_error *why)
+{
+	struct move *move = context;
+
+	CHECK(position == atomic_load(&move->moved));
+	return read_some(context, position, data, size, why);
+}
+
+UNIT_TEST(a_device_that_fails_at_any_call_leaves_nothing_in_a_pipe)
+{
+	struct move move;
+	int failed = 0;
+
+	if (!looks_like_gpu) {
+		SKIP("the device's calls do not fail");
+	}
+	for (int i = 0; i < 4; i++) {
+		for (int after = 0; after < 30; after++) {
+			REQUIRE(set_up(&several));
+			make_move(&move, SGPU_TRANSFER_IN, READ, i & 1, i & 2 ? 100 * C : 3 * C);
+			move.request.source.read = read_ordered;
+			move.request.source.ordered = true;
+			atomic_store(&calls_left, after);
+			fake.fails = fails_later;
+			start(&move);
+			while (!sgpu_transfer_has_read(move.transfer)) {
+				(void)advance(&move);
+			}
+			CHECK(atomic_load(&move.moved) == move.bytes);
+			(void)finish(&move);
+			CHECK(atomic_load(&move.moved) == move.bytes && !move.result.source_failed);
+			fake.fails = NULL;
+			if (move.result.code != SGPU_OK) {
+				check_failed(&move, move.result.code);
+				failed++;
+			} else {
+				check_move(&move);
+			}
+			free_move(&move);
+			tear_down();
+		}
+	}
+	CHECK(failed > 20);
+}
+
 UNIT_TEST(a_copy_whose_sealing_was_cancelled_fails)
 {
 	struct move move;
@@ -222,6 +323,33 @@ UNIT_TEST(a_copy_whose_sealing_was_cancelled_fails)
 	tear_down();
 }
 
+UNIT_TEST(a_plain_copy_that_was_cancelled_fails_and_leaves_nothing)
+{
+	struct move move;
+	uint8_t expected[SGPU_KT128_SIZE];
+
+	if (strcmp(device_name(), "cpu") != 0) {
+		SKIP("the device ends its copies");
+	}
+	sgpu_kt128(plaintext, LARGEST, NULL, 0, expected, sizeof(expected));
+	for (int i = 0; i < 4; i++) {
+		/* With the standard sizes all of it is one copy, on several workers. */
+		REQUIRE(set_up(i & 2 ? NULL : &several));
+		make_move(&move, i & 1 ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, REGISTERED, false,
+			  LARGEST);
+		move.request.digested = !(i & 2);
+		move.request.expected = i & 1 ? expected : NULL;
+		sgpu_device_cancel(device, true);
+		start(&move);
+		CHECK(finish(&move) == SGPU_ECANCELED);
+		sgpu_device_cancel(device, false);
+		check_failed(&move, SGPU_ECANCELED);
+		CHECK(i & 1 || all(move.host, move.bytes, 0));
+		free_move(&move);
+		tear_down();
+	}
+}
+
 UNIT_TEST(without_pinned_memory_ordinary_memory_does)
 {
 	struct move move;
@@ -236,6 +364,26 @@ UNIT_TEST(without_pinned_memory_ordinary_memory_does)
 	CHECK(finish(&move) == SGPU_OK && move.result.bytes[SGPU_PATH_PAGEABLE] == move.bytes);
 	check_move(&move);
 	free_move(&move);
+	tear_down();
+}
+
+UNIT_TEST(ordinary_memory_goes_through_pinned_memory)
+{
+	struct move move;
+
+	if (!looks_like_gpu) {
+		SKIP("the device pins nothing");
+	}
+	REQUIRE(set_up(&several));
+	for (int i = 0; i < 4; i++) {
+		make_move(&move, i & 1 ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, MEMORY, i & 2,
+			  LARGEST);
+		start(&move);
+		CHECK(finish(&move) == SGPU_OK &&
+		      move.result.bytes[SGPU_PATH_PINNED] == move.bytes);
+		check_move(&move);
+		free_move(&move);
+	}
 	tear_down();
 }
 
@@ -485,8 +633,12 @@ static void tests(void)
 	UNIT_RUN(the_lowest_bad_chunk_is_named);
 	UNIT_RUN(plain_payloads_are_digested_on_the_device);
 	UNIT_RUN(a_device_that_fails_at_any_call_leaves_nothing);
+	UNIT_RUN(work_that_cannot_be_asked_for_has_ended_before_its_transfer_has);
+	UNIT_RUN(a_device_that_fails_at_any_call_leaves_nothing_in_a_pipe);
 	UNIT_RUN(a_copy_whose_sealing_was_cancelled_fails);
+	UNIT_RUN(a_plain_copy_that_was_cancelled_fails_and_leaves_nothing);
 	UNIT_RUN(without_pinned_memory_ordinary_memory_does);
+	UNIT_RUN(ordinary_memory_goes_through_pinned_memory);
 	UNIT_RUN(little_is_taken_for_little);
 	UNIT_RUN(what_pays_is_registered_and_read_by_the_device_alone);
 	UNIT_RUN(many_workers_write_the_pages_of_a_file_without_a_name);
