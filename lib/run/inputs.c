@@ -25,7 +25,6 @@ struct input {
 	struct sgpu_inputs *all;
 	int segment;
 	bool begun;
-	bool prepared; /* its header and its key are valid */
 	struct sgpu_transfer *transfer;
 	struct sgpu_source file; /* file or region with the payload; fd -1: none */
 	struct sgpu_task copy, check;
@@ -110,7 +109,7 @@ static void end_input(struct input *input)
 {
 	struct sgpu_run *run = run_of(input);
 
-	sgpu_run_drop_key(run, number_in_batch(input));
+	sgpu_run_drop_key(run, number_in_batch(input), false);
 	sgpu_source_close(&input->file);
 	sgpu_transfer_free(&input->transfer);
 	sgpu_graph_arrived(run, input->segment, input->code, input->text);
@@ -233,7 +232,7 @@ static int prepare_sealed(struct input *input, const uint8_t *from, struct sgpu_
 		rc = read_payload(input, 0, header, sizeof(header), error);
 	}
 	rc = rc ? rc : check_header(input, header, error);
-	return rc ? rc : sgpu_run_key(run_of(input), number_in_batch(input), key, error);
+	return rc ? rc : sgpu_run_key(run_of(input), number_in_batch(input), false, key, error);
 }
 
 /* ---- small payloads ---- */
@@ -501,7 +500,6 @@ static int begin_large(struct input *input, struct sgpu_error *error)
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	input->prepared = true;
 	rc = sgpu_transfer_begin(engine_of(input), &request, &input->transfer, error);
 	if (rc != SGPU_OK && request.source.close) {
 		request.source.close(request.source.context);

@@ -12,95 +12,118 @@
 
 enum { KEYS_AT_ONCE = 64 };
 
-/* Returns the device on which a segment of the batch is opened or sealed, or -1 for neither. */
-static int device_of(const struct sgpu_run *run, int in_batch)
+static struct sgpu_run_key *slot_of(const struct sgpu_run *run, int in_batch, bool result)
+{
+	return &run->keys[2 * in_batch + result];
+}
+
+/* Returns the device on which a segment of the batch is opened, or its result sealed, or -1 for
+ * neither. */
+static int device_of(const struct sgpu_run *run, int in_batch, bool result)
 {
 	const struct sgpu_batch_segment *s = &run->job.batch->segments[in_batch];
 	const struct sgpu_plan *plan = run->job.plan;
 	const int segment = run->job.to_manifest[in_batch];
-	const int buffer = s->input ? plan->in_buffer[segment] : plan->out_buffer[segment];
+	const int buffer = result ? plan->out_buffer[segment] : plan->in_buffer[segment];
 
-	if (buffer < 0 || !(s->input ? s->sealed : s->masking == SGPU_MASKING_AES_GCM)) {
+	if (buffer < 0 || !(result ? s->masking == SGPU_MASKING_AES_GCM : s->sealed)) {
 		return -1;
 	}
 	return plan->buffers[buffer].device;
 }
 
 /* Opens an input's key by its header, or draws a result's. */
-static int make_material(struct sgpu_run *run, int in_batch, struct sgpu_sealed_keys *material,
-			 struct sgpu_error *error)
+static int make_material(struct sgpu_run *run, int in_batch, bool result,
+			 struct sgpu_sealed_keys *material, struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *s = &run->job.batch->segments[in_batch];
 	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
 	size_t context_size = 0;
 	int rc = sgpu_batch_segment_key(run->job.batch, run->job.batch_key, s->id,
-					s->input ? NULL : run->job.response_id, key, context,
+					result ? run->job.response_id : NULL, key, context,
 					&context_size, error);
 
-	if (rc == SGPU_OK && s->input) {
+	if (rc == SGPU_OK && !result) {
 		rc = sgpu_sealed_keys_open(key, context, context_size, s->header, material, error);
 		rc = rc == SGPU_EKEY ? SGPU_EAUTH : rc;
 	} else if (rc == SGPU_OK) {
 		rc = sgpu_sealed_keys_new(key, context, context_size, material, error);
-		if (rc == SGPU_OK) {
-			sgpu_sealed_header(material, run->headers[in_batch]);
-		}
 	}
 	sgpu_wipe(key, sizeof(key));
 	return rc;
 }
 
-/* Lists segments of one device that lack a key: `in_batch`, those of its kind after it, and then
- * those of the other kind if the first was an input. Returns how many. */
-static int list_group(const struct sgpu_run *run, int in_batch, int group[KEYS_AT_ONCE])
+/* A value of the batch that is opened or sealed. */
+struct value {
+	int in_batch;
+	bool result;
+};
+
+/* Lists values of one device whose key was never loaded: `first`, those of its kind after it, and
+ * then the results if it is an input. Returns how many. */
+static int list_group(const struct sgpu_run *run, struct value first,
+		      struct value group[KEYS_AT_ONCE])
 {
-	const struct sgpu_batch *batch = run->job.batch;
-	const int device = device_of(run, in_batch);
-	const bool inputs = batch->segments[in_batch].input;
+	const int device = device_of(run, first.in_batch, first.result);
 	int count = 0;
 
-	for (int pass = 0; pass < (inputs ? 2 : 1); pass++) {
-		for (int i = pass == 0 ? in_batch : 0;
-		     i < batch->segment_count && count < KEYS_AT_ONCE; i++) {
-			if (batch->segments[i].input == (inputs && pass == 0) && !run->keys[i] &&
-			    device_of(run, i) == device) {
-				group[count++] = i;
+	group[count++] = first;
+	for (int result = first.result; result < 2; result++) {
+		for (int i = result == first.result ? first.in_batch + 1 : 0;
+		     i < run->job.batch->segment_count && count < KEYS_AT_ONCE; i++) {
+			if (!slot_of(run, i, result)->made && device_of(run, i, result) == device) {
+				group[count++] = (struct value){ i, result };
 			}
 		}
 	}
 	return count;
 }
 
-int sgpu_run_key(struct sgpu_run *run, int in_batch, struct sgpu_device_key **key,
-		 struct sgpu_error *error)
+static int load_group(struct sgpu_run *run, struct value first, struct sgpu_error *error)
 {
 	struct sgpu_sealed_keys material[KEYS_AT_ONCE];
 	struct sgpu_device_key *loaded[KEYS_AT_ONCE];
+	struct value group[KEYS_AT_ONCE];
+	const int count = list_group(run, first, group);
 	struct sgpu_stream *stream;
-	int group[KEYS_AT_ONCE], count = 0, made = 0, rc = SGPU_OK;
+	int made = 0, rc;
 
-	if (!run->keys[in_batch]) {
-		rc = sgpu_run_plan_stream(run, device_of(run, in_batch), &stream, error);
-		count = list_group(run, in_batch, group);
-		/* Another segment whose key cannot be made fails when its own turn comes. */
-		for (; rc == SGPU_OK && made < count; made++) {
-			if (make_material(run, group[made], &material[made],
-					  made == 0 ? error : NULL) != SGPU_OK) {
-				rc = made == 0 ? error->code : rc;
-				break;
-			}
-		}
-		rc = rc ? rc : sgpu_device_keys_load(stream, material, made, loaded, error);
-		for (int i = 0; rc == SGPU_OK && i < made; i++) {
-			run->keys[group[i]] = loaded[i];
-		}
-		sgpu_wipe(material, sizeof(material));
+	rc = sgpu_run_plan_stream(run, device_of(run, first.in_batch, first.result), &stream,
+				  error);
+	while (rc == SGPU_OK && made < count) {
+		/* Another value whose key cannot be made fails when its own turn comes. */
+		rc = make_material(run, group[made].in_batch, group[made].result, &material[made],
+				   made == 0 ? error : NULL);
+		made += rc == SGPU_OK;
 	}
-	*key = run->keys[in_batch];
+	rc = made > 0 ? sgpu_device_keys_load(stream, material, made, loaded, error) : rc;
+	for (int i = 0; rc == SGPU_OK && i < made; i++) {
+		struct sgpu_run_key *slot = slot_of(run, group[i].in_batch, group[i].result);
+
+		slot->key = loaded[i];
+		slot->made = true;
+		sgpu_sealed_header(&material[i], slot->header);
+	}
+	sgpu_wipe(material, sizeof(material));
 	return rc;
 }
 
-void sgpu_run_drop_key(struct sgpu_run *run, int in_batch)
+int sgpu_run_key(struct sgpu_run *run, int in_batch, bool result, struct sgpu_device_key **key,
+		 struct sgpu_error *error)
 {
-	sgpu_device_key_free(&run->keys[in_batch]);
+	const struct sgpu_run_key *slot = slot_of(run, in_batch, result);
+	int rc = slot->key ? SGPU_OK : load_group(run, (struct value){ in_batch, result }, error);
+
+	*key = slot->key;
+	return rc;
+}
+
+const uint8_t *sgpu_run_result_header(const struct sgpu_run *run, int in_batch)
+{
+	return slot_of(run, in_batch, true)->header;
+}
+
+void sgpu_run_drop_key(struct sgpu_run *run, int in_batch, bool result)
+{
+	sgpu_device_key_free(&slot_of(run, in_batch, result)->key);
 }

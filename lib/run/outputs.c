@@ -84,11 +84,6 @@ static bool is_sealed(const struct output *output)
 	return in_batch(output)->masking == SGPU_MASKING_AES_GCM;
 }
 
-static const uint8_t *header_of(const struct output *output)
-{
-	return output->all->run->headers[number_in_batch(output)];
-}
-
 /* ---- memory ---- */
 /* Allocates memory that is written once from end to end, in pages of 2 MiB if there are any, since
  * faults on small pages cost as much as the copy. */
@@ -204,8 +199,11 @@ static int put(struct output *output, uint64_t at, const void *bytes, size_t siz
 
 static int put_header(struct output *output, struct sgpu_error *error)
 {
-	return is_sealed(output) ? put(output, 0, header_of(output), SGPU_SEALED_HEADER, error)
-				 : SGPU_OK;
+	return is_sealed(output)
+		       ? put(output, 0,
+			     sgpu_run_result_header(output->all->run, number_in_batch(output)),
+			     SGPU_SEALED_HEADER, error)
+		       : SGPU_OK;
 }
 
 static int set_size(struct output *output, uint64_t actual, struct sgpu_error *error)
@@ -221,7 +219,7 @@ static void end_output(struct output *output, int rc, const char *text)
 {
 	struct sgpu_outputs *all = output->all;
 
-	sgpu_run_drop_key(all->run, number_in_batch(output));
+	sgpu_run_drop_key(all->run, number_in_batch(output), true);
 	if (output->staging) {
 		sgpu_staging_give(run_device(output)->engine, output->staging);
 		output->staging = NULL;
@@ -262,7 +260,7 @@ static int follow(struct output *output, struct sgpu_stream *stream, uint64_t si
 	struct sgpu_run *run = output->all->run;
 	struct sgpu_device_key *key = NULL;
 	void *host = NULL;
-	int rc = is_sealed(output) ? sgpu_run_key(run, number_in_batch(output), &key, NULL)
+	int rc = is_sealed(output) ? sgpu_run_key(run, number_in_batch(output), true, &key, NULL)
 				   : SGPU_OK;
 
 	rc = rc ? rc : sgpu_staging_take(run_device(output)->engine, &output->staging, &host, NULL);
@@ -399,7 +397,8 @@ static int begin_large(struct output *output, struct sgpu_error *error)
 		.span = note_span,
 		.argument = output,
 	};
-	int rc = sealed ? sgpu_run_key(run, number_in_batch(output), &request.key, error) : SGPU_OK;
+	int rc = sealed ? sgpu_run_key(run, number_in_batch(output), true, &request.key, error)
+			: SGPU_OK;
 
 	rc = rc ? rc : find_place(output, error);
 	rc = rc ? rc : put_header(output, error);

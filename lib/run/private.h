@@ -64,6 +64,12 @@ enum sgpu_run_stream {
 	SGPU_RUN_STREAMS
 };
 
+struct sgpu_run_key {
+	struct sgpu_device_key *key; /* NULL: not loaded, or dropped */
+	bool made;		     /* it was loaded before */
+	uint8_t header[SGPU_SEALED_HEADER];
+};
+
 struct sgpu_inputs;
 struct sgpu_operations;
 struct sgpu_outputs;
@@ -87,9 +93,8 @@ struct sgpu_run {
 	struct sgpu_run_trace trace;
 	struct sgpu_job job; /* the admitted batch */
 	struct sgpu_tar_reader *tar;
-	struct sgpu_memory memory;		/* the batch's buffers on the devices */
-	struct sgpu_device_key **keys;		/* by segment of the batch; NULL: not loaded */
-	uint8_t (*headers)[SGPU_SEALED_HEADER]; /* of results, by segment of the batch */
+	struct sgpu_memory memory; /* the batch's buffers on the devices */
+	struct sgpu_run_key *keys; /* two for each segment of the batch */
 	struct sgpu_inputs *inputs;
 	struct sgpu_operations *operations;
 	struct sgpu_modules *modules;
@@ -157,12 +162,15 @@ SGPU_MUST_CHECK int sgpu_memory_create(struct sgpu_run *run, struct sgpu_error *
 void sgpu_memory_clear(struct sgpu_run *run);
 
 /* ---- keys.c ---- */
-/* Gives the key of a sealed segment of the batch on a device. Loads those of the segments after it
- * along with it, if there are not too many. */
-SGPU_MUST_CHECK int sgpu_run_key(struct sgpu_run *run, int in_batch, struct sgpu_device_key **key,
-				 struct sgpu_error *error);
+/* Gives the key on its device of a sealed segment of the batch or, if `result`, of its result; an
+ * INPUT_OUTPUT has both. Loads those of the segments after it along with it, if there are not too
+ * many. */
+SGPU_MUST_CHECK int sgpu_run_key(struct sgpu_run *run, int in_batch, bool result,
+				 struct sgpu_device_key **key, struct sgpu_error *error);
+/* Returns the header of a result whose key was given. */
+const uint8_t *sgpu_run_result_header(const struct sgpu_run *run, int in_batch);
 /* No work with the key may be pending. */
-void sgpu_run_drop_key(struct sgpu_run *run, int in_batch);
+void sgpu_run_drop_key(struct sgpu_run *run, int in_batch, bool result);
 
 /* ---- inputs.c: payloads on their way to the device ---- */
 /* Makes the inputs, and takes every region that the batch names, so that none outlives the run. */

@@ -140,9 +140,8 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 	run->trace.first = run->first;
 	run->rank = sgpu_now_ns() + plan->bytes / BYTES_PER_NS;
 	run->plan_streams = calloc((size_t)stream_count(run), sizeof(struct sgpu_stream *));
-	run->keys = calloc(segments + 1, sizeof(struct sgpu_device_key *));
-	run->headers = calloc(segments + 1, sizeof(*run->headers));
-	if (!run->plan_streams || !run->keys || !run->headers) {
+	run->keys = calloc(2 * segments + 1, sizeof(*run->keys));
+	if (!run->plan_streams || !run->keys) {
 		return sgpu_fail_nomem(error);
 	}
 	/* before the buffers, since the sealed paths take memory, too */
@@ -294,7 +293,8 @@ static void tear_down(struct sgpu_run *run)
 {
 	atomic_store(&run->busy, true);
 	for (int i = 0; run->keys && i < run->job.batch->segment_count; i++) {
-		sgpu_run_drop_key(run, i);
+		sgpu_run_drop_key(run, i, false);
+		sgpu_run_drop_key(run, i, true);
 	}
 	sgpu_outputs_free(run);
 	sgpu_modules_free(run);
@@ -382,7 +382,6 @@ static void free_run(struct sgpu_run *run)
 	sgpu_moves_free(run);
 	free(run->plan_streams);
 	free(run->keys);
-	free(run->headers);
 	sgpu_job_clear(&run->job);
 	sgpu_trace_clear(&run->trace);
 	sgpu_close(run->wake_fd);

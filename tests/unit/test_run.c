@@ -43,6 +43,55 @@ UNIT_TEST(sizes_at_the_edges_of_chunks_and_pieces_come_back)
 	}
 }
 
+/* scan is read, and written anew. */
+static char *in_out_text(uint64_t n)
+{
+	char *text = NULL;
+
+	if (asprintf(&text,
+		     "{\"version\":1,\"manifest_id\":\"io\",\"segments\":["
+		     "{\"segment_id\":\"scan\",\"data_location_client\":\"s\",\"sensitivity_"
+		     "level\":\"HIGH\",\"direction\":\"INPUT_OUTPUT\",\"data_type_info\":"
+		     "{\"dtype\":\"u8\",\"shape\":[%llu]}},"
+		     "{\"segment_id\":\"bias\",\"data_location_client\":\"b\",\"sensitivity_"
+		     "level\":\"LOW\",\"direction\":\"INPUT\",\"data_type_info\":"
+		     "{\"dtype\":\"u8\",\"shape\":[%llu]}},"
+		     "{\"segment_id\":\"bias_copy\",\"data_location_client\":\"c\","
+		     "\"sensitivity_level\":\"LOW\",\"direction\":\"OUTPUT\"}],\"operations\":["
+		     "{\"gpu_operation_id\":\"FIRST\",\"kernel\":\"copy\",\"arguments\":"
+		     "{\"input\":\"scan\",\"output\":\"scan\"}},"
+		     "{\"gpu_operation_id\":\"SECOND\",\"kernel\":\"copy\",\"arguments\":"
+		     "{\"input\":\"bias\",\"output\":\"bias_copy\"}}]}",
+		     (unsigned long long)n, (unsigned long long)n) < 0) {
+		abort();
+	}
+	return text;
+}
+
+UNIT_TEST(a_result_has_a_key_of_its_own_though_its_segment_is_an_input_too)
+{
+	static const uint64_t sizes[] = { 1000, 3 << 20 };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
+		struct answer answer;
+		struct job job;
+		int out;
+
+		make_job(&job, sizes[i]);
+		remake_job(&job, in_out_text(sizes[i]));
+		CHECK(run_job(&job, &owner, &out) == SGPU_OK);
+		CHECK(read_answer(out, job.key, &answer));
+		CHECK(answer.size[0] == sizes[i] && answer.data[0] &&
+		      memcmp(answer.data[0], job.scan, sizes[i]) == 0);
+		CHECK(answer.batch &&
+		      memcmp(answer.batch->segments[0].header, job.batch->segments[0].header,
+			     SGPU_SEALED_HEADER) != 0);
+		free_answer(&answer);
+		close(out);
+		free_job(&job);
+	}
+}
+
 static uint64_t sum(const uint64_t bytes[SGPU_PATHS])
 {
 	return bytes[SGPU_PATH_REGISTERED] + bytes[SGPU_PATH_PINNED] + bytes[SGPU_PATH_PAGEABLE];
@@ -594,6 +643,7 @@ UNIT_TEST(a_batch_comes_through_a_pipe)
 static void all_tests(void)
 {
 	UNIT_RUN(sizes_at_the_edges_of_chunks_and_pieces_come_back);
+	UNIT_RUN(a_result_has_a_key_of_its_own_though_its_segment_is_an_input_too);
 	UNIT_RUN(spans_totals_and_progress_tell_what_was_done);
 	UNIT_RUN(payloads_are_moved_to_where_they_belong);
 	UNIT_RUN(a_response_is_right_whatever_becomes_of_its_first_result);
