@@ -286,6 +286,35 @@ static void end_group(struct sgpu_inputs *inputs, struct group *group)
 	free(group);
 }
 
+/* Fails a group of whose work some was not enqueued, or cannot be asked for. */
+static void fail_group(struct sgpu_inputs *inputs, struct group *group, int rc, const char *text)
+{
+	struct sgpu_stream *stream;
+
+	if (sgpu_run_plan_stream(inputs->run, group->device, &stream, NULL) != SGPU_OK) {
+		stream = NULL; /* then nothing was enqueued */
+	}
+	if (stream) {
+		(void)!sgpu_stream_sync(stream, NULL);
+	}
+	for (int i = 0; i < group->count; i++) {
+		struct input *member = group->members[i];
+
+		if (member->check.code == SGPU_OK && member->copy.code == SGPU_OK) {
+			member->check.code = sgpu_fail(&member->check.error, rc, "%s",
+						       text[0] ? text : sgpu_strerror(rc));
+		}
+		if (stream) {
+			(void)!sgpu_device_clear(stream, memory_of(member), in_batch(member)->size,
+						 NULL);
+		}
+	}
+	if (stream) {
+		(void)!sgpu_stream_sync(stream, NULL);
+	}
+	end_group(inputs, group);
+}
+
 /* Enqueues the group that is being filled. */
 static void flush(struct sgpu_inputs *inputs)
 {
@@ -303,21 +332,8 @@ static void flush(struct sgpu_inputs *inputs)
 	rc = rc ? rc : sgpu_event_create(run->devices[group->device].device, &group->ended, &error);
 	rc = rc ? rc : sgpu_enqueue(stream, group->works, group->work_count);
 	rc = rc ? rc : sgpu_event_record(stream, group->ended);
-	if (rc != SGPU_OK) { /* of what was enqueued nobody must hear any more */
-		(void)!(stream ? sgpu_stream_sync(stream, NULL) : SGPU_OK);
-		for (int i = 0; i < group->count; i++) {
-			struct input *member = group->members[i];
-
-			if (member->check.code == SGPU_OK && member->copy.code == SGPU_OK) {
-				member->check.code =
-					sgpu_fail(&member->check.error, rc, "%s",
-						  error.text[0] ? error.text : sgpu_strerror(rc));
-			}
-			(void)!sgpu_device_clear(stream, memory_of(member), in_batch(member)->size,
-						 NULL);
-		}
-		(void)!(stream ? sgpu_stream_sync(stream, NULL) : SGPU_OK);
-		end_group(inputs, group);
+	if (rc != SGPU_OK) {
+		fail_group(inputs, group, rc, error.text);
 		return;
 	}
 	while (*last) {
@@ -658,12 +674,18 @@ bool sgpu_inputs_advance(struct sgpu_run *run)
 
 	while (inputs->enqueued) {
 		struct group *group = inputs->enqueued;
+		struct sgpu_error error = { 0 };
+		const int rc = sgpu_event_query(group->ended, &done, &error);
 
-		if (sgpu_event_query(group->ended, &done, NULL) == SGPU_OK && !done) {
+		if (rc == SGPU_OK && !done) {
 			break;
 		}
 		inputs->enqueued = group->next;
-		end_group(inputs, group);
+		if (rc == SGPU_OK) {
+			end_group(inputs, group);
+		} else { /* the device is lost, or still at work */
+			fail_group(inputs, group, rc, error.text);
+		}
 		any = true;
 	}
 	for (struct input **link = &inputs->under_way; *link;) {

@@ -507,11 +507,25 @@ static void end_launch(struct sgpu_run *run, struct launch *l)
 }
 
 /* Whether the device has passed an operation. A stream's operations end in order. */
-static bool has_ended(const struct operation *op)
+static bool has_ended(struct sgpu_run *run, struct launch *l)
 {
+	const struct operation *op = &run->operations->list[l->operation];
+	struct sgpu_error error = { 0 };
+	struct sgpu_stream *stream;
 	bool done = false;
+	int rc = op->event ? sgpu_event_query(op->event, &done, &error) : SGPU_OK;
 
-	return !op->event || sgpu_event_query(op->event, &done, NULL) != SGPU_OK || done;
+	if (rc != SGPU_OK) { /* the device is lost, or still at work */
+		if (sgpu_run_plan_stream(run, run->job.plan->stream[l->operation], &stream, NULL) ==
+		    SGPU_OK) {
+			(void)!sgpu_stream_sync(stream, NULL);
+		}
+		if (l->task.code == SGPU_OK) {
+			l->task.code = sgpu_fail(&l->task.error, rc, "%s",
+						 error.text[0] ? error.text : sgpu_strerror(rc));
+		}
+	}
+	return !op->event || rc != SGPU_OK || done;
 }
 
 static bool look_for_ends(struct sgpu_run *run)
@@ -525,7 +539,7 @@ static bool look_for_ends(struct sgpu_run *run)
 		struct launch *l = *link;
 		const uint64_t bit = UINT64_C(1) << run->job.plan->stream[l->operation];
 
-		if (running & bit || !has_ended(&o->list[l->operation])) {
+		if (running & bit || !has_ended(run, l)) {
 			running |= bit;
 			link = &l->next;
 			continue;

@@ -62,10 +62,9 @@ static void add_edge(struct job *job)
 }
 
 /* The calls of a run differ a little from one to the next, so all is over when none was left to
- * fail. Under checkers, which make a run many times as long, every seventh. */
-static void fail_each_call(struct job *job)
+ * fail. */
+static void fail_every(int step, struct job *job)
 {
-	const int step = getenv("SGPU_TEST_SMALL") ? 7 : 1;
 	bool good = true;
 	int failed = 0, rc = SGPU_EDEVICE;
 
@@ -90,6 +89,12 @@ static void fail_each_call(struct job *job)
 	CHECK(failed > (step > 1 ? 0 : 10));
 }
 
+/* Under checkers, which make a run many times as long, every seventh. */
+static void fail_each_call(struct job *job)
+{
+	fail_every(is_short() ? 7 : 1, job);
+}
+
 UNIT_TEST(a_run_ends_well_whichever_call_of_the_device_fails)
 {
 	struct job job;
@@ -110,6 +115,59 @@ UNIT_TEST(a_run_on_a_device_that_copies_beside_the_rest_ends_well_too)
 	make_job(&job, LARGE);
 	fail_each_call(&job);
 	free_job(&job);
+}
+
+/* Small payloads, which are moved together. The one in a file is the first to come. */
+UNIT_TEST(a_run_of_small_payloads_ends_well_too)
+{
+	for (int in_file = 0; in_file < 2; in_file++) {
+		char *path = NULL;
+		struct job job;
+		int fd = -1;
+
+		make_job(&job, 20000);
+		add_edge(&job);
+		if (in_file) {
+			fd = new_file(&path);
+			REQUIRE(sgpu_pwrite(fd, path, job.bias, job.size, 0, &error) == SGPU_OK);
+			job.batch->segments[1].location =
+				(struct sgpu_location){ .kind = SGPU_LOCATION_FILE, .file = path };
+		}
+		fail_every(1, &job);
+		free_job(&job);
+		close(fd);
+	}
+}
+
+/* Of an event that cannot be asked for, nobody knows whether the work before it has ended. */
+static int refuse_query(struct sgpu_event *event, bool *done, struct sgpu_error *why)
+{
+	(void)event;
+	(void)done;
+	return sgpu_fail(why, SGPU_EDEVICE, "no answer");
+}
+
+UNIT_TEST(what_cannot_be_asked_for_is_not_taken_for_done)
+{
+	static const uint64_t sizes[] = { 20000, SIZE };
+
+	atomic_store(&fail_at, -1);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
+		struct answer answer;
+		struct job job;
+		int out;
+
+		make_job(&job, sizes[i]);
+		fake.backend.stream.event_query = refuse_query;
+		CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
+		fake.backend.stream.event_query = fake_event_query;
+		REQUIRE(read_answer(out, job.key, &answer));
+		CHECK(!answer.data[0] && !answer.data[1]);
+		CHECK(fake_is_clean());
+		free_answer(&answer);
+		close(out);
+		free_job(&job);
+	}
 }
 
 /* Payloads from a file, results through the drain. */
@@ -184,8 +242,12 @@ static void all_tests(void)
 	pinned_max = SGPU_RUNNER_PINNED_MAX;
 	UNIT_RUN(no_kernel_runs_on_what_a_failed_one_left);
 	UNIT_RUN(a_run_ends_well_whichever_call_of_the_device_fails);
+	UNIT_RUN(a_run_of_small_payloads_ends_well_too);
+	UNIT_RUN(what_cannot_be_asked_for_is_not_taken_for_done);
 	fake.plain = strcmp(device_name(), "cpu") != 0;
 	UNIT_RUN(a_run_on_a_device_that_copies_beside_the_rest_ends_well_too);
+	UNIT_RUN(a_run_of_small_payloads_ends_well_too);
+	UNIT_RUN(what_cannot_be_asked_for_is_not_taken_for_done);
 	UNIT_RUN(a_run_with_registered_payloads_and_drained_results_ends_well_too);
 	UNIT_RUN(a_run_whose_payloads_are_read_by_several_cores_ends_well_too);
 }
