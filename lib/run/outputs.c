@@ -258,11 +258,15 @@ static int actual_size(const struct sgpu_segment *s, const struct sgpu_op_call *
 static int follow(struct output *output, struct sgpu_stream *stream, uint64_t size)
 {
 	struct sgpu_run *run = output->all->run;
+	const struct sgpu_plan *plan = run->job.plan;
 	struct sgpu_device_key *key = NULL;
 	void *host = NULL;
 	int rc = is_sealed(output) ? sgpu_run_key(run, number_in_batch(output), true, &key, NULL)
 				   : SGPU_OK;
 
+	if (!key && plan->buffers[plan->out_buffer[output->segment]].shared) {
+		return rc; /* if the operation does not run, another segment's plaintext is there */
+	}
 	rc = rc ? rc : sgpu_staging_take(run_device(output)->engine, &output->staging, &host, NULL);
 	if (rc != SGPU_OK || !output->staging) {
 		return rc;

@@ -176,6 +176,8 @@ static int give_buffer(struct planner *p, int device, uint64_t size, const struc
 	if (buffer < 0) {
 		buffer = plan->buffer_count++;
 		plan->buffers[buffer].device = device;
+	} else {
+		plan->buffers[buffer].shared = true;
 	}
 	if (plan->buffers[buffer].size < size) {
 		plan->buffers[buffer].size = size;

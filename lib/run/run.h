@@ -25,6 +25,7 @@ enum { SGPU_PLAN_STREAMS_MAX = 64, SGPU_RUN_DEVICES_MAX = 16 };
 struct sgpu_plan_buffer {
 	uint64_t size; /* bytes of the largest value that it holds */
 	int device;    /* number of its device */
+	bool shared;   /* it holds several values, one after the other */
 };
 
 /* A sealed copy of a segment to another device, for the operations there that read it. */

@@ -236,11 +236,80 @@ UNIT_TEST(no_kernel_runs_on_what_a_failed_one_left)
 	free_job(&job);
 }
 
+/* What the third operation writes goes where the first one wrote, and may leave in the clear. */
+static void make_low_output(struct job *job)
+{
+	json_t *json, *segments, *operations;
+	char *text = manifest_text(job->size);
+
+	json = json_loads(text, 0, NULL);
+	free(text);
+	segments = json_object_get(json, "segments");
+	operations = json_object_get(json, "operations");
+	json_array_append_new(segments,
+			      json_pack("{s:s,s:s,s:s}", "segment_id", "other", "sensitivity_level",
+					"HIGH", "direction", "INTERMEDIATE"));
+	json_object_set_new(json_array_get(segments, 3), "sensitivity_level", json_string("LOW"));
+	json_object_set_new(json_object_get(json_array_get(operations, 1), "arguments"), "output",
+			    json_string("other"));
+	json_array_append_new(operations, json_pack("{s:s,s:s,s:{s:s,s:s},s:b}", "gpu_operation_id",
+						    "LAST", "kernel", "copy", "arguments", "input",
+						    "other", "output", "result", "declassify", 1));
+	text = json_dumps(json, 0);
+	json_decref(json);
+	remake_job(job, text);
+}
+
+static sgpu_op_fn fail_after_the_first(const char *name)
+{
+	(void)name;
+	return atomic_fetch_add(&kernels, 1) == 0 ? NULL : fail_late;
+}
+
+/* Looks at what a copy brings to the host. */
+static atomic_int copies_out;
+
+static int count_copies_out(struct sgpu_stream *stream, const struct sgpu_work *work)
+{
+	atomic_fetch_add(&copies_out, work->kind == SGPU_WORK_COPY_OUT);
+	return fake_enqueue(stream, work);
+}
+
+UNIT_TEST(what_was_in_the_place_of_a_low_result_does_not_leave)
+{
+	sgpu_op_fn (*op)(const char *) = fake.backend.table.op;
+	struct answer answer;
+	struct job job;
+	int out;
+
+	make_job(&job, 1000);
+	make_low_output(&job);
+	atomic_store(&fail_at, -1);
+	for (int good = 1; good >= 0; good--) {
+		atomic_store(&kernels, 0);
+		atomic_store(&copies_out, 0);
+		fake.backend.table.op = good ? op : fail_after_the_first;
+		fake.backend.stream.enqueue = count_copies_out;
+		CHECK(run_job(&job, &owner, &out) == (good ? SGPU_OK : SGPU_ESEGMENTS));
+		fake.backend.stream.enqueue = fake_enqueue;
+		fake.backend.table.op = op;
+		/* THIRD, of which nothing stood in the way, has a buffer of its own */
+		CHECK(good ? atomic_load(&copies_out) == 2 : atomic_load(&copies_out) <= 1);
+		REQUIRE(read_answer(out, job.key, &answer));
+		CHECK(good ? answer.data[0] && memcmp(answer.data[0], job.scan, job.size) == 0
+			   : !answer.data[0]);
+		free_answer(&answer);
+		close(out);
+	}
+	free_job(&job);
+}
+
 static void all_tests(void)
 {
 	fake.plain = true;
 	pinned_max = SGPU_RUNNER_PINNED_MAX;
 	UNIT_RUN(no_kernel_runs_on_what_a_failed_one_left);
+	UNIT_RUN(what_was_in_the_place_of_a_low_result_does_not_leave);
 	UNIT_RUN(a_run_ends_well_whichever_call_of_the_device_fails);
 	UNIT_RUN(a_run_of_small_payloads_ends_well_too);
 	UNIT_RUN(what_cannot_be_asked_for_is_not_taken_for_done);
