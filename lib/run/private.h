@@ -109,7 +109,8 @@ struct sgpu_run {
 	int code;
 	struct sgpu_error error;
 	bool descriptor_failed;
-	bool inside; /* under the presence's mutex */
+	bool inside;	/* under the presence's mutex */
+	bool uncleared; /* it has left, and the devices may have its data */
 	bool stop_seen;
 	atomic_int done_count, failed_count, operation_count; /* the graph's progress */
 	struct sgpu_io_guard guard;

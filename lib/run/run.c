@@ -124,7 +124,8 @@ static void settle(struct sgpu_run *run)
 					  !run->unsure);
 		}
 	}
-	sgpu_presence_leave(&run->runner->presence, &run->inside, run->job.has_module);
+	run->uncleared =
+		sgpu_presence_leave(&run->runner->presence, &run->inside, run->job.has_module);
 	atomic_store(&run->busy, false);
 }
 
@@ -299,6 +300,9 @@ static void tear_down(struct sgpu_run *run)
 	sgpu_outputs_free(run);
 	sgpu_modules_free(run);
 	sgpu_memory_clear(run);
+	if (run->uncleared) {
+		sgpu_presence_cleared(&run->runner->presence);
+	}
 	sgpu_leases_free(&run->leases);
 	sgpu_lent_free(&run->lent);
 	sgpu_wipe(run->job.batch_key, sizeof(run->job.batch_key));

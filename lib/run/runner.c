@@ -67,7 +67,8 @@ int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside, int (*ende
 	pthread_mutex_lock(&presence->mutex);
 	presence->alone += has_module;
 	while ((rc = ended(argument)) == SGPU_OK && !is_of_another(presence, owner) &&
-	       (presence->cancelling || (has_module ? presence->count : presence->alone) > 0)) {
+	       (presence->cancelling ||
+		(has_module ? presence->count + presence->uncleared : presence->alone) > 0)) {
 		wait_for_change(presence);
 	}
 	if (rc == SGPU_OK && is_of_another(presence, owner)) {
@@ -90,7 +91,7 @@ int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside, int (*ende
 				   : sgpu_fail(error, rc, "the run was stopped");
 }
 
-void sgpu_presence_leave(struct sgpu_presence *presence, bool *inside, bool has_module)
+bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside, bool has_module)
 {
 	bool was_inside;
 
@@ -98,10 +99,20 @@ void sgpu_presence_leave(struct sgpu_presence *presence, bool *inside, bool has_
 	was_inside = *inside;
 	*inside = false;
 	presence->count -= was_inside;
+	presence->uncleared += was_inside;
 	presence->alone -= was_inside && has_module;
 	if (was_inside && presence->cancelling) {
 		cancel_devices(presence, false);
 	}
+	pthread_cond_broadcast(&presence->changed);
+	pthread_mutex_unlock(&presence->mutex);
+	return was_inside;
+}
+
+void sgpu_presence_cleared(struct sgpu_presence *presence)
+{
+	pthread_mutex_lock(&presence->mutex);
+	presence->uncleared--;
 	pthread_cond_broadcast(&presence->changed);
 	pthread_mutex_unlock(&presence->mutex);
 }

@@ -61,6 +61,7 @@ struct sgpu_presence {
 	pthread_mutex_t mutex;
 	pthread_cond_t changed;
 	int count;	 /* runs that have entered */
+	int uncleared;	 /* runs that have left, but whose data the devices still have */
 	bool cancelling; /* the devices were told to stop: no run may enter */
 	int alone;	 /* runs that are inside, or wait, and have a module */
 	bool bound;	 /* a module has been here: only runs of `owner` may enter */
@@ -74,15 +75,19 @@ void sgpu_presence_clear(struct sgpu_presence *presence);
 /* `inside` is a member of the run: whether it has entered. It changes under the mutex. */
 /* Lets a run enter; it must do so before it gives work to the devices. Waits while these are being
  * stopped. A kernel of a module can address all that the process has mapped: a run with one
- * (has_module) waits until no other is inside, and keeps the others out until it leaves. After that
- * the process takes no batch of another owner. `ended` is asked now and then while the run waits:
- * why it must end, or SGPU_OK. Errors: that; SGPU_ERETRY: the batch is of another owner. */
+ * (has_module) waits until no other is inside or has left data there, and keeps the others out
+ * until it leaves. After that the process takes no batch of another owner. `ended` is asked now and
+ * then while the run waits: why it must end, or SGPU_OK. Errors: that; SGPU_ERETRY: the batch is of
+ * another owner. */
 SGPU_MUST_CHECK int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside,
 					int (*ended)(void *argument), void *argument,
 					bool has_module, const char *owner,
 					struct sgpu_error *error);
-/* Lets a run leave that has no more work on the devices. */
-void sgpu_presence_leave(struct sgpu_presence *presence, bool *inside, bool has_module);
+/* Lets a run leave that has no more work on the devices. Returns whether it was inside: then
+ * sgpu_presence_cleared must follow. */
+bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside, bool has_module);
+/* Notes that the devices have no data any more of a run that has left. */
+void sgpu_presence_cleared(struct sgpu_presence *presence);
 /* Must be called now and then for a run that was stopped at `stopped_ns`. If the run has entered,
  * stops the devices: immediately if it is alone, else SGPU_RUN_GRACE_NS after `stopped_ns`. */
 void sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, uint64_t stopped_ns);

@@ -50,7 +50,9 @@ static bool enter(bool *inside)
 
 static void leave(bool *inside, bool has_module)
 {
-	sgpu_presence_leave(&presence, inside, has_module);
+	if (sgpu_presence_leave(&presence, inside, has_module)) {
+		sgpu_presence_cleared(&presence);
+	}
 }
 
 UNIT_TEST(a_run_that_has_left_stops_nothing_of_the_one_that_stays)
@@ -196,6 +198,28 @@ UNIT_TEST(a_run_with_a_module_waits_until_it_is_alone_and_keeps_the_others_out)
 	sgpu_presence_clear(&presence);
 }
 
+UNIT_TEST(a_run_with_a_module_waits_until_the_data_of_others_are_gone)
+{
+	struct waiter module, other;
+	bool first = false;
+
+	begin();
+	REQUIRE(enter(&first));
+	start(&module, true, "");
+	CHECK(waits(&module));
+	CHECK(sgpu_presence_leave(&presence, &first, false));
+	CHECK(waits(&module) && presence.count == 0);
+	sgpu_presence_cleared(&presence);
+	CHECK(result(&module) == SGPU_OK);
+	CHECK(sgpu_presence_leave(&presence, &module.inside, true));
+	start(&other, false, ""); /* its kernels do what they say, and keep to their own */
+	CHECK(result(&other) == SGPU_OK);
+	sgpu_presence_cleared(&presence);
+	leave(&other.inside, false);
+	CHECK(presence.count == 0 && presence.uncleared == 0);
+	sgpu_presence_clear(&presence);
+}
+
 UNIT_TEST(after_a_module_none_of_another_owner_enters)
 {
 	struct waiter module, own, stranger;
@@ -244,6 +268,7 @@ int main(void)
 	UNIT_RUN(alone_a_run_stops_the_device_once_and_lets_it_go_as_it_leaves);
 	UNIT_RUN(beside_others_a_run_waits_for_its_kernels_and_not_for_ever);
 	UNIT_RUN(a_run_with_a_module_waits_until_it_is_alone_and_keeps_the_others_out);
+	UNIT_RUN(a_run_with_a_module_waits_until_the_data_of_others_are_gone);
 	UNIT_RUN(after_a_module_none_of_another_owner_enters);
 	UNIT_RUN(a_run_that_is_stopped_while_it_waits_to_be_alone_holds_nobody_up);
 	return unit_done();
