@@ -39,7 +39,7 @@ static const struct sgpu_engine_config several = { .workers = 4,
 						   .last_run = 4 * C };
 
 static struct sgpu_engine *engine;
-static struct sgpu_stream *stream;
+static struct sgpu_stream *stream, *copies;
 static struct sgpu_sealed_keys keys;
 static struct sgpu_device_key *key;
 static struct sgpu_aead *aead;
@@ -50,13 +50,14 @@ static bool looks_like_gpu;
 static inline bool set_up(const struct sgpu_engine_config *config)
 {
 	static const uint8_t secret[SGPU_KEY_SIZE] = { 4, 4 };
-	struct sgpu_device_config two = { .jobs = 2 };
+	/* Workers of the CPU device are the engine's as well. */
+	struct sgpu_device_config jobs = { .jobs = config ? config->workers : 2 };
 
 	fake.fails = NULL;
 	fake.no_host_memory = false;
 	fake.pins = fake.registers = true;
 	atomic_store(&fake.lent_most, 0);
-	if (sgpu_device_open(device_name(), &two, &device, &error) != SGPU_OK) {
+	if (sgpu_device_open(device_name(), &jobs, &device, &error) != SGPU_OK) {
 		return false;
 	}
 	if (looks_like_gpu) {
@@ -64,6 +65,7 @@ static inline bool set_up(const struct sgpu_engine_config *config)
 	}
 	return sgpu_engine_create(device, config, &engine, &error) == SGPU_OK &&
 	       sgpu_stream_create(device, &stream, &error) == SGPU_OK &&
+	       sgpu_stream_create(device, &copies, &error) == SGPU_OK &&
 	       sgpu_sealed_keys_new(secret, "", 0, &keys, &error) == SGPU_OK &&
 	       sgpu_aead_create(NULL, keys.key, &aead, &error) == SGPU_OK &&
 	       sgpu_device_key_load(stream, &keys, &key, &error) == SGPU_OK;
@@ -76,6 +78,7 @@ static inline void tear_down(void)
 	sgpu_device_key_free(&key);
 	sgpu_aead_free(&aead);
 	sgpu_stream_free(&stream);
+	sgpu_stream_free(&copies);
 	if (looks_like_gpu) {
 		CHECK(fake_is_clean());
 		unmake_fake_gpu();
@@ -90,18 +93,17 @@ struct move {
 	struct sgpu_transfer_request request;
 	struct sgpu_transfer *transfer;
 	struct sgpu_transfer_result result;
+	bool ended;
 	sgpu_devptr memory;
 	uint64_t plain, bytes; /* plaintext, and as it travels */
 	uint8_t *host;
 	int file;
-	atomic_int done;
 	/* what its source or sink does */
 	uint64_t fails_at; /* position; UINT64_MAX: nowhere */
-	unsigned nap_us;
-	int pipe[2]; /* ordered */
+	int pipe[2];	   /* ordered */
 	atomic_int calls, closed;
 	atomic_uint_fast64_t moved;
-	atomic_uint_fast64_t spans[SGPU_STEPS];
+	uint64_t spans[SGPU_STEPS];
 };
 
 static inline uint64_t sealed_bytes(uint64_t size)
@@ -109,20 +111,12 @@ static inline uint64_t sealed_bytes(uint64_t size)
 	return size + (size / C + 1) * SGPU_TAG_SIZE;
 }
 
-static inline void note_done(void *argument, const struct sgpu_transfer_result *result)
-{
-	struct move *move = argument;
-
-	move->result = *result;
-	atomic_fetch_add(&move->done, 1);
-}
-
 static inline void note_span(void *argument, const struct sgpu_transfer_span *span)
 {
 	struct move *move = argument;
 
 	CHECK(span->end_ns >= span->begin_ns && span->row < SGPU_ENGINE_ROWS);
-	atomic_fetch_add(&move->spans[span->step], span->bytes);
+	move->spans[span->step] += span->bytes;
 }
 
 static inline int read_some(void *context, uint64_t position, void *data, size_t size,
@@ -132,9 +126,6 @@ static inline int read_some(void *context, uint64_t position, void *data, size_t
 
 	atomic_fetch_add(&move->calls, 1);
 	atomic_fetch_add(&move->moved, size);
-	if (move->nap_us) {
-		usleep(move->nap_us);
-	}
 	if (position <= move->fails_at && move->fails_at < position + size) {
 		return sgpu_fail(why, SGPU_ESYSTEM, "made to fail at %llu",
 				 (unsigned long long)move->fails_at);
@@ -150,9 +141,6 @@ static inline int write_some(void *context, uint64_t position, const void *data,
 
 	atomic_fetch_add(&move->calls, 1);
 	atomic_fetch_add(&move->moved, size);
-	if (move->nap_us) {
-		usleep(move->nap_us);
-	}
 	if (position <= move->fails_at && move->fails_at < position + size) {
 		return sgpu_fail(why, SGPU_ESYSTEM, "no space left at %llu",
 				 (unsigned long long)move->fails_at);
@@ -217,8 +205,9 @@ static inline void make_move(struct move *move, enum sgpu_transfer_direction dir
 		.last = true,
 		.memory = move->memory,
 		.size = in ? move->bytes : size,
+		.copy = copies,
+		.crypt = stream,
 		.span = note_span,
-		.done = note_done,
 		.argument = move,
 	};
 	if (kind == FILE_IN_MEMORY) {
@@ -265,7 +254,7 @@ static inline void check_move(struct move *move)
 {
 	uint64_t paths = 0;
 
-	CHECK(atomic_load(&move->done) == 1 && move->result.code == SGPU_OK);
+	CHECK(move->ended && move->result.code == SGPU_OK && !move->result.error.text[0]);
 	CHECK(move->request.source.close != note_close || atomic_load(&move->closed) == 1);
 	if (move->request.direction == SGPU_TRANSFER_IN) {
 		from_device(scratch, move->memory, move->plain + C);
@@ -294,8 +283,7 @@ static inline void check_move(struct move *move)
 /* What one has left that failed: nothing of it. */
 static inline void check_failed(struct move *move, int code)
 {
-	CHECK(atomic_load(&move->done) == 1 && move->result.code == code &&
-	      move->result.error.code == code);
+	CHECK(move->ended && move->result.code == code && move->result.error.code == code);
 	CHECK(move->result.error.text[0]);
 	CHECK(move->request.source.close != note_close || atomic_load(&move->closed) == 1);
 	if (move->request.direction == SGPU_TRANSFER_IN) {
@@ -307,15 +295,43 @@ static inline void check_failed(struct move *move, int code)
 
 static inline void start(struct move *move)
 {
-	CHECK(sgpu_transfer_start(engine, &move->request, &move->transfer, &error) == SGPU_OK);
+	CHECK(sgpu_transfer_begin(engine, &move->request, &move->transfer, &error) == SGPU_OK);
+}
+
+/* Takes a step. Returns whether the transfer has ended. */
+static inline bool advance(struct move *move)
+{
+	const struct sgpu_transfer_result *result;
+
+	(void)sgpu_transfer_step(move->transfer);
+	result = sgpu_transfer_end(move->transfer);
+	if (result && !move->ended) {
+		move->result = *result;
+		move->ended = true;
+	}
+	return move->ended;
 }
 
 static inline int finish(struct move *move)
 {
-	while (atomic_load(&move->done) == 0) {
-		usleep(100);
-	}
+	move->result = *sgpu_transfer_wait(move->transfer);
+	move->ended = sgpu_transfer_end(move->transfer) != NULL;
+	CHECK(move->ended && !sgpu_transfer_step(move->transfer));
 	return move->result.code;
+}
+
+/* Ends all, a step of each in turn. */
+static inline void finish_all(struct move *moves, int count)
+{
+	int left;
+
+	do {
+		left = 0;
+		for (int i = 0; i < count; i++) {
+			left += !advance(&moves[i]);
+		}
+		sched_yield();
+	} while (left > 0);
 }
 
 /* Runs the tests on the device, and, if that is the CPU device, on one that looks like a GPU. */

@@ -424,6 +424,7 @@ static inline void make_fake_gpu(void)
 	fake.backend.key.reaches = NULL;
 	fake.backend.stream.launch = fake_launch;
 	fake.backend.table.cancel = fake_cancel;
+	fake.backend.table.pool = fake.plain ? fake.real->pool : NULL;
 	fake.backend.memory.host_alloc = fake_host_alloc;
 	fake.backend.memory.host_free = fake_host_free;
 	fake.backend.memory.host_register = fake_host_register;

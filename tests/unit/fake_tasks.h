@@ -14,7 +14,7 @@
 
 #include "device/device.h"
 
-enum { FAKE_EVENTS_MAX = 256 };
+enum { FAKE_EVENTS_MAX = 1024 };
 
 struct fake_task {
 	struct sgpu_task real;
@@ -108,17 +108,21 @@ static inline void fake_tasks_tell(const struct sgpu_stream *stream, uint64_t se
 static inline void fake_event_note(const struct sgpu_event *event, const struct sgpu_stream *stream)
 {
 	uint64_t serial = fake_serial();
+	bool noted = false;
 
 	pthread_mutex_lock(&fake_tasks.lock);
-	for (int i = 0; i < FAKE_EVENTS_MAX; i++) {
+	for (int i = 0; i < FAKE_EVENTS_MAX && !noted; i++) {
 		if (!fake_tasks.events[i].event) {
 			fake_tasks.events[i].event = event;
 			fake_tasks.events[i].stream = stream;
 			fake_tasks.events[i].serial = serial;
-			break;
+			noted = true;
 		}
 	}
 	pthread_mutex_unlock(&fake_tasks.lock);
+	if (!noted) {
+		abort();
+	}
 }
 
 /* The host has waited for an event (`tell`), or frees it. */
