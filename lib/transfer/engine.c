@@ -4,8 +4,8 @@
  *
  * Why transfers never deadlock. A chunk run takes one staging buffer at most before it begins, and
  * gives it back without taking another. A buffer in use always comes back: a file or memory fills
- * or empties it, and streams complete their work. While a pipe fills one, which may take for ever,
- * the limit is one higher. The limit is at least one, so some transfer goes on.
+ * or empties it, and streams complete their work. For each that a pipe fills, which may take for
+ * ever, the limit is one higher. The limit is at least one, so some transfer goes on.
  */
 #include "transfer/engine.h"
 
@@ -191,10 +191,21 @@ void sgpu_staging_give(struct sgpu_engine *engine, struct sgpu_staging_buffer *b
 {
 	struct sgpu_staging_pool *pool = &engine->staging[buffer->class];
 
+	sgpu_staging_filled(engine, buffer);
 	pthread_mutex_lock(&engine->mutex);
 	buffer->next = pool->free;
 	pool->free = buffer;
 	pthread_mutex_unlock(&engine->mutex);
+}
+
+void sgpu_staging_filled(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer)
+{
+	if (buffer->filled) {
+		pthread_mutex_lock(&engine->mutex);
+		buffer->filled = false;
+		engine->staging[buffer->class].filled--;
+		pthread_mutex_unlock(&engine->mutex);
+	}
 }
 
 int sgpu_staging_fill(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer, bool host,
@@ -271,14 +282,19 @@ int sgpu_staging_await(struct sgpu_transfer *transfer, enum sgpu_staging_class c
 		       struct sgpu_staging_buffer **buffer, struct sgpu_error *error)
 {
 	struct sgpu_engine *engine = transfer->engine;
-	/* A buffer that a pipe fills, for ever perhaps, is one more than others may take. */
-	const unsigned extra = transfer->request.source.ordered;
+	struct sgpu_staging_pool *pool = &engine->staging[class];
+	const bool fills = transfer->request.source.ordered;
 	int rc = SGPU_OK;
 
 	*buffer = NULL;
 	pthread_mutex_lock(&engine->mutex);
 	if (!is_behind(transfer, class)) {
-		rc = take(engine, class, sgpu_staging_most(engine, class) + extra, buffer);
+		rc = take(engine, class, sgpu_staging_most(engine, class) + pool->filled + fills,
+			  buffer);
+	}
+	if (*buffer && fills) {
+		(*buffer)->filled = true;
+		pool->filled++;
 	}
 	if (rc == SGPU_OK && !*buffer && !transfer->waits) {
 		transfer->waits = true;

@@ -34,13 +34,15 @@ struct sgpu_staging_buffer {
 	struct sgpu_staging_buffer *next;
 	enum sgpu_staging_class class;
 	void *host;
-	bool lent; /* host memory is from sgpu_host_alloc, else from aligned_alloc */
+	bool lent;   /* host memory is from sgpu_host_alloc, else from aligned_alloc */
+	bool filled; /* by a pipe, which may take for ever */
 	sgpu_devptr device;
 };
 struct sgpu_staging_pool {
 	struct sgpu_staging_buffer *free;
 	uint64_t size; /* bytes of one buffer */
 	unsigned made, limit;
+	unsigned filled; /* buffers that pipes fill now: as many more may be made */
 	uint64_t earned; /* bytes of buffers that the transfers so far allow */
 };
 
@@ -74,6 +76,8 @@ SGPU_MUST_CHECK int sgpu_staging_await(struct sgpu_transfer *transfer,
 				       enum sgpu_staging_class class,
 				       struct sgpu_staging_buffer **buffer,
 				       struct sgpu_error *error);
+/* What a pipe has filled, or failed to fill, will come back soon. */
+void sgpu_staging_filled(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer);
 /* The transfer waits for no buffer any more. */
 void sgpu_staging_leave(struct sgpu_transfer *transfer);
 /* How many buffers may exist. Pinning one costs more than copying through it, so the number grows

@@ -475,6 +475,7 @@ static bool begin_run(struct sgpu_transfer *t)
 	}
 	if (rc == SGPU_OK && is_in(t) && !t->direct) {
 		rc = copy_run(t, move, &error);
+		sgpu_staging_filled(t->engine, buffer);
 		t->result.source_failed = rc != SGPU_OK && t->request.source.ordered;
 		t->consumed += move->bytes;
 	}
