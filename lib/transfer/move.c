@@ -586,21 +586,30 @@ static bool look_at_oldest(struct sgpu_transfer *t)
 	return true;
 }
 
-/* Reads the rest of a failed payload, since others may follow it in the pipe. */
-static void skip_rest(struct sgpu_transfer *t)
+static bool may_read(const struct sgpu_transfer *t, bool may_block)
 {
 	const struct sgpu_transfer_source *source = &t->request.source;
-	const uint64_t size = t->request.size;
+
+	return may_block || !source->waits || !source->waits(source->context);
+}
+
+/* Whether a failed payload has a rest, which is read, since others may follow it in the pipe. */
+static bool has_rest(const struct sgpu_transfer *t)
+{
+	return t->request.source.ordered && !t->stopped && !t->result.source_failed &&
+	       t->consumed < t->request.size;
+}
+
+/* Reads a piece of the rest. */
+static void skip_piece(struct sgpu_transfer *t)
+{
+	const struct sgpu_transfer_source *source = &t->request.source;
 	uint8_t data[16384];
+	const size_t count = sgpu_min_u64(t->request.size - t->consumed, sizeof(data));
 
-	while (source->ordered && !t->stopped && !t->result.source_failed && t->consumed < size) {
-		const uint64_t left = size - t->consumed;
-		const size_t count = left < sizeof(data) ? (size_t)left : sizeof(data);
-
-		t->result.source_failed =
-			source->read(source->context, t->consumed, data, count, NULL) != SGPU_OK;
-		t->consumed += count;
-	}
+	t->result.source_failed =
+		source->read(source->context, t->consumed, data, count, NULL) != SGPU_OK;
+	t->consumed += count;
 	sgpu_wipe(data, sizeof(data));
 }
 
@@ -620,17 +629,13 @@ static void clear_destination(struct sgpu_transfer *t)
 		/* a device that fails here cannot be used any more */
 		(void)!sgpu_stream_sync(request->crypt, NULL);
 	}
+	t->touched = false;
 }
 
 static void end(struct sgpu_transfer *t)
 {
 	const struct sgpu_transfer_request *request = &t->request;
 
-	sgpu_staging_leave(t);
-	if (t->failed) {
-		skip_rest(t);
-		clear_destination(t);
-	}
 	if (is_in(t) && request->source.close) {
 		request->source.close(request->source.context);
 	} else if (!is_in(t) && request->sink.close) {
@@ -640,9 +645,28 @@ static void end(struct sgpu_transfer *t)
 	t->ended = true;
 }
 
+/* Ends a transfer of which nothing is under way, unless a rest has to be read first. */
+static bool come_to_end(struct sgpu_transfer *t, bool may_block)
+{
+	bool reads;
+
+	sgpu_staging_leave(t);
+	if (t->failed) {
+		clear_destination(t);
+	}
+	if (!t->failed || !has_rest(t)) {
+		end(t);
+		return true;
+	}
+	reads = may_read(t, may_block);
+	if (reads) {
+		skip_piece(t);
+	}
+	return reads;
+}
+
 static bool step(struct sgpu_transfer *t, bool may_block)
 {
-	const struct sgpu_transfer_source *source = &t->request.source;
 	bool done;
 
 	if (t->ended) {
@@ -654,14 +678,12 @@ static bool step(struct sgpu_transfer *t, bool may_block)
 			begin_digest(t);
 			return true;
 		}
-		if (!t->claimed_all &&
-		    (may_block || !source->waits || !source->waits(source->context))) {
+		if (!t->claimed_all && may_read(t, may_block)) {
 			return begin_run(t) || done;
 		}
 	}
 	if (t->over == t->begun && (t->failed || (t->claimed_all && !t->needs_digest))) {
-		end(t);
-		return true;
+		return come_to_end(t, may_block) || done;
 	}
 	return done;
 }

@@ -406,6 +406,50 @@ UNIT_TEST(a_payload_that_fails_is_cleared_before_the_rest_of_it_comes)
 	tear_down();
 }
 
+/* Work of a stream ends when it is let go. */
+static atomic_bool lets_go;
+
+static int await_go(struct sgpu_launch *launch, void *unused)
+{
+	(void)launch;
+	(void)unused;
+	while (!atomic_load(&lets_go)) {
+		usleep(100);
+	}
+	return SGPU_OK;
+}
+
+UNIT_TEST(a_payload_that_fails_waits_for_no_staging_buffer_while_its_rest_comes)
+{
+	struct move move, other;
+
+	REQUIRE(set_up(&scarce));
+	atomic_store(&lets_go, false);
+	make_ordered(&move, true, 40 * C);
+	move.host[2 * S + 5] ^= 1;
+	CHECK(sgpu_device_launch_on(copies, await_go, NULL, NULL, 0, NULL) == SGPU_OK &&
+	      sgpu_device_launch_on(stream, await_go, NULL, NULL, 0, NULL) == SGPU_OK);
+	start(&move);
+	feed(&move, 0, 16 * S + 16384);
+	for (int i = 0; i < 10; i++) {
+		CHECK(!advance(&move));
+	}
+	CHECK(atomic_load(&move.calls) == 2); /* and a third run waits */
+	atomic_store(&lets_go, true);
+	make_move(&other, SGPU_TRANSFER_IN, READ, true, LARGEST);
+	other.request.rank = 1;
+	start(&other);
+	step_often(&move);
+	CHECK(!move.ended && finish(&other) == SGPU_OK);
+	check_move(&other);
+	free_move(&other);
+	feed(&move, 16 * S + 16384, move.bytes);
+	CHECK(finish(&move) == SGPU_EAUTH && atomic_load(&move.moved) == move.bytes);
+	check_failed(&move, SGPU_EAUTH);
+	free_move(&move);
+	tear_down();
+}
+
 UNIT_TEST(a_pipe_that_ends_early_fails_its_transfer)
 {
 	struct move move;
@@ -481,6 +525,7 @@ UNIT_TEST(the_rest_of_a_payload_that_was_stopped_is_not_read)
 UNIT_TEST(the_steps_of_a_transfer_are_told)
 {
 	struct move move;
+	bool reaches;
 
 	REQUIRE(set_up(&several));
 	for (int in = 0; in < 2; in++) {
@@ -488,9 +533,12 @@ UNIT_TEST(the_steps_of_a_transfer_are_told)
 		start(&move);
 		CHECK(finish(&move) == SGPU_OK);
 		check_move(&move);
+		reaches = sgpu_device_reaches(device, move.host, LARGEST, !in);
 		CHECK(move.spans[in ? SGPU_STEP_READ : SGPU_STEP_WRITE] == move.bytes &&
-		      move.spans[in ? SGPU_STEP_COPY_IN : SGPU_STEP_COPY_OUT] == move.bytes &&
 		      move.spans[in ? SGPU_STEP_OPEN : SGPU_STEP_SEAL] == move.bytes);
+		/* What opens the host's memory copies nothing. */
+		CHECK(move.spans[in ? SGPU_STEP_COPY_IN : SGPU_STEP_COPY_OUT] ==
+		      (reaches ? 0 : move.bytes));
 		free_move(&move);
 	}
 	tear_down();
@@ -537,6 +585,7 @@ static void tests(void)
 	UNIT_RUN(a_step_does_not_wait_for_a_pipe);
 	UNIT_RUN(a_payload_that_fails_is_read_to_its_end);
 	UNIT_RUN(a_payload_that_fails_is_cleared_before_the_rest_of_it_comes);
+	UNIT_RUN(a_payload_that_fails_waits_for_no_staging_buffer_while_its_rest_comes);
 	UNIT_RUN(a_pipe_that_ends_early_fails_its_transfer);
 	UNIT_RUN(a_transfer_can_be_stopped_at_any_time);
 	UNIT_RUN(the_rest_of_a_payload_that_was_stopped_is_not_read);
