@@ -586,11 +586,13 @@ static bool look_at_oldest(struct sgpu_transfer *t)
 	return true;
 }
 
+/* While a read blocks, runs that have ended keep their staging buffers, which others may need. */
 static bool may_read(const struct sgpu_transfer *t, bool may_block)
 {
 	const struct sgpu_transfer_source *source = &t->request.source;
 
-	return may_block || !source->waits || !source->waits(source->context);
+	return (may_block && t->over == t->begun) || !source->waits ||
+	       !source->waits(source->context);
 }
 
 /* Whether a failed payload has a rest, which is read, since others may follow it in the pipe. */

@@ -213,7 +213,8 @@ SGPU_MUST_CHECK int sgpu_transfer_begin(struct sgpu_engine *engine,
 /* Does what can be done now for at most one chunk run, without waiting for the device. Returns
  * whether anything was done. */
 bool sgpu_transfer_step(struct sgpu_transfer *transfer);
-/* As sgpu_transfer_step, but also reads from a source that has to wait. */
+/* As sgpu_transfer_step, but also reads from a source that has to wait, once no chunk run is under
+ * way. */
 bool sgpu_transfer_block(struct sgpu_transfer *transfer);
 /* Whether the source needs no more steps: all of it was read, or it failed. */
 bool sgpu_transfer_has_read(const struct sgpu_transfer *transfer);

@@ -343,6 +343,26 @@ UNIT_TEST(pipes_that_block_hold_up_nobody)
 	tear_down();
 }
 
+/* Work of a stream ends when it is let go. */
+static atomic_bool lets_go;
+
+static int await_go(struct sgpu_launch *launch, void *unused)
+{
+	(void)launch;
+	(void)unused;
+	while (!atomic_load(&lets_go)) {
+		usleep(100);
+	}
+	return SGPU_OK;
+}
+
+static void hold_streams(void)
+{
+	atomic_store(&lets_go, false);
+	CHECK(sgpu_device_launch_on(copies, await_go, NULL, NULL, 0, NULL) == SGPU_OK &&
+	      sgpu_device_launch_on(stream, await_go, NULL, NULL, 0, NULL) == SGPU_OK);
+}
+
 UNIT_TEST(a_step_does_not_wait_for_a_pipe)
 {
 	struct move move;
@@ -358,6 +378,27 @@ UNIT_TEST(a_step_does_not_wait_for_a_pipe)
 	feed(&move, 16 * S, move.bytes);
 	step_often(&move);
 	CHECK(sgpu_transfer_has_read(move.transfer) && move.ended);
+	check_move(&move);
+	free_move(&move);
+	tear_down();
+}
+
+UNIT_TEST(a_pipe_does_not_block_while_runs_hold_staging_buffers)
+{
+	struct move move;
+
+	REQUIRE(set_up(&several));
+	make_ordered(&move, true, 40 * C);
+	hold_streams();
+	start(&move);
+	feed(&move, 0, 16 * S);
+	for (int i = 0; i < 10; i++) {
+		(void)sgpu_transfer_block(move.transfer);
+	}
+	CHECK(atomic_load(&move.calls) == 1);
+	atomic_store(&lets_go, true);
+	feed(&move, 16 * S, move.bytes);
+	CHECK(finish(&move) == SGPU_OK);
 	check_move(&move);
 	free_move(&move);
 	tear_down();
@@ -406,29 +447,14 @@ UNIT_TEST(a_payload_that_fails_is_cleared_before_the_rest_of_it_comes)
 	tear_down();
 }
 
-/* Work of a stream ends when it is let go. */
-static atomic_bool lets_go;
-
-static int await_go(struct sgpu_launch *launch, void *unused)
-{
-	(void)launch;
-	(void)unused;
-	while (!atomic_load(&lets_go)) {
-		usleep(100);
-	}
-	return SGPU_OK;
-}
-
 UNIT_TEST(a_payload_that_fails_waits_for_no_staging_buffer_while_its_rest_comes)
 {
 	struct move move, other;
 
 	REQUIRE(set_up(&scarce));
-	atomic_store(&lets_go, false);
 	make_ordered(&move, true, 40 * C);
 	move.host[2 * S + 5] ^= 1;
-	CHECK(sgpu_device_launch_on(copies, await_go, NULL, NULL, 0, NULL) == SGPU_OK &&
-	      sgpu_device_launch_on(stream, await_go, NULL, NULL, 0, NULL) == SGPU_OK);
+	hold_streams();
 	start(&move);
 	feed(&move, 0, 16 * S + 16384);
 	for (int i = 0; i < 10; i++) {
@@ -583,6 +609,7 @@ static void tests(void)
 	UNIT_RUN(small_transfers_wait_for_buffers_that_others_have_taken);
 	UNIT_RUN(pipes_that_block_hold_up_nobody);
 	UNIT_RUN(a_step_does_not_wait_for_a_pipe);
+	UNIT_RUN(a_pipe_does_not_block_while_runs_hold_staging_buffers);
 	UNIT_RUN(a_payload_that_fails_is_read_to_its_end);
 	UNIT_RUN(a_payload_that_fails_is_cleared_before_the_rest_of_it_comes);
 	UNIT_RUN(a_payload_that_fails_waits_for_no_staging_buffer_while_its_rest_comes);
