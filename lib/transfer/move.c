@@ -702,7 +702,7 @@ bool sgpu_transfer_block(struct sgpu_transfer *t)
 
 bool sgpu_transfer_has_read(const struct sgpu_transfer *t)
 {
-	return t->claimed_all || t->ended;
+	return t->ended || (t->claimed_all && !t->failed);
 }
 
 void sgpu_transfer_stop(struct sgpu_transfer *t, int rc)

@@ -216,7 +216,7 @@ bool sgpu_transfer_step(struct sgpu_transfer *transfer);
 /* As sgpu_transfer_step, but also reads from a source that has to wait, once no chunk run is under
  * way. */
 bool sgpu_transfer_block(struct sgpu_transfer *transfer);
-/* Whether the source needs no more steps: all of it was read, or it failed. */
+/* Whether the source needs no more steps: all of it was read, or the transfer has ended. */
 bool sgpu_transfer_has_read(const struct sgpu_transfer *transfer);
 /* Makes the transfer end soon, with `code` (SGPU_ECANCELED, SGPU_ETIMEOUT), if it has not ended. */
 void sgpu_transfer_stop(struct sgpu_transfer *transfer, int code);

@@ -45,22 +45,21 @@ UNIT_TEST(a_file_that_was_cut_short_fails_and_leaves_nothing)
 
 UNIT_TEST(a_sink_that_is_full_fails_its_transfer_alone)
 {
-	struct move move, other;
+	struct move moves[2];
 
 	REQUIRE(set_up(&scarce));
 	for (int i = 0; i < 4; i++) {
-		make_move(&move, SGPU_TRANSFER_OUT, READ, i & 1, i & 2 ? LARGEST : 3 * C);
-		make_move(&other, SGPU_TRANSFER_OUT, READ, true, 50 * C);
-		move.fails_at = move.bytes / 2;
-		start(&move);
-		start(&other);
-		CHECK(finish(&move) == SGPU_ESYSTEM &&
-		      strstr(move.result.error.text, "no space left"));
-		check_failed(&move, SGPU_ESYSTEM);
-		CHECK(finish(&other) == SGPU_OK);
-		check_move(&other);
-		free_move(&move);
-		free_move(&other);
+		make_move(&moves[0], SGPU_TRANSFER_OUT, READ, i & 1, i & 2 ? LARGEST : 3 * C);
+		make_move(&moves[1], SGPU_TRANSFER_OUT, READ, true, 50 * C);
+		moves[0].fails_at = moves[0].bytes / 2;
+		start(&moves[0]);
+		start(&moves[1]);
+		finish_all(moves, 2);
+		CHECK(strstr(moves[0].result.error.text, "no space left"));
+		check_failed(&moves[0], SGPU_ESYSTEM);
+		check_move(&moves[1]);
+		free_move(&moves[0]);
+		free_move(&moves[1]);
 	}
 	tear_down();
 }
@@ -199,6 +198,53 @@ UNIT_TEST(a_device_that_fails_at_any_call_leaves_nothing)
 
 /* What was to be sealed then is not, and what the staging memory held must not go to the host in
  * its place. */
+/* The pipe is, or was, read to its end, whatever has failed; the caller reads on there. */
+static int read_ordered(void *context, uint64_t position, void *data, size_t size,
+			struct sgpu_error *why)
+{
+	struct move *move = context;
+
+	CHECK(position == atomic_load(&move->moved));
+	return read_some(context, position, data, size, why);
+}
+
+UNIT_TEST(a_device_that_fails_at_any_call_leaves_nothing_in_a_pipe)
+{
+	struct move move;
+	int failed = 0;
+
+	if (!looks_like_gpu) {
+		SKIP("the device's calls do not fail");
+	}
+	for (int i = 0; i < 4; i++) {
+		for (int after = 0; after < 30; after++) {
+			REQUIRE(set_up(&several));
+			make_move(&move, SGPU_TRANSFER_IN, READ, i & 1, i & 2 ? 100 * C : 3 * C);
+			move.request.source.read = read_ordered;
+			move.request.source.ordered = true;
+			atomic_store(&calls_left, after);
+			fake.fails = fails_later;
+			start(&move);
+			while (!sgpu_transfer_has_read(move.transfer)) {
+				(void)advance(&move);
+			}
+			CHECK(atomic_load(&move.moved) == move.bytes);
+			(void)finish(&move);
+			CHECK(atomic_load(&move.moved) == move.bytes && !move.result.source_failed);
+			fake.fails = NULL;
+			if (move.result.code != SGPU_OK) {
+				check_failed(&move, move.result.code);
+				failed++;
+			} else {
+				check_move(&move);
+			}
+			free_move(&move);
+			tear_down();
+		}
+	}
+	CHECK(failed > 20);
+}
+
 UNIT_TEST(a_copy_whose_sealing_was_cancelled_fails)
 {
 	struct move move;
@@ -485,6 +531,7 @@ static void tests(void)
 	UNIT_RUN(the_lowest_bad_chunk_is_named);
 	UNIT_RUN(plain_payloads_are_digested_on_the_device);
 	UNIT_RUN(a_device_that_fails_at_any_call_leaves_nothing);
+	UNIT_RUN(a_device_that_fails_at_any_call_leaves_nothing_in_a_pipe);
 	UNIT_RUN(a_copy_whose_sealing_was_cancelled_fails);
 	UNIT_RUN(without_pinned_memory_ordinary_memory_does);
 	UNIT_RUN(little_is_taken_for_little);
