@@ -412,6 +412,13 @@ static void give_buffer(struct sgpu_transfer *t, struct sgpu_chunk_move *move)
 	}
 }
 
+/* Nothing touches the buffers and the destination any more after this. */
+static void sync_streams(const struct sgpu_transfer *t)
+{
+	(void)!sgpu_stream_sync(t->request.copy, NULL);
+	(void)!sgpu_stream_sync(t->request.crypt, NULL);
+}
+
 /* Ends the enqueuing of a move. If that failed half way, waits for what was enqueued. */
 static void seal_move(struct sgpu_transfer *t, struct sgpu_chunk_move *move, int rc,
 		      struct sgpu_error *error)
@@ -576,8 +583,9 @@ static bool look_at_oldest(struct sgpu_transfer *t)
 	}
 	/* The first step has ended, too, but only an event of its own stream tells its outcome. */
 	rc = rc || !move->middle ? rc : sgpu_event_query(move->middle, &done, &error);
-	if (rc != SGPU_OK) { /* the device is lost */
+	if (rc != SGPU_OK) { /* the device is lost, or still at work */
 		fail(t, move->run.first, rc, &error);
+		sync_streams(t);
 	}
 	sgpu_event_free(&move->middle);
 	sgpu_event_free(&move->ended);

@@ -198,6 +198,57 @@ UNIT_TEST(a_device_that_fails_at_any_call_leaves_nothing)
 
 /* What was to be sealed then is not, and what the staging memory held must not go to the host in
  * its place. */
+/* Of an event that cannot be asked for, nobody knows whether the work before it has ended. */
+static int refuse_query(struct sgpu_event *event, bool *done, struct sgpu_error *why)
+{
+	(void)event;
+	(void)done;
+	return sgpu_fail(why, SGPU_EDEVICE, "no answer");
+}
+
+static int take_a_moment(struct sgpu_launch *launch, void *unused)
+{
+	(void)launch;
+	(void)unused;
+	usleep(50000);
+	return SGPU_OK;
+}
+
+UNIT_TEST(work_that_cannot_be_asked_for_has_ended_before_its_transfer_has)
+{
+	struct move move;
+	uint8_t expected[SGPU_KT128_SIZE];
+
+	if (!looks_like_gpu) {
+		SKIP("the device's calls do not fail");
+	}
+	sgpu_kt128(plaintext, LARGEST, NULL, 0, expected, sizeof(expected));
+	for (int i = 0; i < 2 * 2 * KINDS; i++) {
+		const bool in = i & 1, sealed = i & 2;
+
+		REQUIRE(set_up(&several));
+		make_move(&move, in ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, (enum kind)(i / 4),
+			  sealed, LARGEST);
+		move.request.digested = !sealed;
+		move.request.expected = in ? expected : NULL;
+		CHECK(sgpu_device_launch_on(copies, take_a_moment, NULL, NULL, 0, NULL) == SGPU_OK);
+		fake.backend.stream.event_query = refuse_query;
+		start(&move);
+		CHECK(finish(&move) == SGPU_EDEVICE);
+		fake.backend.stream.event_query = fake_event_query;
+		if (!in && move.file < 0) {
+			CHECK(all(move.host, move.bytes, i / 4 == READ ? 0xee : 0));
+		}
+		CHECK(sgpu_stream_sync(copies, NULL) == SGPU_OK);
+		check_failed(&move, SGPU_EDEVICE);
+		if (!in && move.file < 0) {
+			CHECK(all(move.host, move.bytes, i / 4 == READ ? 0xee : 0));
+		}
+		free_move(&move);
+		tear_down();
+	}
+}
+
 /* The pipe is, or was, read to its end, whatever has failed; the caller reads on there. */
 static int read_ordered(void *context, uint64_t position, void *data, size_t size,
 			struct sgpu_error *why)
@@ -531,6 +582,7 @@ static void tests(void)
 	UNIT_RUN(the_lowest_bad_chunk_is_named);
 	UNIT_RUN(plain_payloads_are_digested_on_the_device);
 	UNIT_RUN(a_device_that_fails_at_any_call_leaves_nothing);
+	UNIT_RUN(work_that_cannot_be_asked_for_has_ended_before_its_transfer_has);
 	UNIT_RUN(a_device_that_fails_at_any_call_leaves_nothing_in_a_pipe);
 	UNIT_RUN(a_copy_whose_sealing_was_cancelled_fails);
 	UNIT_RUN(without_pinned_memory_ordinary_memory_does);
