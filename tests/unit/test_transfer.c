@@ -4,7 +4,6 @@
  * a copy that fails, and that the engine works afterwards. Its kernels are those of test_cuda_aead:
  * racecheck has nothing to find.
  */
-#include <semaphore.h>
 #include <stdint.h>
 
 #include <transfer/engine.h>
@@ -28,7 +27,6 @@ static const struct sgpu_engine_config small = { .workers = 3,
 						 .direct_run = 64 * C,
 						 .direct_count = 2,
 						 .staged_run = 40 * C,
-						 .live_buffers = 3,
 						 .first_run = 4 * C,
 						 .last_run = 8 * C,
 						 .pinned_max = 256 * C };
@@ -36,7 +34,6 @@ static const struct sgpu_engine_config alone = { .workers = 1,
 						 .direct_run = 16 * C,
 						 .direct_count = 1,
 						 .staged_run = 8 * C,
-						 .live_buffers = 1,
 						 .first_run = C,
 						 .last_run = C,
 						 .pinned_max = C };
@@ -45,7 +42,7 @@ static const uint8_t secret[SGPU_KEY_SIZE] = { 7, 7, 1 };
 
 struct fixture {
 	struct sgpu_device *device;
-	struct sgpu_stream *stream;
+	struct sgpu_stream *stream, *copies;
 	struct sgpu_engine *engine;
 	struct sgpu_sealed_keys keys;
 	struct sgpu_device_key *key;
@@ -55,13 +52,40 @@ struct fixture {
 	void *sealed, *sealed_again; /* from sgpu_host_alloc */
 };
 
-static bool set_up(struct fixture *f, const struct sgpu_engine_config *config)
+/* A device that does wrong: the real one's table with other functions in it. */
+static const struct sgpu_device_backend *real;
+static struct fake_backend wrong;
+
+static int create_wrong(struct sgpu_device *device, struct sgpu_stream **stream,
+			struct sgpu_error *error)
+{
+	int rc = real->stream->create(device, stream, error);
+
+	if (rc == SGPU_OK) {
+		fake_backend_give(*stream, &wrong);
+	}
+	return rc;
+}
+
+static void be_wrong(struct sgpu_device *device)
+{
+	real = sgpu_device_backend_of(device);
+	fake_backend_copy(&wrong, real);
+	wrong.stream.create = create_wrong;
+	fake_backend_give(device, &wrong);
+}
+
+static bool open_fixture(struct fixture *f, const struct sgpu_engine_config *config, bool is_wrong)
 {
 	struct sgpu_sealed_keys live_keys;
 
 	memset(f, 0, sizeof(*f));
 	f->device = open_test_device(2, 0);
+	if (f->device && is_wrong) {
+		be_wrong(f->device);
+	}
 	return f->device && sgpu_stream_create(f->device, &f->stream, NULL) == SGPU_OK &&
+	       sgpu_stream_create(f->device, &f->copies, NULL) == SGPU_OK &&
 	       sgpu_engine_create(f->device, config, &f->engine, NULL) == SGPU_OK &&
 	       sgpu_device_alloc(f->device, ROOM, &f->memory, NULL) == SGPU_OK &&
 	       sgpu_host_alloc(f->device, ROOM, &f->sealed, NULL) == SGPU_OK &&
@@ -71,6 +95,11 @@ static bool set_up(struct fixture *f, const struct sgpu_engine_config *config)
 	       sgpu_aead_create(NULL, f->keys.key, &f->aead, NULL) == SGPU_OK &&
 	       sgpu_device_key_load(f->stream, &f->keys, &f->key, NULL) == SGPU_OK &&
 	       sgpu_live_key_load(f->engine, &live_keys, &f->live, NULL) == SGPU_OK;
+}
+
+static bool set_up(struct fixture *f, const struct sgpu_engine_config *config)
+{
+	return open_fixture(f, config, false);
 }
 
 static void tear_down(struct fixture *f)
@@ -83,6 +112,7 @@ static void tear_down(struct fixture *f)
 	sgpu_host_free(f->device, &f->sealed_again, ROOM);
 	sgpu_device_free(f->device, &f->memory, ROOM);
 	sgpu_stream_free(&f->stream);
+	sgpu_stream_free(&f->copies);
 	sgpu_device_close(&f->device);
 }
 
@@ -110,11 +140,6 @@ static bool all(const uint8_t *data, uint64_t size, uint8_t value)
 	return size == 0 || (data[0] == value && memcmp(data, data + 1, size - 1) == 0);
 }
 
-struct outcome {
-	sem_t ended;
-	struct sgpu_transfer_result result;
-};
-
 /* On the host, with the library's own function. */
 static uint64_t seal(struct fixture *f, uint64_t first, bool last, uint64_t size)
 {
@@ -123,47 +148,32 @@ static uint64_t seal(struct fixture *f, uint64_t first, bool last, uint64_t size
 	return size + (size / C + last) * SGPU_TAG_SIZE;
 }
 
-static void note_result(void *argument, const struct sgpu_transfer_result *result)
-{
-	struct outcome *outcome = argument;
-
-	outcome->result = *result;
-	sem_post(&outcome->ended);
-}
-
-/* Starts a transfer and waits for its end. */
-static int move(struct sgpu_engine *engine, struct sgpu_transfer_request request,
+/* Begins a transfer and waits for its end. */
+static int move(struct fixture *f, struct sgpu_transfer_request request,
 		struct sgpu_transfer_result *result)
 {
-	struct outcome outcome = { 0 };
+	struct sgpu_transfer_result own;
 	struct sgpu_transfer *transfer = NULL;
-	int rc;
 
-	sem_init(&outcome.ended, 0, 0);
-	request.done = note_result;
-	request.argument = &outcome;
-	rc = sgpu_transfer_start(engine, &request, &transfer, &outcome.result.error);
-	if (rc == SGPU_OK) {
-		CHECK(sem_wait(&outcome.ended) == 0);
+	result = result ? result : &own;
+	memset(result, 0, sizeof(*result));
+	request.copy = f->copies;
+	request.crypt = f->stream;
+	result->code = sgpu_transfer_begin(f->engine, &request, &transfer, &result->error);
+	if (result->code == SGPU_OK) {
+		*result = *sgpu_transfer_wait(transfer);
 		sgpu_transfer_free(&transfer);
-		rc = outcome.result.code;
 	}
-	if (result) {
-		*result = outcome.result;
-		result->code = rc;
-	}
-	sem_destroy(&outcome.ended);
-	return rc;
+	return result->code;
 }
 
 /* Sealed at rest, from and to memory that the device reaches by itself. */
-static int in_sealed_at(struct sgpu_engine *engine, struct sgpu_device_key *key, uint64_t first,
-			bool last, const void *sealed, uint64_t size, sgpu_devptr to,
-			struct sgpu_transfer_result *result)
+static int in_sealed_at(struct fixture *f, uint64_t first, bool last, const void *sealed,
+			uint64_t size, sgpu_devptr to, struct sgpu_transfer_result *result)
 {
 	const struct sgpu_transfer_request request = {
 		.direction = SGPU_TRANSFER_IN,
-		.key = key,
+		.key = f->key,
 		.first = first,
 		.last = last,
 		.memory = to,
@@ -171,16 +181,15 @@ static int in_sealed_at(struct sgpu_engine *engine, struct sgpu_device_key *key,
 		.source = sgpu_source_from_memory(sealed, true),
 	};
 
-	return move(engine, request, result);
+	return move(f, request, result);
 }
 
-static int out_sealed_at(struct sgpu_engine *engine, struct sgpu_device_key *key, uint64_t first,
-			 bool last, sgpu_devptr from, uint64_t size, void *sealed,
-			 struct sgpu_transfer_result *result)
+static int out_sealed_at(struct fixture *f, uint64_t first, bool last, sgpu_devptr from,
+			 uint64_t size, void *sealed, struct sgpu_transfer_result *result)
 {
 	const struct sgpu_transfer_request request = {
 		.direction = SGPU_TRANSFER_OUT,
-		.key = key,
+		.key = f->key,
 		.first = first,
 		.last = last,
 		.memory = from,
@@ -188,7 +197,7 @@ static int out_sealed_at(struct sgpu_engine *engine, struct sgpu_device_key *key
 		.sink = sgpu_sink_to_memory(sealed, true),
 	};
 
-	return move(engine, request, result);
+	return move(f, request, result);
 }
 
 static void check_in(struct fixture *f, int code, uint64_t size)
@@ -206,7 +215,7 @@ static void in_sealed(struct fixture *f, uint64_t first, bool last, uint64_t siz
 	uint64_t total = seal(f, first, last, size);
 
 	spoil(f);
-	int code = in_sealed_at(f->engine, f->key, first, last, f->sealed, total,
+	int code = in_sealed_at(f, first, last, f->sealed, total,
 				f->memory + OFFSET, &task);
 
 	check_in(f, code, size);
@@ -219,7 +228,7 @@ static void out_sealed(struct fixture *f, uint64_t first, bool last, uint64_t si
 
 	to_device(f, plaintext, size);
 	memset(f->sealed_again, 0xee, ROOM);
-	CHECK(out_sealed_at(f->engine, f->key, first, last, f->memory, size, f->sealed_again,
+	CHECK(out_sealed_at(f, first, last, f->memory, size, f->sealed_again,
 			    NULL) == 0);
 	CHECK(memcmp(f->sealed, f->sealed_again, total) == 0);
 	CHECK(all((uint8_t *)f->sealed_again + total, ROOM - total, 0xee));
@@ -312,7 +321,7 @@ UNIT_TEST(a_bad_chunk_is_named_and_leaves_nothing)
 		((uint8_t *)f.sealed)[bad[i] * SGPU_SEALED_CHUNK + 20] ^= 1;
 		((uint8_t *)f.sealed)[total - 1] ^= 2;
 		spoil(&f);
-		CHECK(in_sealed_at(f.engine, f.key, 7, true, f.sealed, total, f.memory, &task) ==
+		CHECK(in_sealed_at(&f, 7, true, f.sealed, total, f.memory, &task) ==
 		      SGPU_EAUTH);
 		CHECK(task.code == SGPU_EAUTH && task.error.code == SGPU_EAUTH &&
 		      task.error.text[0]);
@@ -333,38 +342,32 @@ UNIT_TEST(the_end_mark_is_demanded_and_refused)
 
 	REQUIRE(set_up(&f, &small));
 	total = seal(&f, 0, true, 200 * C + 9);
-	CHECK(in_sealed_at(f.engine, f.key, 0, false, f.sealed, total, f.memory, &task) ==
+	CHECK(in_sealed_at(&f, 0, false, f.sealed, total, f.memory, &task) ==
 	      SGPU_EAUTH);
-	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK, f.memory,
+	CHECK(in_sealed_at(&f, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK, f.memory,
 			   &task) == SGPU_EAUTH);
-	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, total - 1, f.memory, &task) ==
+	CHECK(in_sealed_at(&f, 0, true, f.sealed, total - 1, f.memory, &task) ==
 	      SGPU_EAUTH);
 	/* Cut short within the tag of the last chunk, after whole ones that verify. */
 	spoil(&f);
-	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK + 5,
+	CHECK(in_sealed_at(&f, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK + 5,
 			   f.memory, &task) == SGPU_EAUTH);
 	from_device(&f, ROOM);
 	CHECK(all(arrived, 200 * C, 0) && arrived[200 * C] == 0xee);
-	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, 0, f.memory, &task) == SGPU_EAUTH);
-	CHECK(in_sealed_at(f.engine, f.key, 0, false, f.sealed, 0, f.memory, &task) == SGPU_OK);
-	CHECK(out_sealed_at(f.engine, f.key, 0, false, f.memory, C + 1, f.sealed, &task) ==
+	CHECK(in_sealed_at(&f, 0, true, f.sealed, 0, f.memory, &task) == SGPU_EAUTH);
+	CHECK(in_sealed_at(&f, 0, false, f.sealed, 0, f.memory, &task) == SGPU_OK);
+	CHECK(out_sealed_at(&f, 0, false, f.memory, C + 1, f.sealed, &task) ==
 	      SGPU_EUSAGE);
 	tear_down(&f);
 }
 
-/* ---- a device that does wrong: the real one's table with other functions in it ---- */
-static const struct sgpu_device_backend *real;
-static struct fake_backend wrong;
+/* ---- a device that does wrong ---- */
 static atomic_int countdown; /* copies that go well before one is altered */
-
-static void be_wrong(void *object)
-{
-	fake_backend_give(object, &wrong);
-}
 
 static int alter_in(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
-	if (work->kind == SGPU_WORK_COPY_IN && countdown-- == 0 && work->size > 0) {
+	if ((work->kind == SGPU_WORK_COPY_IN || work->kind == SGPU_WORK_OPEN_FROM) &&
+	    work->size > 0 && countdown-- == 0) {
 		((uint8_t *)(uintptr_t)work->from)[work->size / 2] ^= 0x10;
 	}
 	return real->stream->enqueue(stream, work);
@@ -379,37 +382,9 @@ static int refuse_event(struct sgpu_device *device, struct sgpu_event **event,
 	return real->stream->event_create(device, event, error);
 }
 
-/* The engine makes streams also later. */
-static int create_wrong(struct sgpu_device *device, struct sgpu_stream **stream,
-			struct sgpu_error *error)
-{
-	int rc = real->stream->create(device, stream, error);
-
-	if (rc == SGPU_OK) {
-		be_wrong(*stream);
-	}
-	return rc;
-}
-
 static bool set_up_wrong(struct fixture *f)
 {
-	if (!set_up(f, &small)) {
-		return false;
-	}
-	real = sgpu_device_backend_of(f->device);
-	fake_backend_copy(&wrong, real);
-	wrong.stream.create = create_wrong;
-	be_wrong(f->device);
-	for (int i = 0; i < SGPU_ENGINE_STREAMS; i++) {
-		struct sgpu_stream *stream;
-
-		if (sgpu_engine_get_stream(f->engine, (enum sgpu_engine_stream)i, &stream, NULL) !=
-		    SGPU_OK) {
-			return false;
-		}
-		be_wrong(stream);
-	}
-	return true;
+	return open_fixture(f, &small, true);
 }
 
 UNIT_TEST(what_is_altered_on_the_bus_is_found)
@@ -452,12 +427,12 @@ UNIT_TEST(a_copy_that_cannot_go_on_ends_and_leaves_nothing)
 		CHECK(all(arrived, LARGEST, 0) && strstr(task.error.text, "no more events"));
 		spoil(&f);
 		countdown = after;
-		code[1] = in_sealed_at(f.engine, f.key, 0, true, f.sealed, total, f.memory, &task);
+		code[1] = in_sealed_at(&f, 0, true, f.sealed, total, f.memory, &task);
 		from_device(&f, LARGEST);
 		CHECK(all(arrived, LARGEST, 0));
 		countdown = after;
 		memset(f.sealed_again, 0xee, ROOM);
-		code[2] = out_sealed_at(f.engine, f.key, 0, true, f.memory, LARGEST, f.sealed_again,
+		code[2] = out_sealed_at(&f, 0, true, f.memory, LARGEST, f.sealed_again,
 					&task);
 		CHECK(all(f.sealed_again, total, 0));
 		wrong.stream.event_create = real->stream->event_create;
@@ -515,6 +490,51 @@ UNIT_TEST(no_two_live_copies_use_a_nonce_twice)
 	tear_down(&f);
 }
 
+/* A thread that copies to its own part of the memory, again and again. */
+struct copier {
+	struct fixture *f;
+	uint64_t at, size;
+	int failed;
+};
+
+static void *copy_live(void *argument)
+{
+	struct copier *c = argument;
+
+	for (int i = 0; i < 10; i++) {
+		c->failed += sgpu_live_in(c->f->engine, c->f->live, plaintext, c->size,
+					  c->f->memory + c->at, NULL) != SGPU_OK;
+	}
+	return NULL;
+}
+
+UNIT_TEST(live_copies_of_many_threads_take_turns)
+{
+	enum { THREADS = 3 };
+	struct copier copiers[THREADS];
+	pthread_t threads[THREADS];
+	struct fixture f;
+
+	REQUIRE(set_up(&f, &alone));
+	spoil(&f);
+	for (int i = 0; i < THREADS; i++) {
+		copiers[i] = (struct copier){ &f, (uint64_t)i * 50 * C,
+					      (uint64_t)(1 + 23 * i) * C, 0 };
+		CHECK(pthread_create(&threads[i], NULL, copy_live, &copiers[i]) == 0);
+	}
+	for (int i = 0; i < THREADS; i++) {
+		CHECK(pthread_join(threads[i], NULL) == 0 && copiers[i].failed == 0);
+	}
+	from_device(&f, ROOM);
+	for (int i = 0; i < THREADS; i++) {
+		const uint8_t *at = arrived + copiers[i].at;
+
+		CHECK(memcmp(at, plaintext, copiers[i].size) == 0);
+		CHECK(all(at + copiers[i].size, 50 * C - copiers[i].size, 0xee));
+	}
+	tear_down(&f);
+}
+
 UNIT_TEST(memory_that_is_not_the_devices_is_refused)
 {
 	struct fixture f;
@@ -522,7 +542,7 @@ UNIT_TEST(memory_that_is_not_the_devices_is_refused)
 
 	REQUIRE(set_up(&f, &small));
 	total = seal(&f, 0, true, LARGEST);
-	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, total, f.memory + ROOM - 5 * C,
+	CHECK(in_sealed_at(&f, 0, true, f.sealed, total, f.memory + ROOM - 5 * C,
 			   NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_live_in(f.engine, f.live, plaintext, LARGEST, f.memory + ROOM - 5 * C, NULL) ==
 	      SGPU_EUSAGE);
@@ -562,6 +582,7 @@ int main(void)
 	UNIT_RUN(what_is_altered_on_the_bus_is_found);
 	UNIT_RUN(a_copy_that_cannot_go_on_ends_and_leaves_nothing);
 	UNIT_RUN(no_two_live_copies_use_a_nonce_twice);
+	UNIT_RUN(live_copies_of_many_threads_take_turns);
 	UNIT_RUN(memory_that_is_not_the_devices_is_refused);
 	UNIT_RUN(the_key_of_another_engine_is_refused);
 	return unit_done();
