@@ -428,8 +428,7 @@ static void seal_move(struct sgpu_transfer *t, struct sgpu_chunk_move *move, int
 		return;
 	}
 	fail(t, move->run.first, rc, error);
-	(void)!sgpu_stream_sync(t->request.copy, NULL);
-	(void)!sgpu_stream_sync(t->request.crypt, NULL);
+	sync_streams(t);
 	sgpu_event_free(&move->middle);
 	give_buffer(t, move);
 	t->begun--;

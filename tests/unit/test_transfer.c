@@ -215,8 +215,7 @@ static void in_sealed(struct fixture *f, uint64_t first, bool last, uint64_t siz
 	uint64_t total = seal(f, first, last, size);
 
 	spoil(f);
-	int code = in_sealed_at(f, first, last, f->sealed, total,
-				f->memory + OFFSET, &task);
+	int code = in_sealed_at(f, first, last, f->sealed, total, f->memory + OFFSET, &task);
 
 	check_in(f, code, size);
 	CHECK(task.code == SGPU_OK && task.begin_ns > 0 && task.end_ns >= task.begin_ns);
@@ -228,8 +227,7 @@ static void out_sealed(struct fixture *f, uint64_t first, bool last, uint64_t si
 
 	to_device(f, plaintext, size);
 	memset(f->sealed_again, 0xee, ROOM);
-	CHECK(out_sealed_at(f, first, last, f->memory, size, f->sealed_again,
-			    NULL) == 0);
+	CHECK(out_sealed_at(f, first, last, f->memory, size, f->sealed_again, NULL) == 0);
 	CHECK(memcmp(f->sealed, f->sealed_again, total) == 0);
 	CHECK(all((uint8_t *)f->sealed_again + total, ROOM - total, 0xee));
 }
@@ -321,8 +319,7 @@ UNIT_TEST(a_bad_chunk_is_named_and_leaves_nothing)
 		((uint8_t *)f.sealed)[bad[i] * SGPU_SEALED_CHUNK + 20] ^= 1;
 		((uint8_t *)f.sealed)[total - 1] ^= 2;
 		spoil(&f);
-		CHECK(in_sealed_at(&f, 7, true, f.sealed, total, f.memory, &task) ==
-		      SGPU_EAUTH);
+		CHECK(in_sealed_at(&f, 7, true, f.sealed, total, f.memory, &task) == SGPU_EAUTH);
 		CHECK(task.code == SGPU_EAUTH && task.error.code == SGPU_EAUTH &&
 		      task.error.text[0]);
 		CHECK(task.bad_chunk == 7 + bad[i]);
@@ -342,22 +339,19 @@ UNIT_TEST(the_end_mark_is_demanded_and_refused)
 
 	REQUIRE(set_up(&f, &small));
 	total = seal(&f, 0, true, 200 * C + 9);
-	CHECK(in_sealed_at(&f, 0, false, f.sealed, total, f.memory, &task) ==
+	CHECK(in_sealed_at(&f, 0, false, f.sealed, total, f.memory, &task) == SGPU_EAUTH);
+	CHECK(in_sealed_at(&f, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK, f.memory, &task) ==
 	      SGPU_EAUTH);
-	CHECK(in_sealed_at(&f, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK, f.memory,
-			   &task) == SGPU_EAUTH);
-	CHECK(in_sealed_at(&f, 0, true, f.sealed, total - 1, f.memory, &task) ==
-	      SGPU_EAUTH);
+	CHECK(in_sealed_at(&f, 0, true, f.sealed, total - 1, f.memory, &task) == SGPU_EAUTH);
 	/* Cut short within the tag of the last chunk, after whole ones that verify. */
 	spoil(&f);
-	CHECK(in_sealed_at(&f, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK + 5,
-			   f.memory, &task) == SGPU_EAUTH);
+	CHECK(in_sealed_at(&f, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK + 5, f.memory, &task) ==
+	      SGPU_EAUTH);
 	from_device(&f, ROOM);
 	CHECK(all(arrived, 200 * C, 0) && arrived[200 * C] == 0xee);
 	CHECK(in_sealed_at(&f, 0, true, f.sealed, 0, f.memory, &task) == SGPU_EAUTH);
 	CHECK(in_sealed_at(&f, 0, false, f.sealed, 0, f.memory, &task) == SGPU_OK);
-	CHECK(out_sealed_at(&f, 0, false, f.memory, C + 1, f.sealed, &task) ==
-	      SGPU_EUSAGE);
+	CHECK(out_sealed_at(&f, 0, false, f.memory, C + 1, f.sealed, &task) == SGPU_EUSAGE);
 	tear_down(&f);
 }
 
@@ -432,8 +426,7 @@ UNIT_TEST(a_copy_that_cannot_go_on_ends_and_leaves_nothing)
 		CHECK(all(arrived, LARGEST, 0));
 		countdown = after;
 		memset(f.sealed_again, 0xee, ROOM);
-		code[2] = out_sealed_at(&f, 0, true, f.memory, LARGEST, f.sealed_again,
-					&task);
+		code[2] = out_sealed_at(&f, 0, true, f.memory, LARGEST, f.sealed_again, &task);
 		CHECK(all(f.sealed_again, total, 0));
 		wrong.stream.event_create = real->stream->event_create;
 		CHECK(code[0] == SGPU_ENOMEM && code[1] == SGPU_ENOMEM && code[2] == SGPU_ENOMEM);
@@ -490,6 +483,35 @@ UNIT_TEST(no_two_live_copies_use_a_nonce_twice)
 	tear_down(&f);
 }
 
+static int reached, alone_count; /* work in the host's memory; and of these, where nobody else is */
+
+static int note_alone(struct sgpu_stream *stream, const struct sgpu_work *work)
+{
+	reached += work->kind >= SGPU_WORK_OPEN_FROM;
+	alone_count += work->kind >= SGPU_WORK_OPEN_FROM && work->alone;
+	return real->stream->enqueue(stream, work);
+}
+
+/* The client may change what lies in a lease while it is opened. */
+UNIT_TEST(memory_of_the_caller_is_not_taken_for_memory_that_nobody_changes)
+{
+	struct fixture f;
+	uint64_t total;
+
+	REQUIRE(set_up_wrong(&f));
+	wrong.stream.enqueue = note_alone;
+	reached = alone_count = 0;
+	total = seal(&f, 0, true, 3 * C);
+	CHECK(in_sealed_at(&f, 0, true, f.sealed, total, f.memory, NULL) == SGPU_OK);
+	CHECK(out_sealed_at(&f, 0, true, f.memory, 3 * C, f.sealed, NULL) == SGPU_OK);
+	CHECK(alone_count == 0);
+	reached = alone_count = 0;
+	in_live(&f, 3 * C); /* through a staging buffer */
+	CHECK(alone_count == reached);
+	wrong.stream.enqueue = real->stream->enqueue;
+	tear_down(&f);
+}
+
 /* A thread that copies to its own part of the memory, again and again. */
 struct copier {
 	struct fixture *f;
@@ -518,8 +540,8 @@ UNIT_TEST(live_copies_of_many_threads_take_turns)
 	REQUIRE(set_up(&f, &alone));
 	spoil(&f);
 	for (int i = 0; i < THREADS; i++) {
-		copiers[i] = (struct copier){ &f, (uint64_t)i * 50 * C,
-					      (uint64_t)(1 + 23 * i) * C, 0 };
+		copiers[i] =
+			(struct copier){ &f, (uint64_t)i * 50 * C, (uint64_t)(1 + 23 * i) * C, 0 };
 		CHECK(pthread_create(&threads[i], NULL, copy_live, &copiers[i]) == 0);
 	}
 	for (int i = 0; i < THREADS; i++) {
@@ -542,8 +564,8 @@ UNIT_TEST(memory_that_is_not_the_devices_is_refused)
 
 	REQUIRE(set_up(&f, &small));
 	total = seal(&f, 0, true, LARGEST);
-	CHECK(in_sealed_at(&f, 0, true, f.sealed, total, f.memory + ROOM - 5 * C,
-			   NULL) == SGPU_EUSAGE);
+	CHECK(in_sealed_at(&f, 0, true, f.sealed, total, f.memory + ROOM - 5 * C, NULL) ==
+	      SGPU_EUSAGE);
 	CHECK(sgpu_live_in(f.engine, f.live, plaintext, LARGEST, f.memory + ROOM - 5 * C, NULL) ==
 	      SGPU_EUSAGE);
 	in_sealed(&f, 0, true, LARGEST);
@@ -582,6 +604,7 @@ int main(void)
 	UNIT_RUN(what_is_altered_on_the_bus_is_found);
 	UNIT_RUN(a_copy_that_cannot_go_on_ends_and_leaves_nothing);
 	UNIT_RUN(no_two_live_copies_use_a_nonce_twice);
+	UNIT_RUN(memory_of_the_caller_is_not_taken_for_memory_that_nobody_changes);
 	UNIT_RUN(live_copies_of_many_threads_take_turns);
 	UNIT_RUN(memory_that_is_not_the_devices_is_refused);
 	UNIT_RUN(the_key_of_another_engine_is_refused);
