@@ -125,6 +125,14 @@ UNIT_TEST(the_lowest_bad_chunk_is_named)
 }
 
 /* ---- digests ---- */
+static int take_a_moment(struct sgpu_launch *launch, void *unused)
+{
+	(void)launch;
+	(void)unused;
+	usleep(50000);
+	return SGPU_OK;
+}
+
 UNIT_TEST(plain_payloads_are_digested_on_the_device)
 {
 	static const uint64_t sizes[] = { 0, 1, 3 * C + 1, LARGEST };
@@ -142,6 +150,10 @@ UNIT_TEST(plain_payloads_are_digested_on_the_device)
 		if (in) {
 			expected[7] ^= wrong;
 			move.request.expected = expected;
+		}
+		if (in && strcmp(device_name(), "cpu") == 0) { /* the digest waits for the copy */
+			CHECK(sgpu_device_launch_on(copies, take_a_moment, NULL, NULL, 0, NULL) ==
+			      SGPU_OK);
 		}
 		start(&move);
 		(void)finish(&move);
@@ -204,14 +216,6 @@ static int refuse_query(struct sgpu_event *event, bool *done, struct sgpu_error 
 	(void)event;
 	(void)done;
 	return sgpu_fail(why, SGPU_EDEVICE, "no answer");
-}
-
-static int take_a_moment(struct sgpu_launch *launch, void *unused)
-{
-	(void)launch;
-	(void)unused;
-	usleep(50000);
-	return SGPU_OK;
 }
 
 UNIT_TEST(work_that_cannot_be_asked_for_has_ended_before_its_transfer_has)
@@ -317,6 +321,33 @@ UNIT_TEST(a_copy_whose_sealing_was_cancelled_fails)
 	check_move(&move);
 	free_move(&move);
 	tear_down();
+}
+
+UNIT_TEST(a_plain_copy_that_was_cancelled_fails_and_leaves_nothing)
+{
+	struct move move;
+	uint8_t expected[SGPU_KT128_SIZE];
+
+	if (strcmp(device_name(), "cpu") != 0) {
+		SKIP("the device ends its copies");
+	}
+	sgpu_kt128(plaintext, LARGEST, NULL, 0, expected, sizeof(expected));
+	for (int i = 0; i < 4; i++) {
+		/* With the standard sizes all of it is one copy, on several workers. */
+		REQUIRE(set_up(i & 2 ? NULL : &several));
+		make_move(&move, i & 1 ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, REGISTERED, false,
+			  LARGEST);
+		move.request.digested = !(i & 2);
+		move.request.expected = i & 1 ? expected : NULL;
+		sgpu_device_cancel(device, true);
+		start(&move);
+		CHECK(finish(&move) == SGPU_ECANCELED);
+		sgpu_device_cancel(device, false);
+		check_failed(&move, SGPU_ECANCELED);
+		CHECK(i & 1 || all(move.host, move.bytes, 0));
+		free_move(&move);
+		tear_down();
+	}
 }
 
 UNIT_TEST(without_pinned_memory_ordinary_memory_does)
@@ -585,6 +616,7 @@ static void tests(void)
 	UNIT_RUN(work_that_cannot_be_asked_for_has_ended_before_its_transfer_has);
 	UNIT_RUN(a_device_that_fails_at_any_call_leaves_nothing_in_a_pipe);
 	UNIT_RUN(a_copy_whose_sealing_was_cancelled_fails);
+	UNIT_RUN(a_plain_copy_that_was_cancelled_fails_and_leaves_nothing);
 	UNIT_RUN(without_pinned_memory_ordinary_memory_does);
 	UNIT_RUN(little_is_taken_for_little);
 	UNIT_RUN(what_pays_is_registered_and_read_by_the_device_alone);

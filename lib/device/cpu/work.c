@@ -53,7 +53,8 @@ static void clear_bytes(void *argument, uint64_t begin, uint64_t end)
 	sgpu_cpu_pages_clear(clearing->device, (uintptr_t)clearing->item->to + begin, end - begin);
 }
 
-/* A large clear skips pages that were never written, often most, so that none is allocated. */
+/* A large clear skips pages that were never written, often most, so that none is allocated. No
+ * clear is cancelled: what it clears must not stay. */
 static int perform_clear(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 			 struct sgpu_task *task)
 {
@@ -64,7 +65,11 @@ static int perform_clear(struct sgpu_device *device, const struct sgpu_cpu_item 
 		memset(item->to, 0, item->size);
 		return SGPU_OK;
 	}
-	return sgpu_pool_for(device->pool, item->size, SHARED_BYTES, clear_bytes, &clearing);
+	if (sgpu_pool_for(device->pool, item->size, SHARED_BYTES, clear_bytes, &clearing) !=
+	    SGPU_OK) {
+		clear_bytes(&clearing, 0, item->size);
+	}
+	return SGPU_OK;
 }
 
 /* ---- digests ---- */
