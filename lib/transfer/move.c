@@ -354,10 +354,7 @@ static int enqueue_run(struct sgpu_transfer *t, struct sgpu_chunk_move *move,
 	uint8_t *host = t->direct      ? t->memory + move->run.first * chunk_bytes(t)
 			: move->buffer ? move->buffer->host
 				       : NULL;
-	/* The last run may hold only the empty last chunk, whose plaintext address would be
-	 * outside. */
-	const sgpu_devptr plain =
-		request->memory + (move->plain == 0 ? 0 : move->run.first * SGPU_CHUNK);
+	const sgpu_devptr plain = request->memory + move->run.first * SGPU_CHUNK;
 	const sgpu_devptr sealed = request->key && move->buffer ? move->buffer->device : plain;
 	struct sgpu_work crypt = { .kind = in ? SGPU_WORK_OPEN : SGPU_WORK_SEAL,
 				   .in = in ? sealed : plain,
