@@ -367,6 +367,26 @@ UNIT_TEST(without_pinned_memory_ordinary_memory_does)
 	tear_down();
 }
 
+UNIT_TEST(ordinary_memory_goes_through_pinned_memory)
+{
+	struct move move;
+
+	if (!looks_like_gpu) {
+		SKIP("the device pins nothing");
+	}
+	REQUIRE(set_up(&several));
+	for (int i = 0; i < 4; i++) {
+		make_move(&move, i & 1 ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, MEMORY, i & 2,
+			  LARGEST);
+		start(&move);
+		CHECK(finish(&move) == SGPU_OK &&
+		      move.result.bytes[SGPU_PATH_PINNED] == move.bytes);
+		check_move(&move);
+		free_move(&move);
+	}
+	tear_down();
+}
+
 UNIT_TEST(little_is_taken_for_little)
 {
 	struct move move;
@@ -618,6 +638,7 @@ static void tests(void)
 	UNIT_RUN(a_copy_whose_sealing_was_cancelled_fails);
 	UNIT_RUN(a_plain_copy_that_was_cancelled_fails_and_leaves_nothing);
 	UNIT_RUN(without_pinned_memory_ordinary_memory_does);
+	UNIT_RUN(ordinary_memory_goes_through_pinned_memory);
 	UNIT_RUN(little_is_taken_for_little);
 	UNIT_RUN(what_pays_is_registered_and_read_by_the_device_alone);
 	UNIT_RUN(many_workers_write_the_pages_of_a_file_without_a_name);
