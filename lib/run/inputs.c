@@ -28,17 +28,22 @@ struct input {
 	bool prepared; /* its header and its key are valid */
 	struct sgpu_transfer *transfer;
 	struct sgpu_source file; /* file or region with the payload; fd -1: none */
-	struct sgpu_task copy, check;
-	uint8_t digest[SGPU_KT128_SIZE];
 	int code;
 	char *text; /* why it failed */
+};
+
+/* A small payload on its way. */
+struct member {
+	struct input *input;
+	struct sgpu_task copy, check;
+	uint8_t digest[SGPU_KT128_SIZE];
 };
 
 /* Small payloads of one device that are enqueued together. */
 struct group {
 	struct group *next;
 	int device, count, work_count, buffer_count;
-	struct input *members[GROUP_MAX];
+	struct member members[GROUP_MAX];
 	struct sgpu_work works[2 * GROUP_MAX];
 	struct sgpu_staging_buffer *buffers[GROUP_BUFFERS];
 	uint8_t *slab; /* where the next payload may begin, and how many bytes are left there */
@@ -237,9 +242,10 @@ static int prepare_sealed(struct input *input, const uint8_t *from, struct sgpu_
 }
 
 /* ---- small payloads ---- */
-static void end_member(struct input *input)
+static void end_member(const struct member *member)
 {
-	const struct sgpu_task *bad = input->copy.code != SGPU_OK ? &input->copy : &input->check;
+	const struct sgpu_task *bad = member->copy.code != SGPU_OK ? &member->copy : &member->check;
+	struct input *input = member->input;
 	struct sgpu_run *run = run_of(input);
 	const bool sealed = in_batch(input)->sealed;
 	const uint64_t bytes = payload_size(input) - header_size(input);
@@ -250,7 +256,8 @@ static void end_member(struct input *input)
 		fail_unverified(input, bad->bad_chunk);
 	} else if (bad->code != SGPU_OK) {
 		fail_input(input, bad->code, bad->error.text);
-	} else if (!sealed && !sgpu_equal(in_batch(input)->kt128, input->digest, SGPU_KT128_SIZE)) {
+	} else if (!sealed &&
+		   !sgpu_equal(in_batch(input)->kt128, member->digest, SGPU_KT128_SIZE)) {
 		fail_unverified(input, 0);
 		if (sgpu_run_plan_stream(run, device_of(input), &stream, NULL) == SGPU_OK) {
 			(void)!sgpu_device_clear(stream, memory_of(input), bytes, NULL);
@@ -261,8 +268,8 @@ static void end_member(struct input *input)
 		&run->trace, device_of(input),
 		&(struct sgpu_transfer_span){ .step = sealed ? SGPU_STEP_OPEN : SGPU_STEP_COPY_IN,
 					      .row = SGPU_ENGINE_OPEN,
-					      .begin_ns = input->check.begin_ns,
-					      .end_ns = input->check.end_ns,
+					      .begin_ns = member->check.begin_ns,
+					      .end_ns = member->check.end_ns,
 					      .bytes = bytes },
 		in_batch(input)->id);
 	paths[!run->runner->traits.pins		      ? SGPU_PATH_PAGEABLE
@@ -282,7 +289,7 @@ static void end_group(struct sgpu_inputs *inputs, struct group *group)
 	}
 	sgpu_event_free(&group->ended);
 	for (int i = 0; i < group->count; i++) {
-		end_member(group->members[i]);
+		end_member(&group->members[i]);
 	}
 	free(group);
 }
@@ -307,14 +314,15 @@ static void flush(struct sgpu_inputs *inputs)
 	if (rc != SGPU_OK) { /* of what was enqueued nobody must hear any more */
 		(void)!(stream ? sgpu_stream_sync(stream, NULL) : SGPU_OK);
 		for (int i = 0; i < group->count; i++) {
-			struct input *member = group->members[i];
+			struct member *member = &group->members[i];
+			const struct input *input = member->input;
 
 			if (member->check.code == SGPU_OK && member->copy.code == SGPU_OK) {
 				member->check.code =
 					sgpu_fail(&member->check.error, rc, "%s",
 						  error.text[0] ? error.text : sgpu_strerror(rc));
 			}
-			(void)!sgpu_device_clear(stream, memory_of(member), in_batch(member)->size,
+			(void)!sgpu_device_clear(stream, memory_of(input), in_batch(input)->size,
 						 NULL);
 		}
 		(void)!(stream ? sgpu_stream_sync(stream, NULL) : SGPU_OK);
@@ -355,6 +363,7 @@ static uint8_t *find_room(struct input *input, struct group *group, uint64_t siz
 static void add_work(struct input *input, struct group *group, const uint8_t *from,
 		     struct sgpu_device_key *key)
 {
+	struct member *member = &group->members[group->count++];
 	struct sgpu_work *works = &group->works[group->work_count];
 	const uint64_t size = payload_size(input) - header_size(input);
 
@@ -366,23 +375,23 @@ static void add_work(struct input *input, struct group *group, const uint8_t *fr
 					       .key = key,
 					       .last = true,
 					       .alone = kind_of(input) != SGPU_LOCATION_LEASE,
-					       .task = &input->check };
+					       .task = &member->check };
 		group->work_count++;
 	} else {
 		works[0] = (struct sgpu_work){ .kind = SGPU_WORK_COPY_IN,
 					       .from = from,
 					       .out = memory_of(input),
 					       .size = size,
-					       .task = &input->copy };
+					       .task = &member->copy };
 		works[1] = (struct sgpu_work){ .kind = SGPU_WORK_DIGEST,
 					       .in = memory_of(input),
-					       .to = input->digest,
+					       .to = member->digest,
 					       .size = size,
-					       .task = &input->check };
+					       .task = &member->check };
 		group->work_count += 2;
 	}
 	atomic_fetch_add(&run_of(input)->trace.bytes_in, size);
-	group->members[group->count++] = input;
+	member->input = input;
 }
 
 /* The group for one more payload of the input's device; NULL: out of memory. */

@@ -198,7 +198,7 @@ waits_in_poll() {
 	assert_no_file response
 	sgpu-seal keygen -q --x25519 -o other.jwk
 	run --separate-stderr -4 sgpu-run -k other.jwk -o response batch.tar
-	for key in owner.jwk runner.jwk other.jwk; do
+	for key in owner.jwk other.jwk; do
 		assert_contains "$stderr" "$(sgpu-seal keyinfo $key | awk 'NR == 1 { print $4 }')"
 	done
 	assert_no_file response
