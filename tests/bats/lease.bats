@@ -75,7 +75,7 @@ note
 locations.json" ]
 	leases 1
 	run -0 sgpu-seal inspect sealed
-	assert_contains "$output" "lease $(lease_of sealed) at 0"
+	assert_contains "$output" "lease=sgpu:$(lease_of sealed):0:"
 	run -0 hostile look bias.f32
 	[ "$output" -ge 0 ]
 	sgpu-run --lease -o response sealed
@@ -145,7 +145,7 @@ locations.json" ]
 		[ -n "$SERVER" ] || start_server -k runner.jwk --device cpu --leases 16M
 		sgpu-manifest pack job.json | seal | sgpu-run --lease -o response
 		run -0 sgpu-seal inspect response
-		assert_contains "$output" "lease $(lease_of response) at"
+		assert_contains "$output" "lease=sgpu:$(lease_of response):"
 		sgpu-seal open -k owner.jwk -C lease.$level response
 		sgpu-manifest pack job.json | sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk | sgpu-run |
 			sgpu-seal open -k owner.jwk -C pipe.$level
@@ -584,7 +584,7 @@ is_replaced() {
 	start_server -k runner.jwk --device cpu --leases 3M
 	seal packed >sealed
 	run -0 sgpu-serve status
-	assert_contains "$output" "LEASES"
+	[[ $output =~ leases\ +leased_bytes\ +pool_bytes ]]
 	run -0 sgpu-serve status --prometheus
 	assert_contains "$output" "sgpu_leases 1"
 	sgpu-serve status --json | python3 -c '

@@ -114,7 +114,7 @@ owned() {
 	forge label.json '.dbgstat = 5 | .ueid = "A"' >hostile.json
 	echo '{"version": 1}' >policy.json
 	for quote in "$old" label.json hostile.json; do
-		for verb in "verify --roots CA.crt" "appraise -p policy.json --roots CA.crt" policy "policy --reference-values" inspect; do
+		for verb in "verify --roots CA.crt" "appraise -p policy.json --roots CA.crt" policy inspect; do
 			# shellcheck disable=SC2086 # it is several words
 			run --separate-stderr -1 sgpu-measure $verb "$quote"
 			assert_contains "$stderr" "'eat' has the type"
@@ -232,7 +232,7 @@ owned() {
 	own() {
 		claims "$1" | jq -r '.submods.runner[.eat_profile].digest' | decode | od -An -tx1 -v | tr -d ' \n'
 	}
-	beside=$(sgpu-measure policy -q --build "$SGPU_BUILD" --reference-values | jq -r '."sgpu-enclave"[0]')
+	beside=$(sgpu-measure policy -q --build "$SGPU_BUILD" --owners any | jq -r '.runner.digests[0]')
 	[ "${#beside}" -eq 64 ]
 	[ "$(own quote.json)" = "$beside" ]
 	printf 'another program' >program

@@ -121,38 +121,16 @@ void report_progress(const struct sgpu_run *run, const struct enclave *w, int en
 	const int wait_ms = isatty(cli_error_fd) && !cli_quiet && !cli_json ? 100
 			    : w->on_gpu					    ? 1000
 									    : -1;
-	struct pollfd fds[2] = { { .fd = w->signal_fd, .events = POLLIN },
-				 { .fd = ended_fd, .events = POLLIN } };
+	struct pollfd ended = { .fd = ended_fd, .events = POLLIN };
 	struct sgpu_run_progress p;
 
 	cli_progress_begin("running", 0);
-	while (poll(fds, 2, wait_ms) <= 0 || !fds[1].revents) {
+	while (poll(&ended, 1, wait_ms) <= 0) {
 		sgpu_run_get_progress(run, &p);
 		if (w->on_gpu && p.stopping_ns > ENCLAVE_STUCK_NS) {
 			enclave_give_up();
 		}
-		report_progress_show(&p);
-		if (cli_take_signal(w->signal_fd)) {
-			report_progress_print(&p);
-		}
+		cli_progress_of(p.bytes_in, p.bytes_in_all);
 	}
 	cli_progress_end();
-}
-
-bool report_is_payload(const struct enclave *w, const struct sgpu_run *run, uint64_t device,
-		       uint64_t inode)
-{
-	const struct sgpu_batch *batch = sgpu_run_get_batch(run);
-	struct stat file;
-
-	for (int i = 0; i < batch->segment_count; i++) {
-		const struct sgpu_location *at = &batch->segments[i].location;
-
-		if (at->kind == SGPU_LOCATION_FILE &&
-		    sgpu_files_look(w->files, at->file, &file, NULL) == SGPU_OK &&
-		    file.st_dev == device && file.st_ino == inode) {
-			return true;
-		}
-	}
-	return false;
 }

@@ -133,7 +133,6 @@ int enclave_begin(struct enclave *w, void (*stop)(void))
 	if (!w->keys) {
 		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}
-	w->signal_fd = cli_signal_fd(SIGUSR1);
 	cli_signals(stop);
 	return w->request->attestation_key && signer_begin(w->request, &error) != SGPU_OK
 		       ? cli_error(&error)

@@ -14,7 +14,7 @@
 #include "ops/ops.h"
 #include "enclave.h"
 
-enum { GPUS_MAX = 64, SELECTOR = 24, NAME_WIDTH = 28 };
+enum { GPUS_MAX = 64, SELECTOR = 24 };
 
 /* Describes a device. *code: why it is not available, or SGPU_OK. */
 static json_t *look(const char *selector, int *code)
@@ -100,39 +100,6 @@ static json_t *list_parts(void)
 	return list;
 }
 
-/* Prints a member of the record for people, under the name that it has in JSON. */
-static void print_member(const char *name, json_t *value, int depth)
-{
-	const char *text = json_string_value(value), *key;
-	const json_t *holds = json_object_get(value, "holds");
-	const json_int_t number = json_integer_value(value);
-	char figure[32];
-	json_t *member;
-	size_t i;
-
-	snprintf(figure, sizeof(figure), number >> 20 ? "%lld MiB" : "%lld",
-		 number >> 20 ? number >> 20 : number);
-	if (json_is_array(value)) {
-		json_array_foreach (value, i, member) {
-			print_member(name, member, depth);
-		}
-	} else if (json_is_object(value) && !holds) {
-		printf("%*s%s\n", depth, "", name);
-		json_object_foreach (value, key, member) {
-			print_member(key, member, depth + 2);
-		}
-	} else if (!text || *text) {
-		cli_print_line(stdout, "%*s%-*s%s%s", depth, "", NAME_WIDTH - depth, name,
-			       json_is_false(holds) ? "NOT: " : "",
-			       holds			? cli_text_of(value, "text")
-			       : text			? text
-			       : json_is_integer(value) ? figure
-			       : json_is_null(value)	? "none"
-			       : json_is_true(value)	? "yes"
-							: "no");
-	}
-}
-
 static const char proof[] = "This is what the runner sees of itself. A host that lies could make "
 			    "it see that too: only\n"
 			    "attested evidence proves it to the owner of the data.\n";
@@ -148,8 +115,7 @@ int show_info(void)
 	const struct sgpu_protection *protection;
 	struct sgpu_platform platform;
 	const json_t *taken;
-	json_t *devices = list_devices(&taken), *providers = json_array(), *info, *member;
-	const char *name;
+	json_t *devices = list_devices(&taken), *providers = json_array(), *info;
 
 	for (const char *const *one = sgpu_aead_providers(); *one; one++) {
 		json_array_append_new(providers, json_string(*one));
@@ -173,9 +139,7 @@ int show_info(void)
 	if (cli_json || !info) {
 		return cli_print_json(info, stdout, JSON_INDENT(2));
 	}
-	json_object_foreach (info, name, member) {
-		print_member(name, member, 0);
-	}
+	cli_record(stdout, info);
 	fputs(protection->protects ? proof : no_proof, stdout);
 	json_decref(info);
 	return 0;
@@ -197,30 +161,11 @@ static json_t *op_json(const struct sgpu_op *op)
 	return json_pack("{s:s, s:s, s:o}", "name", op->name, "help", op->help, "devices", devices);
 }
 
-static int print_table(const json_t *list)
-{
-	struct cli_table table = { 0 };
-	const json_t *op, *kind;
-	size_t i, k;
-
-	cli_row(&table, "NAME", "DEVICES", "WHAT IT DOES");
-	json_array_foreach (list, i, op) {
-		char devices[64] = "";
-
-		json_array_foreach (json_object_get(op, "devices"), k, kind) {
-			cli_append(devices, sizeof(devices), k ? " %s" : "%s",
-				   json_string_value(kind));
-		}
-		cli_row(&table, cli_text_of(op, "name"), devices, cli_text_of(op, "help"));
-	}
-	return cli_table_print(&table);
-}
-
 int show_ops(const char *name)
 {
 	const struct sgpu_op *only = name ? cli_find_op(name) : NULL;
 	json_t *list;
-	int status;
+	int status = 0;
 
 	if (name && !only) {
 		return 2;
@@ -231,9 +176,12 @@ int show_ops(const char *name)
 			json_array_append_new(list, op_json(*op));
 		}
 	}
-	status = cli_json ? cli_print_json(json_incref(only ? json_array_get(list, 0) : list),
-					   stdout, JSON_INDENT(2))
-			  : print_table(list);
+	if (cli_json) {
+		status = cli_print_json(json_incref(only ? json_array_get(list, 0) : list), stdout,
+					JSON_INDENT(2));
+	} else {
+		cli_table(stdout, list, "name devices help");
+	}
 	json_decref(list);
 	return status;
 }

@@ -70,42 +70,13 @@ static json_t *buffers_json(const struct planned *p)
 	return buffers;
 }
 
-static json_int_t number(const json_t *object, const char *name)
+/* Removes a list from the plan, and prints it. */
+static void print_list(FILE *out, json_t *plan, const char *name, const char *columns)
 {
-	return json_integer_value(json_object_get(object, name));
-}
-
-static void print_text(FILE *out, const json_t *plan)
-{
-	const json_t *one, *before;
-	size_t i, k;
-
-	fprintf(out, "%5s %6s %6s  %-24s %-16s %s\n", "ORDER", "DEVICE", "STREAM", "OPERATION",
-		"KERNEL", "AFTER");
-	json_array_foreach (json_object_get(plan, "operations"), i, one) {
-		fprintf(out, "%5zu %6lld %6lld  %-24s %-16s", i, number(one, "device"),
-			number(one, "stream"), cli_text_of(one, "gpu_operation_id"),
-			cli_text_of(one, "kernel"));
-		json_array_foreach (json_object_get(one, "after"), k, before) {
-			fputs(k ? ", " : " ", out);
-			cli_print_text(out, json_string_value(before));
-		}
-		fputc('\n', out);
-	}
-	fprintf(out, "\n%6s %6s %16s\n", "BUFFER", "DEVICE", "BYTES");
-	json_array_foreach (json_object_get(plan, "buffers"), i, one) {
-		fprintf(out, "%6zu %6lld %16lld\n", i, number(one, "device"), number(one, "size"));
-	}
-	json_array_foreach (json_object_get(plan, "moves"), i, one) {
-		fprintf(out, "%s%-24s %4lld %4lld %16lld\n",
-			i ? "" : "\nSEGMENT THAT MOVES       FROM   TO            BYTES\n",
-			cli_text_of(one, "segment_id"), number(one, "from"), number(one, "to"),
-			number(one, "bytes"));
-	}
-	fprintf(out,
-		"\ndevices: %lld, streams: %lld, device memory: %lld bytes (%lld without reuse)\n",
-		number(plan, "devices"), number(plan, "streams"),
-		number(plan, "device_memory_bytes"), number(plan, "device_memory_bytes_unshared"));
+	fprintf(out, "%s\n", name);
+	cli_table(out, json_object_get(plan, name), columns);
+	fputc('\n', out);
+	json_object_del(plan, name);
 }
 
 static int print_plan(const struct planned *p, const char *path, struct sgpu_error *error)
@@ -125,7 +96,10 @@ static int print_plan(const struct planned *p, const char *path, struct sgpu_err
 	}
 	out = open_memstream(&text, &size);
 	if (out) {
-		print_text(out, plan);
+		print_list(out, plan, "operations", "gpu_operation_id kernel device stream after");
+		print_list(out, plan, "buffers", "device size");
+		print_list(out, plan, "moves", "segment_id from to bytes");
+		cli_record(out, plan);
 	}
 	json_decref(plan);
 	rc = out && fclose(out) == 0 ? SGPU_OK : sgpu_fail_nomem(error);

@@ -116,13 +116,6 @@ static void answer_work(struct work *work)
 
 	memset(&answer, 0, sizeof(answer));
 	rc = sgpu_run_wait(work->run, &answer.error);
-	/* The client cannot know which files the payloads are in. */
-	if ((rc == SGPU_OK || rc == SGPU_ESEGMENTS) && work->request.replaced_inode != 0 &&
-	    report_is_payload(w, work->run, work->request.replaced_device,
-			      work->request.replaced_inode)) {
-		rc = sgpu_fail(&answer.error, SGPU_EUSAGE, "'%s' is a payload of the batch",
-			       work->request.out_name);
-	}
 	answer.error.code = rc;
 	explain_quote(&answer.error);
 	report_collect(work->run, w, &answer.report);

@@ -53,8 +53,7 @@ static void join(int *parent, int a, int b)
 
 static bool is_single(const struct sgpu_segment *segment)
 {
-	if (segment->direction == SGPU_INPUT_OUTPUT ||
-	    (segment->location && strcmp(segment->location, "-") == 0)) {
+	if (segment->direction == SGPU_INPUT_OUTPUT) {
 		return true;
 	}
 	for (int i = 0; i < SGPU_DMA_VARS; i++) {
@@ -92,7 +91,7 @@ static void join_all(const struct sgpu_manifest *manifest, int *parent)
 
 /* Finds the independent parts and distributes them to shards, in their order. Operations belong to
  * one part if an edge joins them, or if they use a segment that cannot be in two shards: an
- * INPUT_OUTPUT, standard input, one whose file's geometry is kept, or one that names client
+ * INPUT_OUTPUT, one whose file's geometry is kept, or one that names client
  * variables. Makes `wanted` shards (0: any number), but at most one for each part. Returns false
  * when out of memory. */
 static bool find_shards(struct splitter *splitter, uint64_t wanted)

@@ -395,12 +395,11 @@ static int report(const struct opening *opening)
 				    sgpu_error_name(s->status));
 		}
 	}
-	seal_detail("opened", opening->bytes_in, &opening->meter);
 	seal_record(json_pack("{s:s, s:o, s:i, s:o}", "verb", "open", "batch_id",
 			      sgpu_json_from_bytes(opening->response->id,
 						   sizeof(opening->response->id)),
 			      "opened", opening->opened, "failed", failures),
-		    opening->bytes_in, opening->bytes_out, &opening->meter);
+		    opening->bytes_in, opening->bytes_out);
 	return opening->failed ? sgpu_exit_status(SGPU_ESEGMENTS) : 0;
 }
 
@@ -442,7 +441,6 @@ int verb_open(int argc, char **argv)
 	status = status ? status : opening.folder || cli_binary_apart(opening.out_path) ? 0 : 2;
 	if (!status) {
 		cli_signals(NULL);
-		opening.meter.begin_ns = sgpu_now_ns();
 		status = run(&opening, in, &error) ? cli_error(&error) : report(&opening);
 	}
 	const bool has_begun = opening.reader != NULL;

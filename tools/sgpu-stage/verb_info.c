@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-stage info: what this machine offers for staging, what would be used, and why. The text is
- * made from the object that --json prints. GPUs are looked up in sysfs alone, so no software of
- * NVIDIA is needed.
+ * sgpu-stage info: what this machine offers for staging, what would be used, and why. GPUs
+ * are looked up in sysfs alone, so no software of NVIDIA is needed.
  */
 #include <dirent.h>
 #include <inttypes.h>
@@ -72,24 +71,6 @@ static json_t *gpus_json(void)
 	return gpus;
 }
 
-static json_t *huge_pages_json(void)
-{
-	FILE *file = fopen("/proc/meminfo", "re");
-	char line[128];
-	uint64_t total = 0, available = 0, size = 0;
-
-	while (file && fgets(line, sizeof(line), file)) {
-		(void)(sscanf(line, "HugePages_Total: %" SCNu64, &total) ||
-		       sscanf(line, "HugePages_Free: %" SCNu64, &available) ||
-		       sscanf(line, "Hugepagesize: %" SCNu64, &size));
-	}
-	if (file) {
-		fclose(file);
-	}
-	return json_pack("{s:I, s:I, s:I}", "page_bytes", (json_int_t)size * 1024, "pages",
-			 (json_int_t)total, "free_pages", (json_int_t)available);
-}
-
 static json_t *nodes_json(void)
 {
 	struct sgpu_numa_node *nodes = NULL;
@@ -106,31 +87,18 @@ static json_t *nodes_json(void)
 	return array;
 }
 
-/* Returns the mounts of hugetlbfs; adds the kind of pages that a large region would get, and why,
- * to `choice`. */
-static json_t *mounts_json(bool in_memory, bool transparent, json_t *choice,
-			   struct sgpu_error *error)
+/* Adds the kind of pages that a large region would get, and why, to `choice`. */
+static int choose_pages(bool in_memory, bool transparent, json_t *choice, struct sgpu_error *error)
 {
 	struct sgpu_huge_mount *mounts = NULL;
 	bool usable = false;
 	int count = 0;
-	json_t *array;
 	const char *why;
+	const int rc = sgpu_huge_mounts(&mounts, &count, error);
 
-	if (sgpu_huge_mounts(&mounts, &count, error) < 0) {
-		return NULL;
-	}
-	array = json_array();
-	for (int i = 0; i < count; i++) {
-		const struct sgpu_huge_mount *mount = &mounts[i];
-
-		usable = usable || (mount->writable && mount->free > 0 &&
-				    mount->page_size == (uint64_t)2 << 20);
-		json_array_append_new(
-			array, json_pack("{s:s, s:I, s:I, s:I, s:b}", "path", mount->path,
-					 "page_bytes", (json_int_t)mount->page_size, "pages",
-					 (json_int_t)mount->total, "free_pages",
-					 (json_int_t)mount->free, "writable", mount->writable));
+	for (int i = 0; rc == SGPU_OK && i < count; i++) {
+		usable = usable || (mounts[i].writable && mounts[i].free > 0 &&
+				    mounts[i].page_size == (uint64_t)2 << 20);
 	}
 	sgpu_huge_mounts_free(&mounts, count);
 	transparent = transparent && in_memory;
@@ -147,7 +115,7 @@ static json_t *mounts_json(bool in_memory, bool transparent, json_t *choice,
 							    : transparent ? SGPU_PAGES_TRANSPARENT
 									  : SGPU_PAGES_NORMAL)));
 	json_object_set_new(choice, "pages_why", json_string(why));
-	return array;
+	return rc;
 }
 
 /* Adds the GPUs' node, or null when there is nothing to choose, and the reason, to `choice`. */
@@ -215,7 +183,7 @@ uint64_t stage_lockable(const char **why)
 static json_t *look(struct sgpu_error *error)
 {
 	json_t *choice = json_object(), *gpus = gpus_json(), *nodes = nodes_json();
-	json_t *mounts = NULL, *found = NULL;
+	json_t *found = NULL;
 	const char *file_system = "unknown";
 	char *folder = NULL, setting[32] = "", processor[96];
 	const char *why;
@@ -226,109 +194,25 @@ static json_t *look(struct sgpu_error *error)
 	sgpu_host_memory(&total, &available);
 	sgpu_host_processor(processor, sizeof(processor));
 	if (sgpu_stage_directory(&folder, error) == SGPU_OK &&
-	    sgpu_stage_file_system(folder, &file_system, &in_memory, &room, error) == SGPU_OK) {
-		mounts = mounts_json(in_memory, sgpu_shmem_huge(folder, setting), choice, error);
-	}
-	if (mounts) {
+	    sgpu_stage_file_system(folder, &file_system, &in_memory, &room, error) == SGPU_OK &&
+	    choose_pages(in_memory, sgpu_shmem_huge(folder, setting), choice, error) == SGPU_OK) {
 		choose_node(choice, nodes, gpus);
-		found = json_pack("{s:{s:s, s:s, s:b, s:o}, s:s, s:I, s:o, s:o, s:I, s:o, s:s, "
-				  "s:O, s:O, s:O, s:O, s:o, s:s}",
+		found = json_pack("{s:{s:s, s:s, s:b, s:o}, s:s, s:I, s:o, s:o, s:I, s:s, s:O, "
+				  "s:O, s:O, s:o, s:s}",
 				  "directory", "path", folder, "file_system", file_system,
 				  "in_memory", in_memory, "free_bytes", bytes_json(room),
 				  "processor", processor, "cpus", (json_int_t)sgpu_cpu_count(),
 				  "memory_bytes", bytes_json(total), "memory_available_bytes",
 				  bytes_json(available), "page_bytes",
-				  (json_int_t)sysconf(_SC_PAGESIZE), "huge_pages",
-				  huge_pages_json(), "transparent", setting, "hugetlbfs", mounts,
+				  (json_int_t)sysconf(_SC_PAGESIZE), "transparent", setting,
 				  "numa_nodes", nodes, "gpus", gpus, "choice", choice,
 				  "lockable_bytes", bytes_json(lockable), "lockable_why", why);
 	}
-	json_decref(mounts);
 	json_decref(nodes);
 	json_decref(gpus);
 	json_decref(choice);
 	free(folder);
 	return found;
-}
-
-/* ---- as text ---- */
-/* A line has members in braces: of what was found, or of its member `of`. If that is an array, each
- * item has a line; if it is empty, the line is `none`. */
-static const struct line {
-	const char *head, *of, *text, *none;
-} lines[] = {
-	{ "directory", "directory", "{path} ({file_system}, {free_bytes} free)", NULL },
-	{ "processor", NULL, "{processor}, {cpus} usable", NULL },
-	{ "memory", NULL, "{memory_bytes}, {memory_available_bytes} available", NULL },
-	{ "NUMA node", "numa_nodes", "{node}: {total_bytes}, {free_bytes} free",
-	  "not known to this build or this kernel" },
-	{ "GPU", "gpus", "{address}, NVIDIA {device_id}, driver {driver}, node {numa_node}",
-	  "none on the PCI bus" },
-	{ "page size", NULL, "{page_bytes}", NULL },
-	{ "huge pages", "huge_pages", "{page_bytes}, {pages} in all, {free_pages} free", NULL },
-	{ "hugetlbfs", "hugetlbfs", "{path}, {page_bytes}, {free_pages} free, {writable}",
-	  "not mounted" },
-	{ "transparent", NULL, "{transparent} for files in the directory", NULL },
-	{ "pages", "choice", "{pages}: {pages_why}", NULL },
-	{ "node", "choice", "{numa_node}: {numa_node_why}", NULL },
-	{ "lockable", NULL, "{lockable_bytes}: {lockable_why}", NULL },
-	{ "sealing", NULL,
-	  "none: files of a tmpfs cannot be sealed, so runners use positioned reads", NULL },
-};
-
-static void print_member(const json_t *object, const char *key)
-{
-	const json_t *value = json_object_get(object, key);
-	const bool is_bytes = strstr(key, "_bytes");
-	char text[STAGE_BYTES_TEXT];
-
-	if (json_is_integer(value) && is_bytes) {
-		printf("%s", stage_bytes((uint64_t)json_integer_value(value), text));
-	} else if (json_is_integer(value)) {
-		printf("%lld", json_integer_value(value));
-	} else if (json_is_boolean(value)) {
-		printf("%s%s", json_is_true(value) ? "" : "not ", key);
-	} else if (json_is_null(value) || !*cli_text_of(object, key)) {
-		printf(is_bytes ? "unlimited" : "none");
-	} else {
-		cli_print_text(stdout, cli_text_of(object, key));
-	}
-}
-
-static void print_line(const char *head, const char *text, const json_t *object)
-{
-	char key[32];
-	int used;
-
-	printf("%-13s ", head);
-	while (*text) {
-		if (sscanf(text, "{%31[a-z_]}%n", key, &used) == 1) {
-			print_member(object, key);
-			text += used;
-		} else {
-			putchar(*text++);
-		}
-	}
-	putchar('\n');
-}
-
-static void print_text(const json_t *found)
-{
-	const json_t *item;
-	size_t k;
-
-	for (const struct line *line = lines; line < lines + SGPU_ARRAY_LENGTH(lines); line++) {
-		const json_t *of = line->of ? json_object_get(found, line->of) : found;
-
-		json_array_foreach (of, k, item) {
-			print_line(line->head, line->text, item);
-		}
-		if (json_is_object(of)) {
-			print_line(line->head, line->text, of);
-		} else if (json_array_size(of) == 0) {
-			print_line(line->head, line->none, NULL);
-		}
-	}
 }
 
 int verb_info(int argc, char **argv)
@@ -349,7 +233,7 @@ int verb_info(int argc, char **argv)
 		status =
 			cli_print_json(json_incref(found), stdout, JSON_INDENT(2) | JSON_SORT_KEYS);
 	} else {
-		print_text(found);
+		cli_record(stdout, found);
 	}
 	stage_warn_of_directory(cli_text_of(json_object_get(found, "directory"), "path"));
 	json_decref(found);
