@@ -32,10 +32,17 @@ seal() {
 	sgpu-seal seal -q --lease -k owner.jwk -r runner.pub.jwk "$@"
 }
 
-# pack_inline: the batch of job.json, which has the payload of 'bias' in its stream.
+# pack_inline: the batch of job.json, which has the payload of 'bias' in its stream, since it has to be unpacked.
 pack_inline() {
-	sed 's/"bias.f32"/"-"/' job.json >inline.json
-	sgpu-manifest pack inline.json <bias.f32
+	python3 - <<-'END'
+	import zipfile
+	data = open("bias.f32", "rb").read()
+	head = ("{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }" % (len(data) // 4)).ljust(117) + "\n"
+	with zipfile.ZipFile("bias.npz", "w", zipfile.ZIP_DEFLATED) as out:
+	    out.writestr("arr_0.npy", b"\x93NUMPY\1\0" + len(head).to_bytes(2, "little") + head.encode() + data)
+	END
+	sed 's/"bias.f32"/"bias.npz", "file": { "format": "npz" }/' job.json >inline.json
+	sgpu-manifest pack inline.json
 }
 
 # copies LEVEL:BYTES...: job.json that copies files of so many bytes, of that level, to NAME.out.

@@ -93,7 +93,7 @@ through() {
 	head -c 16 /dev/zero >a=b
 	run --separate-stderr -2 sgpu-manifest init copy inptu=data:u8:16
 	assert_contains "$stderr" "'inptu' is no argument or parameter of 'copy'"
-	assert_contains "$stderr" "did you mean 'input'? A file of that name is './inptu=data:u8:16'"
+	assert_contains "$stderr" "'sgpu-manifest ops copy' shows them; a file of that name is './inptu=data:u8:16'"
 	run --separate-stderr -0 sgpu-manifest init copy ./a=b:u8:16
 	printf '%s\n' "$output" >job.json
 	run -0 sgpu-manifest pack -o packed job.json

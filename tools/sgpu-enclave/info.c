@@ -86,20 +86,6 @@ static json_t *list_devices(const json_t **taken)
 	return all;
 }
 
-static json_t *list_parts(void)
-{
-	struct sgpu_device_part parts[SGPU_DEVICE_PARTS_MAX];
-	const int count = sgpu_device_parts(parts);
-	json_t *list = json_array();
-
-	for (int i = 0; i < count; i++) {
-		json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:s}", "name", parts[i].name,
-						      "found", parts[i].found, "text",
-						      parts[i].text, "hint", parts[i].hint));
-	}
-	return list;
-}
-
 static const char proof[] = "This is what the runner sees of itself. A host that lies could make "
 			    "it see that too: only\n"
 			    "attested evidence proves it to the owner of the data.\n";
@@ -115,10 +101,18 @@ int show_info(void)
 	const struct sgpu_protection *protection;
 	struct sgpu_platform platform;
 	const json_t *taken;
-	json_t *devices = list_devices(&taken), *providers = json_array(), *info;
+	json_t *devices = list_devices(&taken), *providers = json_array(), *cuda = json_array(),
+	       *info;
+	struct sgpu_device_part parts[SGPU_DEVICE_PARTS_MAX];
+	const int count = sgpu_device_parts(parts);
 
 	for (const char *const *one = sgpu_aead_providers(); *one; one++) {
 		json_array_append_new(providers, json_string(*one));
+	}
+	for (int i = 0; i < count; i++) {
+		json_array_append_new(cuda, json_pack("{s:s, s:b, s:s, s:s}", "name", parts[i].name,
+						      "found", parts[i].found, "text",
+						      parts[i].text, "hint", parts[i].hint));
 	}
 	sgpu_platform_detect(&platform);
 	protection = sgpu_platform_protection(
@@ -127,10 +121,10 @@ int show_info(void)
 		json_is_true(json_object_get(json_object_get(taken, "key_agreement"), "agreed")));
 	info = json_pack("{s:o, s:o, s:{s:s, s:o}, s:o, s:o, s:{s:s, s:s, s:b, s:b, s:b}, "
 			 "s:{s:s, s:b, s:s, s:s, s:s}}",
-			 "devices", devices, "cuda", list_parts(), "aead", "provider",
-			 sgpu_aead_provider(), "available", providers, "hardening", hardening,
-			 "modules", modules, "platform", "kind", sgpu_platform_name(platform.kind),
-			 "seen", platform.seen, "virtual_machine", platform.virtual_machine,
+			 "devices", devices, "cuda", cuda, "aead", "provider", sgpu_aead_provider(),
+			 "available", providers, "hardening", hardening, "modules", modules,
+			 "platform", "kind", sgpu_platform_name(platform.kind), "seen",
+			 platform.seen, "virtual_machine", platform.virtual_machine,
 			 "attestation_reports", platform.reports, "nvidia_driver", platform.gpu,
 			 "protection", "row", protection->row, "protects_runner_memory",
 			 protection->protects, "host_reads_runner_memory",

@@ -41,35 +41,6 @@ static json_t *operations_json(const struct planned *p)
 	return list;
 }
 
-static json_t *moves_json(const struct planned *p)
-{
-	json_t *list = json_array();
-
-	for (int i = 0; i < p->plan->move_count; i++) {
-		const struct sgpu_plan_move *move = &p->plan->moves[i];
-		const struct sgpu_segment *segment = &p->manifest->segments[move->segment];
-		uint64_t bytes = 0;
-
-		(void)!sgpu_type_bytes(&segment->type, &bytes);
-		json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:I}", "segment_id",
-						      segment->id, "from", move->from, "to",
-						      move->to, "bytes", (json_int_t)bytes));
-	}
-	return list;
-}
-
-static json_t *buffers_json(const struct planned *p)
-{
-	json_t *buffers = json_array();
-
-	for (int i = 0; i < p->plan->buffer_count; i++) {
-		json_array_append_new(buffers, json_pack("{s:I, s:i}", "size",
-							 (json_int_t)p->plan->buffers[i].size,
-							 "device", p->plan->buffers[i].device));
-	}
-	return buffers;
-}
-
 /* Removes a list from the plan, and prints it. */
 static void print_list(FILE *out, json_t *plan, const char *name, const char *columns)
 {
@@ -81,15 +52,32 @@ static void print_list(FILE *out, json_t *plan, const char *name, const char *co
 
 static int print_plan(const struct planned *p, const char *path, struct sgpu_error *error)
 {
-	json_t *plan = json_pack(
-		"{s:i, s:i, s:o, s:o, s:o, s:I, s:I}", "devices", p->plan->device_count, "streams",
-		p->plan->stream_count, "operations", operations_json(p), "moves", moves_json(p),
-		"buffers", buffers_json(p), "device_memory_bytes", (json_int_t)p->plan->bytes,
-		"device_memory_bytes_unshared", (json_int_t)p->plan->bytes_unshared);
+	json_t *moves = json_array(), *buffers = json_array(), *plan;
 	char *text = NULL;
 	size_t size = 0;
 	FILE *out;
 	int rc;
+
+	for (int i = 0; i < p->plan->move_count; i++) {
+		const struct sgpu_plan_move *move = &p->plan->moves[i];
+		const struct sgpu_segment *segment = &p->manifest->segments[move->segment];
+		uint64_t bytes = 0;
+
+		(void)!sgpu_type_bytes(&segment->type, &bytes);
+		json_array_append_new(moves, json_pack("{s:s, s:i, s:i, s:I}", "segment_id",
+						       segment->id, "from", move->from, "to",
+						       move->to, "bytes", (json_int_t)bytes));
+	}
+	for (int i = 0; i < p->plan->buffer_count; i++) {
+		json_array_append_new(buffers, json_pack("{s:I, s:i}", "size",
+							 (json_int_t)p->plan->buffers[i].size,
+							 "device", p->plan->buffers[i].device));
+	}
+	plan = json_pack("{s:i, s:i, s:o, s:o, s:o, s:I, s:I}", "devices", p->plan->device_count,
+			 "streams", p->plan->stream_count, "operations", operations_json(p),
+			 "moves", moves, "buffers", buffers, "device_memory_bytes",
+			 (json_int_t)p->plan->bytes, "device_memory_bytes_unshared",
+			 (json_int_t)p->plan->bytes_unshared);
 
 	if (cli_json) {
 		return cli_write_json(path, 0666, plan, error);

@@ -134,28 +134,28 @@ static void answer_work(struct work *work)
 	end_submission(work);
 }
 
-/* Whether only this user can have written the file, and nobody else can write it now: the kernel
- * gives no lease while anybody has it open for writing. */
-static bool is_users_alone(int fd)
-{
-	struct stat status;
-
-	return fstat(fd, &status) == 0 && status.st_uid == geteuid() &&
-	       !(status.st_mode & (S_IWGRP | S_IWOTH)) && status.st_nlink == 1 &&
-	       fcntl(fd, F_SETLEASE, F_RDLCK) == 0 && fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
-}
-
 /* Returns why a batch may not name regions, or NULL. Signatures do not cover where payloads are, so
- * in a spool both a listed owner and the file's owner have to stand for it. */
+ * in a spool both a listed owner and the file's owner have to stand for it: only this user can have
+ * written the file, and nobody else can write it now, since the kernel gives no lease while anybody
+ * has it open for writing. */
 static const char *find_region_fault(const struct work *work)
 {
+	const int fd = work->in_fd;
+	struct stat status;
+
 	if (!serving.begin.spool) {
 		return work->uid == geteuid() ? NULL
 					      : "regions of this runner belong to another user";
 	}
-	return serving.enclave->owners.count == 0 ? "this worker has no --owners"
-	       : !is_users_alone(work->in_fd)	  ? "others can write the file of this batch"
-						  : NULL;
+	if (serving.enclave->owners.count == 0) {
+		return "this worker has no --owners";
+	}
+	return fstat(fd, &status) == 0 && status.st_uid == geteuid() &&
+			       !(status.st_mode & (S_IWGRP | S_IWOTH)) && status.st_nlink == 1 &&
+			       fcntl(fd, F_SETLEASE, F_RDLCK) == 0 &&
+			       fcntl(fd, F_SETLEASE, F_UNLCK) == 0
+		       ? NULL
+		       : "others can write the file of this batch";
 }
 
 static int start_run(struct work *work, struct sgpu_error *error)
