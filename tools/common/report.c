@@ -90,11 +90,6 @@ void report_batch(const struct report *report, const char *file, int rc,
 /* Statistics: the total time of each stage, and the bytes on each path to the device and back. The
  * times add up to more than the run's where streams overlap. */
 
-static double rate(const struct sgpu_run_total *total)
-{
-	return total->ns == 0 ? 0 : (double)total->bytes / (double)total->ns;
-}
-
 static void report_stats(const struct report *report)
 {
 	const struct sgpu_run_progress *done = &report->progress;
@@ -107,11 +102,12 @@ static void report_stats(const struct report *report)
 	for (int i = 0; i < SGPU_SPAN_KINDS; i++) {
 		const struct sgpu_run_total *total = &report->totals[i];
 
-		json_object_set_new(stages, sgpu_span_name((enum sgpu_span_kind)i),
-				    json_pack("{s:I, s:I, s:I, s:f}", "count",
-					      (json_int_t)total->count, "ns", (json_int_t)total->ns,
-					      "bytes", (json_int_t)total->bytes, "gb_per_s",
-					      rate(total)));
+		json_object_set_new(
+			stages, sgpu_span_name((enum sgpu_span_kind)i),
+			json_pack("{s:I, s:I, s:I, s:f}", "count", (json_int_t)total->count, "ns",
+				  (json_int_t)total->ns, "bytes", (json_int_t)total->bytes,
+				  "gb_per_s",
+				  total->ns ? (double)total->bytes / (double)total->ns : 0.0));
 	}
 	for (int i = 0; i < SGPU_PATHS; i++) {
 		json_object_set_new(staging, path_names[i],

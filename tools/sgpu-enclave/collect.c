@@ -48,21 +48,6 @@ void report_collect(const struct sgpu_run *run, const struct enclave *w, struct 
  * stream, and moves between two devices have rows (tid), which metadata events name. Labels are
  * ids, which need no escaping. */
 
-static void print_row(FILE *out, const struct sgpu_run *run, int row)
-{
-	int number = -1, device = -1;
-	const char *name = row < 0 ? "host" : sgpu_run_row_name(run, row, &number, &device);
-
-	fprintf(out,
-		",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,"
-		"\"args\":{\"name\":\"",
-		row + 1);
-	if (device >= 0) {
-		fprintf(out, "device %d, ", device);
-	}
-	fprintf(out, number >= 0 ? "%s %d\"}}" : "%s\"}}", name, number);
-}
-
 static void print_trace(FILE *out, const struct sgpu_run *run)
 {
 	struct sgpu_run_result result;
@@ -73,7 +58,17 @@ static void print_trace(FILE *out, const struct sgpu_run *run)
 		"\"ph\":\"M\",\"pid\":1,\"tid\":0,\"args\":{\"name\":\"%s\"}}",
 		cli_tool_name());
 	for (int i = -1; i < result.rows; i++) {
-		print_row(out, run, i);
+		int number = -1, device = -1;
+		const char *name = i < 0 ? "host" : sgpu_run_row_name(run, i, &number, &device);
+
+		fprintf(out,
+			",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,"
+			"\"args\":{\"name\":\"",
+			i + 1);
+		if (device >= 0) {
+			fprintf(out, "device %d, ", device);
+		}
+		fprintf(out, number >= 0 ? "%s %d\"}}" : "%s\"}}", name, number);
 	}
 	for (size_t i = 0; i < result.span_count; i++) {
 		const struct sgpu_span *span = &result.spans[i];

@@ -141,20 +141,6 @@ int show_info(void)
 
 /* sgpu-enclave --ops: which operations this build has, and on which devices. */
 
-static json_t *op_json(const struct sgpu_op *op)
-{
-	json_t *devices = json_array();
-	const char *kind;
-
-	for (int i = 0; (kind = sgpu_device_kind(i)); i++) {
-		if (strcmp(kind, "cpu") == 0 ? op->cpu != NULL
-					     : sgpu_device_kind_op(kind, op->name) != NULL) {
-			json_array_append_new(devices, json_string(kind));
-		}
-	}
-	return json_pack("{s:s, s:s, s:o}", "name", op->name, "help", op->help, "devices", devices);
-}
-
 int show_ops(const char *name)
 {
 	const struct sgpu_op *only = name ? cli_find_op(name) : NULL;
@@ -166,9 +152,22 @@ int show_ops(const char *name)
 	}
 	list = json_array();
 	for (const struct sgpu_op *const *op = sgpu_ops(); *op; op++) {
-		if (!only || only == *op) {
-			json_array_append_new(list, op_json(*op));
+		json_t *devices = json_array();
+		const char *kind;
+
+		for (int i = 0; (kind = sgpu_device_kind(i)); i++) {
+			if (strcmp(kind, "cpu") == 0
+				    ? (*op)->cpu != NULL
+				    : sgpu_device_kind_op(kind, (*op)->name) != NULL) {
+				json_array_append_new(devices, json_string(kind));
+			}
 		}
+		if (!only || only == *op) {
+			json_array_append_new(list,
+					      json_pack("{s:s, s:s, s:O}", "name", (*op)->name,
+							"help", (*op)->help, "devices", devices));
+		}
+		json_decref(devices);
 	}
 	if (cli_json) {
 		status = cli_print_json(json_incref(only ? json_array_get(list, 0) : list), stdout,

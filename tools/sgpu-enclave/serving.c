@@ -96,16 +96,6 @@ static void log_work(const struct work *work, const struct sgpu_error *error,
 	}
 }
 
-/* Adds a hint to the error of a batch that no key of the worker opens. */
-static void explain_quote(struct sgpu_error *error)
-{
-	if (serving.enclave->quoted && error->code == SGPU_EKEY) {
-		(void)sgpu_hint(error, "if it is sealed to the key of a quote, the worker that "
-				       "gave the quote has ended: "
-				       "ask for a new one with 'sgpu-serve quote'");
-	}
-}
-
 /* Reports a run that has ended, to the client and in the log. */
 static void answer_work(struct work *work)
 {
@@ -117,7 +107,11 @@ static void answer_work(struct work *work)
 	memset(&answer, 0, sizeof(answer));
 	rc = sgpu_run_wait(work->run, &answer.error);
 	answer.error.code = rc;
-	explain_quote(&answer.error);
+	if (w->quoted && rc == SGPU_EKEY) {
+		(void)sgpu_hint(&answer.error,
+				"if it is sealed to the key of a quote, the worker that gave the "
+				"quote has ended: ask for a new one with 'sgpu-serve quote'");
+	}
 	report_collect(work->run, w, &answer.report);
 	sgpu_run_get_result(work->run, &result);
 	answer.response_full = result.response_full;

@@ -158,20 +158,6 @@ static int commit(struct opening *opening, struct sgpu_error *error)
 	return rc;
 }
 
-/* Finds the payload of segment i in the archive. Skips payloads that are not wanted. */
-static int find_in_archive(struct opening *opening, int i, struct sgpu_error *error)
-{
-	int segment = -1, rc;
-	do {
-		rc = sgpu_batch_next_payload(opening->reader, opening->response, &segment, error);
-	} while (!rc && segment >= 0 && segment < i);
-	if (!rc && segment != i) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "'%s': a payload is not where it belongs",
-			       opening->in_name);
-	}
-	return rc;
-}
-
 /* Sets the part's sink. A pipe or redirected file, unlike a new file, keeps its bytes if a later
  * chunk fails, so they must be a prefix of the output, without gaps. */
 static int prepare_sink(struct opening *opening, struct seal_payload *payload,
@@ -219,10 +205,17 @@ static int prepare_output(void *argument, struct sgpu_host_part *part, struct sg
 	struct seal_payload *payload = argument;
 	struct opening *opening = payload->moves->owner;
 	const struct sgpu_batch_segment *s = &opening->response->segments[payload->segment];
-	int rc;
+	int segment = -1, rc;
 
 	if (s->location.kind == SGPU_LOCATION_INLINE) {
-		rc = find_in_archive(opening, payload->segment, error);
+		do { /* payloads that are not wanted are skipped */
+			rc = sgpu_batch_next_payload(opening->reader, opening->response, &segment,
+						     error);
+		} while (!rc && segment >= 0 && segment < payload->segment);
+		if (!rc && segment != payload->segment) {
+			rc = sgpu_fail(error, SGPU_EINVALID,
+				       "'%s': a payload is not where it belongs", opening->in_name);
+		}
 		if (!rc) {
 			seal_payload_from_archive(payload, part);
 		}
