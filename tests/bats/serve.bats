@@ -162,7 +162,7 @@ sys.exit(subprocess.call(['sgpu-run'], stdin=b))"
 @test "statistics and the line of the log are printed by the client, too" {
 	start_server -k runner.jwk
 	run --separate-stderr -0 sgpu-run --stats -o response batch.tar
-	assert_contains "$stderr" "operations  3 done, 0 failed"
+	assert_contains "$stderr" "operations_done             3"
 	assert_contains "$stderr" "manifest 'small-job'"
 	run --separate-stderr -0 sgpu-run --stats --json -o response batch.tar
 	assert_contains "$stderr" '"operations_done":3'

@@ -84,7 +84,7 @@ owned() {
 	for check in signature chain time nonce owner binding; do
 		grep -Eq "^$check +verified: " <<<"$output"
 	done
-	for check in "TSM report" "SGX quote" "GPU evidence"; do
+	for check in tsm_report sgx_quote gpu_evidence; do
 		grep -Eq "^$check +absent: .+" <<<"$output"
 	done
 }
@@ -272,7 +272,7 @@ fake_gramine() {
 	data=$({ printf 'sgpu quote v1\0' && printf %s "$ak$hash" | unhex; } | sha512sum | cut -c 1-128)
 	[ "$(od -An -tx1 -v gramine/user_report_data | tr -d ' \n')" = "$data" ]
 	run -0 verify --nonce "$nonce" sgx.json
-	assert_contains "$output" "SGX quote      not checked"
+	assert_contains "$output" "sgx_quote      not checked"
 	run -0 sgpu-measure inspect sgx.json
 	assert_contains "$output" '"label": "gramine"'
 	[ "$(sgpu-measure inspect --json sgx.json | jq -r '.records[] | select(.label == "gramine") | .value' | decode |

@@ -36,7 +36,7 @@ segments/bias" ]
 @test "a staged batch can be inspected and rewrapped, and still runs" {
 	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed | sgpu-stage load >staged
 	run -0 sgpu-seal inspect -k owner.jwk staged
-	assert_contains "$output" " region=sgpu:"
+	assert_contains "$output" "handle=sgpu:"
 	sgpu-seal keygen -o new.jwk
 	sgpu-seal rewrap -k owner.jwk -r new.jwk staged | sgpu-run -k runner.jwk | sgpu-seal open -k new.jwk -C out
 	assert_same out/out.f32 expected.f32

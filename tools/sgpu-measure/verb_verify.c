@@ -188,19 +188,11 @@ json_t *measure_checks_json(const struct measure_checks *checks)
 
 void measure_print_checks(const struct measure_checks *checks)
 {
-	static const char *const labels[][2] = { { "tsm_report", "TSM report" },
-						 { "sgx_quote", "SGX quote" },
-						 { "gpu_evidence", "GPU evidence" } };
 	json_t *list = measure_checks_json(checks), *check;
 	const char *name;
 
 	json_object_foreach (list, name, check) {
-		const char *label = name;
-
-		for (size_t i = 0; i < SGPU_ARRAY_LENGTH(labels); i++) {
-			label = strcmp(name, labels[i][0]) == 0 ? labels[i][1] : label;
-		}
-		cli_print_line(stdout, "%-13s  %s: %s", label, cli_text_of(check, "state"),
+		cli_print_line(stdout, "%-13s  %s: %s", name, cli_text_of(check, "state"),
 			       cli_text_of(check, "text"));
 	}
 	json_decref(list);
