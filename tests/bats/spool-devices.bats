@@ -33,8 +33,8 @@ load spool
 	fill 1
 	run --separate-stderr -2 sgpu-worker -k runner.jwk --device cuda:0,0 spool
 	assert_contains "$stderr" "'cuda:0' is named twice"
-	run --separate-stderr -3 sgpu-worker -k runner.jwk --device cpu,cuda:1 spool
-	assert_contains "$stderr" "no device 'cpu:cuda:1'"
+	run --separate-stderr -2 sgpu-worker -k runner.jwk --device cpu,cuda:1 spool
+	assert_contains "$stderr" "'cpu:cuda:1' names no device"
 	run --separate-stderr -2 sgpu-worker -k runner.jwk --device auto,auto spool
 	assert_contains "$stderr" "'auto' is named twice"
 	run --separate-stderr -2 sgpu-worker -k runner.jwk --device cpu, spool

@@ -2,8 +2,6 @@
  *
  * sgpu-manifest show: prints a manifest's segments, operations and graph.
  */
-#include <inttypes.h>
-#include <stdlib.h>
 
 #include <sgpu/base.h>
 
@@ -125,6 +123,7 @@ int verb_show(int argc, char **argv)
 {
 	struct request request = { 0 };
 	struct document document;
+	json_t *json;
 	char **paths;
 	int status = cli_read(argc, argv, &request, &paths);
 
@@ -132,10 +131,13 @@ int verb_show(int argc, char **argv)
 		return status;
 	}
 	status = document_load(paths[0], request.outside ? 0 : SGPU_MANIFEST_INSIDE, &document);
-	if (!status && cli_json) {
-		status = json_write(NULL, show_json(document.manifest));
-	} else if (!status) {
-		print(show_json(document.manifest));
+	if (!status) {
+		json = show_json(document.manifest);
+		if (cli_json || !json) {
+			status = json_write(NULL, json);
+		} else {
+			print(json);
+		}
 	}
 	document_free(&document);
 	return status;

@@ -3,8 +3,6 @@
  * sgpu-seal inspect: describes a batch, a response, or a file that is sealed to a public key. The
  * description contains no secrets.
  */
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include <sgpu/base.h>

@@ -4,7 +4,6 @@
  * are looked up in sysfs alone, so no software of NVIDIA is needed.
  */
 #include <dirent.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
