@@ -348,7 +348,8 @@ static int enqueue(struct launch *l, struct sgpu_error *error)
 
 	l->on_device = sgpu_device_op(device, op->kernel);
 	rc = rc ? rc : place_arguments(l, error);
-	rc = rc ? rc : sgpu_run_plan_stream(run, run->job.plan->stream[l->operation], &stream, error);
+	rc = rc ? rc
+		: sgpu_run_plan_stream(run, run->job.plan->stream[l->operation], &stream, error);
 	rc = rc ? rc : sgpu_event_create(device, &state->event, error);
 	rc = rc ? rc : wait_for_others(run, l->operation, stream, error);
 	rc = rc ? rc : op->module ? start_module(l, stream, error) : start_kernel(l, stream, error);
@@ -490,8 +491,7 @@ static void end_launch(struct sgpu_run *run, struct launch *l)
 		for (int i = 0; i < what->arg_count; i++) {
 			/* No operation reads the written value of an INPUT_OUTPUT. */
 			if (what->args[i].output &&
-			    !sgpu_segment_is_input(
-				    &o->manifest->segments[what->args[i].segment])) {
+			    !sgpu_segment_is_input(&o->manifest->segments[what->args[i].segment])) {
 				sgpu_moves_make(run, what->args[i].segment);
 			}
 		}
