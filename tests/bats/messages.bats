@@ -322,7 +322,7 @@ other_files() {
 	for command in "sgpu-seal inspect" "sgpu-seal rewrap -k owner.jwk -r runner.pub.jwk" "sgpu-seal seal -k owner.jwk" \
 		"sgpu-seal open -k owner.jwk -C out" "sgpu-seal open-file -k owner.jwk" "sgpu-seal keyinfo" \
 		"sgpu-seal pubkey" "sgpu-manifest check" "sgpu-manifest show" "sgpu-manifest canon" "sgpu-manifest pack -" \
-		"sgpu-stage load" "sgpu-measure inspect" \
+		"sgpu-manifest merge -" "sgpu-stage load" "sgpu-measure inspect" \
 		"sgpu-bench table -" "sgpu-run" "sgpu-run --plan"; do
 		tool=${command%% *}
 		# shellcheck disable=SC2086

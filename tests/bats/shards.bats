@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Splitting a manifest into shards.
+# Splitting a manifest into shards, and merging their responses.
 
 load helpers
 
@@ -61,6 +61,44 @@ parts() {
 	grep -q '"COPY"' shard-000.json
 	grep -q '"PUBLISH"' shard-001.json
 	run ! grep -q '"ADD"' shard-001.json
+}
+
+@test "merge reports on all responses and notices what is missing" {
+	parts
+	sgpu-manifest split -n 2 parts.json >/dev/null
+	for i in 0 1; do
+		sgpu-manifest pack shard-00$i.json | sgpu-stage load --files . | sgpu-run >r$i.tar
+	done
+	run --separate-stderr -0 sgpu-manifest merge -m parts.json r0.tar r1.tar
+	[ "$(grep -c ' OK ' <<<"$output")" -eq 4 ]
+	run --separate-stderr -5 sgpu-manifest merge -m parts.json r0.tar
+	[[ $output =~ missing\ +o[0-9],\ o[0-9] ]]
+	assert_contains "$stderr" "2 are missing"
+	sed 's/"o3"/"o5"/g' parts.json >other.json
+	run --separate-stderr -1 sgpu-manifest merge -m other.json r0.tar r1.tar
+	assert_contains "$stderr" "'r1.tar' has the output 'o3', which 'other.json' lacks"
+	run --separate-stderr -1 sgpu-manifest merge r0.tar r0.tar
+	assert_contains "$stderr" "both have the output"
+	head -c 1600 r1.tar >cut.tar
+	run --separate-stderr -1 sgpu-manifest merge r0.tar cut.tar
+	run --separate-stderr -2 sgpu-manifest merge
+}
+
+@test "merge exits 5 when a shard's output failed and says why" {
+	parts
+	sgpu-seal keygen -o "$TEST_SHM/owner.jwk"
+	sgpu-seal keyinfo --owner "$TEST_SHM/owner.jwk" >owners
+	sgpu-manifest split -n 2 parts.json >/dev/null
+	sgpu-manifest pack shard-000.json | sgpu-stage load --files . | sgpu-run >r0.tar
+	sgpu-manifest pack shard-001.json | sgpu-seal seal -k "$TEST_SHM/owner.jwk" --by-reference -o b1.tar
+	printf '\1\2\3\5' >a.u8
+	run --separate-stderr -5 sgpu-run -k "$TEST_SHM/owner.jwk" --owners owners --files . -o r1.tar b1.tar
+	run --separate-stderr -5 sgpu-manifest merge -m parts.json r0.tar r1.tar
+	[ "$(grep -c ' OK ' <<<"$output")" -eq 2 ]
+	[ "$(grep -c ' E[A-Z]* ' <<<"$output")" -eq 2 ]
+	assert_contains "$stderr" "2 of 4 outputs failed"
+	run --separate-stderr -5 sgpu-manifest merge --json r1.tar
+	assert_contains "$output" '"failed": 2'
 }
 
 @test "the responses of all shards open into one directory" {

@@ -17,6 +17,8 @@ static const struct cli_verb verbs[] = {
 	{ "pack", "[MANIFEST]", "write the batch of a manifest", pack_options, verb_pack },
 	{ "split", "[MANIFEST]", "write manifests of the independent parts", split_options,
 	  verb_split },
+	{ "merge", "RESPONSE...", "report on the responses of the parts together", merge_options,
+	  verb_merge },
 	{ "ops", "[OPERATION]", "list the operations, their arguments and parameters", ops_options,
 	  verb_ops },
 	{ .name = NULL },

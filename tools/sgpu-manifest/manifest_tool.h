@@ -26,11 +26,12 @@ CLI_VERB(schema);
 CLI_VERB(init);
 CLI_VERB(pack);
 CLI_VERB(split);
+CLI_VERB(merge);
 CLI_VERB(ops);
 
 /* The options of all verbs but init. */
 struct request {
-	const char *output, *manifest_out;
+	const char *output, *manifest, *manifest_out;
 	bool outside, by_hash;
 	uint64_t shards;
 	struct cli_list at; /* SEGMENT=HANDLE */
