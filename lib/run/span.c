@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The names of spans, apart from the trace: sgpu-run prints them, and links no cryptography.
+ */
 #include "run/run.h"
 
 const char *sgpu_span_name(enum sgpu_span_kind kind)
