@@ -189,9 +189,6 @@ SGPU_MUST_CHECK int sgpu_device_check(struct sgpu_device *device,
 				      const struct sgpu_device_range *ranges, int count,
 				      struct sgpu_task *task);
 
-/* Pauses before another look at work that is waited for since `begin_ns`. */
-void sgpu_device_pause(uint64_t begin_ns);
-
 /* Store in the task, which may be NULL, why nothing was enqueued, and return `code`, or SGPU_EUSAGE
  * for a range that is not in one allocation. */
 int sgpu_task_refuse(struct sgpu_task *task, int code, const char *text);

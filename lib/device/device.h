@@ -187,6 +187,9 @@ SGPU_MUST_CHECK int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct s
 enum { SGPU_REACHED_MAX = 12 * SGPU_SEALED_CHUNK };
 bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
 
+/* Pauses before another look at work that is waited for since `begin_ns`. */
+void sgpu_device_pause(uint64_t begin_ns);
+
 /* ---- work ---- */
 /* The order matters: COPY_IN to CLEAR only move bytes and come first, OPEN_FROM and SEAL_TO come
  * last. The last two do what OPEN and SEAL do, but kernels access host memory, and no copy is

@@ -56,22 +56,6 @@ bool sgpu_has_control(const char *text)
 	return false;
 }
 
-static void check_input(struct sgpu_reader *reader, const json_t *value)
-{
-	const char *location = json_string_value(value);
-
-	if (strcmp(location, "-") == 0) {
-		if (reader->standard_input) {
-			sgpu_reader_report(reader, field, NULL,
-					   "only one segment can come from standard input");
-		}
-		reader->standard_input = true;
-	} else if (reader->options & SGPU_MANIFEST_INSIDE && sgpu_location_outside(location)) {
-		sgpu_reader_refuse(reader, field, "--allow-outside permits it", value,
-				   "is outside the manifest's directory");
-	}
-}
-
 void sgpu_reader_location(struct sgpu_reader *reader, json_t *value, struct sgpu_segment *segment)
 {
 	const char *location = sgpu_reader_string(reader, field, value);
@@ -105,8 +89,10 @@ void sgpu_reader_location(struct sgpu_reader *reader, json_t *value, struct sgpu
 	if (sgpu_segment_is_output(segment) && sgpu_location_outside(location)) {
 		sgpu_reader_refuse(reader, field, NULL, value,
 				   "is outside the directory of the outputs");
-	} else if (sgpu_segment_is_input(segment)) {
-		check_input(reader, value);
+	} else if (sgpu_segment_is_input(segment) && reader->options & SGPU_MANIFEST_INSIDE &&
+		   sgpu_location_outside(location)) {
+		sgpu_reader_refuse(reader, field, "--allow-outside permits it", value,
+				   "is outside the manifest's directory");
 	}
 }
 

@@ -34,7 +34,6 @@ struct sgpu_reader {
 	json_t *outputs;		/* normalised locations of the outputs */
 	json_t *variables;		/* values of client_dma_*_var so far */
 	char where[SGPU_WHERE_MAX];	/* JSON pointer to the value being read */
-	bool standard_input;		/* an input is "-" */
 	uint8_t *unsure;		/* per segment: set of enum sgpu_unsure, all reported */
 	struct sgpu_dependency *dependencies;
 	size_t dependency_count, dependency_capacity;

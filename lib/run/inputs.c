@@ -3,8 +3,7 @@
  * Inputs. An input has arrived only when every tag and the end mark, or the digest, have verified
  * on the device's own copy; until then no operation that reads it is enqueued.
  *
- * Small payloads are read into staging memory, one after the other, and enqueued together; kernels
- * open them there, or where they lie. Large ones are transfers.
+ * Small payloads go together (small.c), large ones are transfers.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -15,101 +14,19 @@
 
 #include "base/io.h"
 #include "batch/tar.h"
-#include "run/private.h"
-#include "stage/stage.h"
+#include "run/input.h"
 
-enum { GROUP_MAX = 64, GROUP_BUFFERS = 16, LINE = 64 };
-
-struct input {
-	struct input *next; /* among the transfers under way */
-	struct sgpu_inputs *all;
-	int segment;
-	bool begun;
-	struct sgpu_transfer *transfer;
-	struct sgpu_source file; /* file or region with the payload; fd -1: none */
-	struct sgpu_task copy, check;
-	uint8_t digest[SGPU_KT128_SIZE];
-	int code;
-	char *text; /* why it failed */
-};
-
-/* Small payloads of one device that are enqueued together. */
-struct group {
-	struct group *next;
-	int device, count, work_count, buffer_count;
-	struct input *members[GROUP_MAX];
-	struct sgpu_work works[2 * GROUP_MAX];
-	struct sgpu_staging_buffer *buffers[GROUP_BUFFERS];
-	uint8_t *slab; /* where the next payload may begin, and how many bytes are left there */
-	uint64_t left;
-	struct sgpu_event *ended;
-};
-
-struct sgpu_inputs {
-	struct input *list; /* by segment of the manifest */
-	struct input *under_way;
-	struct group *filling;	/* not enqueued yet, or NULL */
-	struct group *enqueued; /* oldest first */
-	int tar_code;		/* SGPU_OK, or why the batch itself cannot be read any more */
-	struct sgpu_run *run;
-};
-
-static struct sgpu_run *run_of(const struct input *input)
-{
-	return input->all->run;
-}
-
-static const struct sgpu_batch_segment *in_batch(const struct input *input)
-{
-	return sgpu_run_segment(run_of(input), input->segment);
-}
-
-static int number_in_batch(const struct input *input)
-{
-	return run_of(input)->job.in_batch[input->segment];
-}
-
-static enum sgpu_location_kind kind_of(const struct input *input)
-{
-	return in_batch(input)->location.kind;
-}
-
-static uint64_t payload_size(const struct input *input)
-{
-	return sgpu_batch_payload_size(run_of(input)->job.batch, number_in_batch(input));
-}
-
-static uint64_t header_size(const struct input *input)
-{
-	return in_batch(input)->sealed ? SGPU_SEALED_HEADER : 0;
-}
-
-static int device_of(const struct input *input)
-{
-	const struct sgpu_plan *plan = run_of(input)->job.plan;
-
-	return plan->buffers[plan->in_buffer[input->segment]].device;
-}
-
-static struct sgpu_engine *engine_of(const struct input *input)
-{
-	return run_of(input)->devices[device_of(input)].engine;
-}
-
-static sgpu_devptr memory_of(const struct input *input)
-{
-	const struct sgpu_run *run = run_of(input);
-
-	return run->memory.buffers[run->job.plan->in_buffer[input->segment]];
-}
+enum {
+	READ_MIN = 32 << 10
+}; /* fewer bytes in a pipe are not worth a read; all have room for them */
 
 /* ---- the end of an input ---- */
 /* Frees the resources of an input that has ended, and tells the graph. */
-static void end_input(struct input *input)
+void input_end(struct input *input)
 {
-	struct sgpu_run *run = run_of(input);
+	struct sgpu_run *run = input_run(input);
 
-	sgpu_run_drop_key(run, number_in_batch(input), false);
+	sgpu_run_drop_key(run, input_number(input), false);
 	sgpu_source_close(&input->file);
 	sgpu_transfer_free(&input->transfer);
 	sgpu_graph_arrived(run, input->segment, input->code, input->text);
@@ -118,29 +35,29 @@ static void end_input(struct input *input)
 	}
 }
 
-static void fail_input(struct input *input, int rc, const char *text)
+void input_fail(struct input *input, int rc, const char *text)
 {
 	input->begun = true;
-	input->code = sgpu_run_failure(run_of(input), "segment", in_batch(input)->id, rc, text,
-				       &input->text);
+	input->code = sgpu_run_failure(input_run(input), "segment", input_segment(input)->id, rc,
+				       text, &input->text);
 }
 
 /* Fails an input whose chunk number `chunk` or whose digest does not verify. */
-static void fail_unverified(struct input *input, uint64_t chunk)
+void input_fail_unverified(struct input *input, uint64_t chunk)
 {
 	char text[64] = "its kt128 is not the one that the batch names";
 
-	if (in_batch(input)->sealed) {
+	if (input_segment(input)->sealed) {
 		snprintf(text, sizeof(text), "chunk %llu does not verify",
 			 (unsigned long long)chunk);
 	}
-	fail_input(input, SGPU_EAUTH, text);
+	input_fail(input, SGPU_EAUTH, text);
 }
 
-static void miss_input(struct input *input, int rc, const char *text)
+void input_miss(struct input *input, int rc, const char *text)
 {
-	fail_input(input, rc == SGPU_OK ? SGPU_EINVALID : rc, text);
-	end_input(input);
+	input_fail(input, rc == SGPU_OK ? SGPU_EINVALID : rc, text);
+	input_end(input);
 }
 
 /* ---- where the bytes come from ---- */
@@ -150,7 +67,7 @@ static int read_tar(void *context, uint64_t position, void *data, size_t size,
 	struct input *input = context;
 
 	(void)position;
-	input->all->tar_code = sgpu_tar_read(run_of(input)->tar, data, size, error);
+	input->all->tar_code = sgpu_tar_read(input_run(input)->tar, data, size, error);
 	return input->all->tar_code;
 }
 
@@ -171,12 +88,12 @@ static bool payload_waits(void *context)
 {
 	const struct input *input = context;
 
-	return tar_waits(run_of(input)->tar, 1);
+	return tar_waits(input_run(input)->tar, READ_MIN);
 }
 
 /* Reads bytes of a payload that is not in a lease, in order. */
-static int read_payload(struct input *input, uint64_t from, void *data, size_t size,
-			struct sgpu_error *error)
+int input_read(struct input *input, uint64_t from, void *data, size_t size,
+	       struct sgpu_error *error)
 {
 	size_t got = 0;
 	int rc;
@@ -194,12 +111,12 @@ static int read_payload(struct input *input, uint64_t from, void *data, size_t s
 /* If the batch is a file, notes where a large payload lies in it, so that workers read it. */
 static void find_in_file(struct input *input)
 {
-	const struct sgpu_tar_reader *tar = run_of(input)->tar;
+	const struct sgpu_tar_reader *tar = input_run(input)->tar;
 
-	if (!sgpu_run_is_small(payload_size(input)) && tar->seekable) {
+	if (!sgpu_run_is_small(input_size(input)) && tar->seekable) {
 		input->file = (struct sgpu_source){ .fd = tar->fd,
 						    .offset = tar->position,
-						    .size = payload_size(input) };
+						    .size = input_size(input) };
 		snprintf(input->file.name, sizeof(input->file.name), "%s", tar->name);
 	}
 }
@@ -208,315 +125,128 @@ static void find_in_file(struct input *input)
 static int check_header(struct input *input, const uint8_t header[SGPU_SEALED_HEADER],
 			struct sgpu_error *error)
 {
-	atomic_fetch_add(&run_of(input)->trace.bytes_in, SGPU_SEALED_HEADER);
-	return sgpu_equal(header, in_batch(input)->header, SGPU_SEALED_HEADER)
+	atomic_fetch_add(&input_run(input)->trace.bytes_in, SGPU_SEALED_HEADER);
+	return sgpu_equal(header, input_segment(input)->header, SGPU_SEALED_HEADER)
 		       ? SGPU_OK
 		       : sgpu_fail(error, SGPU_EAUTH,
 				   "the payload does not begin as the index says");
 }
 
 /* Checks the header, of which the client may change its own copy in a lease, and gets the key. */
-static int prepare_sealed(struct input *input, const uint8_t *from, struct sgpu_device_key **key,
-			  struct sgpu_error *error)
+int input_prepare(struct input *input, const uint8_t *from, struct sgpu_device_key **key,
+		  struct sgpu_error *error)
 {
 	uint8_t header[SGPU_SEALED_HEADER];
 	int rc = SGPU_OK;
 
 	*key = NULL;
-	if (!in_batch(input)->sealed) {
+	if (!input_segment(input)->sealed) {
 		return SGPU_OK;
 	}
 	if (from) {
 		memcpy(header, from, sizeof(header));
 	} else {
-		rc = read_payload(input, 0, header, sizeof(header), error);
+		rc = input_read(input, 0, header, sizeof(header), error);
 	}
 	rc = rc ? rc : check_header(input, header, error);
-	return rc ? rc : sgpu_run_key(run_of(input), number_in_batch(input), false, key, error);
-}
-
-/* ---- small payloads ---- */
-static void end_member(struct input *input)
-{
-	const struct sgpu_task *bad = input->copy.code != SGPU_OK ? &input->copy : &input->check;
-	struct sgpu_run *run = run_of(input);
-	const bool sealed = in_batch(input)->sealed;
-	const uint64_t bytes = payload_size(input) - header_size(input);
-	uint64_t paths[SGPU_PATHS] = { 0 };
-	struct sgpu_stream *stream;
-
-	if (bad->code == SGPU_EAUTH) {
-		fail_unverified(input, bad->bad_chunk);
-	} else if (bad->code != SGPU_OK) {
-		fail_input(input, bad->code, bad->error.text);
-	} else if (!sealed && !sgpu_equal(in_batch(input)->kt128, input->digest, SGPU_KT128_SIZE)) {
-		fail_unverified(input, 0);
-		if (sgpu_run_plan_stream(run, device_of(input), &stream, NULL) == SGPU_OK) {
-			(void)!sgpu_device_clear(stream, memory_of(input), bytes, NULL);
-			run->unsure = true;
-		}
-	}
-	sgpu_trace_step(
-		&run->trace, device_of(input),
-		&(struct sgpu_transfer_span){ .step = sealed ? SGPU_STEP_OPEN : SGPU_STEP_COPY_IN,
-					      .row = SGPU_ENGINE_OPEN,
-					      .begin_ns = input->check.begin_ns,
-					      .end_ns = input->check.end_ns,
-					      .bytes = bytes },
-		in_batch(input)->id);
-	paths[!run->runner->traits.pins		      ? SGPU_PATH_PAGEABLE
-	      : kind_of(input) == SGPU_LOCATION_LEASE ? SGPU_PATH_REGISTERED
-						      : SGPU_PATH_PINNED] =
-		input->code == SGPU_OK ? bytes : 0;
-	sgpu_trace_paths(&run->trace, false, paths);
-	end_input(input);
-}
-
-static void end_group(struct sgpu_inputs *inputs, struct group *group)
-{
-	const struct sgpu_run_device *device = &inputs->run->devices[group->device];
-
-	for (int i = 0; i < group->buffer_count; i++) {
-		sgpu_staging_give(device->engine, group->buffers[i]);
-	}
-	sgpu_event_free(&group->ended);
-	for (int i = 0; i < group->count; i++) {
-		end_member(group->members[i]);
-	}
-	free(group);
-}
-
-/* Fails a group of whose work some was not enqueued, or cannot be asked for. */
-static void fail_group(struct sgpu_inputs *inputs, struct group *group, int rc, const char *text)
-{
-	struct sgpu_stream *stream;
-
-	if (sgpu_run_plan_stream(inputs->run, group->device, &stream, NULL) != SGPU_OK) {
-		stream = NULL; /* then nothing was enqueued */
-	}
-	if (stream) {
-		(void)!sgpu_stream_sync(stream, NULL);
-	}
-	for (int i = 0; i < group->count; i++) {
-		struct input *member = group->members[i];
-
-		if (member->check.code == SGPU_OK && member->copy.code == SGPU_OK) {
-			member->check.code = sgpu_fail(&member->check.error, rc, "%s",
-						       text[0] ? text : sgpu_strerror(rc));
-		}
-		if (stream) {
-			(void)!sgpu_device_clear(stream, memory_of(member), in_batch(member)->size,
-						 NULL);
-		}
-	}
-	if (stream) {
-		(void)!sgpu_stream_sync(stream, NULL);
-	}
-	end_group(inputs, group);
-}
-
-/* Enqueues the group that is being filled. */
-static void flush(struct sgpu_inputs *inputs)
-{
-	struct group *group = inputs->filling, **last = &inputs->enqueued;
-	struct sgpu_run *run = inputs->run;
-	struct sgpu_stream *stream = NULL;
-	struct sgpu_error error = { 0 };
-	int rc;
-
-	if (!group) {
-		return;
-	}
-	inputs->filling = NULL;
-	rc = sgpu_run_plan_stream(run, group->device, &stream, &error);
-	rc = rc ? rc : sgpu_event_create(run->devices[group->device].device, &group->ended, &error);
-	rc = rc ? rc : sgpu_enqueue(stream, group->works, group->work_count);
-	rc = rc ? rc : sgpu_event_record(stream, group->ended);
-	if (rc != SGPU_OK) {
-		fail_group(inputs, group, rc, error.text);
-		return;
-	}
-	while (*last) {
-		last = &(*last)->next;
-	}
-	*last = group;
-}
-
-/* Finds room for a payload in the group's staging memory; NULL: there is none. */
-static uint8_t *find_room(struct input *input, struct group *group, uint64_t size)
-{
-	const uint64_t room = (size + LINE - 1) / LINE * LINE;
-	struct sgpu_staging_buffer *buffer = NULL;
-	void *host = NULL;
-	uint8_t *at;
-
-	if (room > group->left) {
-		if (group->buffer_count == GROUP_BUFFERS ||
-		    sgpu_staging_take(engine_of(input), &buffer, &host, NULL) != SGPU_OK ||
-		    !buffer) {
-			return NULL;
-		}
-		group->buffers[group->buffer_count++] = buffer;
-		group->slab = host;
-		group->left = SGPU_TRANSFER_SMALL + 2 * SGPU_CHUNK;
-	}
-	at = group->slab;
-	group->slab += room;
-	group->left -= room;
-	return at;
-}
-
-/* Adds the work of a payload at `from` to the group. */
-static void add_work(struct input *input, struct group *group, const uint8_t *from,
-		     struct sgpu_device_key *key)
-{
-	struct sgpu_work *works = &group->works[group->work_count];
-	const uint64_t size = payload_size(input) - header_size(input);
-
-	if (key) {
-		works[0] = (struct sgpu_work){ .kind = SGPU_WORK_OPEN_FROM,
-					       .from = from + SGPU_SEALED_HEADER,
-					       .out = memory_of(input),
-					       .size = size,
-					       .key = key,
-					       .last = true,
-					       .alone = kind_of(input) != SGPU_LOCATION_LEASE,
-					       .task = &input->check };
-		group->work_count++;
-	} else {
-		works[0] = (struct sgpu_work){ .kind = SGPU_WORK_COPY_IN,
-					       .from = from,
-					       .out = memory_of(input),
-					       .size = size,
-					       .task = &input->copy };
-		works[1] = (struct sgpu_work){ .kind = SGPU_WORK_DIGEST,
-					       .in = memory_of(input),
-					       .to = input->digest,
-					       .size = size,
-					       .task = &input->check };
-		group->work_count += 2;
-	}
-	atomic_fetch_add(&run_of(input)->trace.bytes_in, size);
-	group->members[group->count++] = input;
-}
-
-/* The group for one more payload of the input's device; NULL: out of memory. */
-static struct group *group_for(struct input *input)
-{
-	struct sgpu_inputs *inputs = input->all;
-
-	if (inputs->filling &&
-	    (inputs->filling->device != device_of(input) || inputs->filling->count == GROUP_MAX)) {
-		flush(inputs);
-	}
-	if (!inputs->filling) {
-		inputs->filling = calloc(1, sizeof(*inputs->filling));
-		if (inputs->filling) {
-			inputs->filling->device = device_of(input);
-		}
-	}
-	return inputs->filling;
-}
-
-/* Brings in a small payload. Returns false if it has to be brought in as a large one. */
-static bool bring_small(struct input *input)
-{
-	const uint64_t size = payload_size(input), begin = sgpu_now_ns();
-	const bool leased = kind_of(input) == SGPU_LOCATION_LEASE;
-	const uint8_t *from =
-		leased ? sgpu_lent_input(run_of(input)->lent, &in_batch(input)->location) : NULL;
-	struct group *group = group_for(input);
-	struct sgpu_device_key *key = NULL;
-	struct sgpu_error error = { 0 };
-	uint8_t *staged = group && !leased ? find_room(input, group, size) : NULL;
-	int rc = SGPU_OK;
-
-	if (!group || (!leased && !staged) ||
-	    (in_batch(input)->sealed &&
-	     !sgpu_device_reaches(run_of(input)->devices[device_of(input)].device,
-				  (leased ? from : staged) + SGPU_SEALED_HEADER,
-				  size - SGPU_SEALED_HEADER, false))) {
-		return false;
-	}
-	input->begun = true;
-	if (staged) {
-		rc = read_payload(input, 0, staged, size, &error);
-		from = staged;
-		sgpu_trace_add(&run_of(input)->trace, SGPU_SPAN_READ, -1, in_batch(input)->id,
-			       begin, sgpu_now_ns(), size);
-	}
-	rc = rc ? rc : prepare_sealed(input, from, &key, &error);
-	if (rc != SGPU_OK) {
-		miss_input(input, rc, error.text);
-	} else {
-		add_work(input, group, from, key);
-	}
-	return true;
+	return rc ? rc : sgpu_run_key(input_run(input), input_number(input), false, key, error);
 }
 
 /* ---- large payloads ---- */
+/* Whether the run has nothing under way but the reading of this input, which may be NULL. */
+static bool has_nothing_else(const struct sgpu_run *run, const struct input *input)
+{
+	const struct sgpu_inputs *inputs = run->inputs;
+	const bool alone = !inputs->under_way || (inputs->under_way == input && !input->next &&
+						  sgpu_transfer_is_idle(input->transfer));
+
+	return alone && !inputs->enqueued && !sgpu_operations_pending(run) &&
+	       !sgpu_outputs_pending(run);
+}
+
+/* Goes on with whatever there is while the payload's next bytes are not there yet. */
+static void go_on(void *context)
+{
+	struct input *input = context;
+	struct sgpu_run *run = input_run(input);
+	uint64_t since = sgpu_now_ns();
+
+	while (payload_waits(input) && !has_nothing_else(run, input)) {
+		if (sgpu_run_advance(run)) {
+			since = sgpu_now_ns();
+		} else {
+			sgpu_run_pause(run, since);
+		}
+	}
+}
+
 static void note_span(void *argument, const struct sgpu_transfer_span *span)
 {
 	struct input *input = argument;
 
-	sgpu_trace_step(&run_of(input)->trace, device_of(input), span, in_batch(input)->id);
-	if (span->step == (in_batch(input)->sealed ? SGPU_STEP_OPEN : SGPU_STEP_COPY_IN)) {
-		atomic_fetch_add(&run_of(input)->trace.bytes_in, span->bytes);
+	sgpu_trace_step(&input_run(input)->trace, input_device(input), span,
+			input_segment(input)->id);
+	if (span->step == (input_segment(input)->sealed ? SGPU_STEP_OPEN : SGPU_STEP_COPY_IN)) {
+		atomic_fetch_add(&input_run(input)->trace.bytes_in, span->bytes);
 	}
 }
 
 static int find_source(struct input *input, struct sgpu_transfer_source *source,
 		       struct sgpu_error *error)
 {
-	const struct sgpu_run *run = run_of(input);
+	const struct sgpu_run *run = input_run(input);
 
-	if (kind_of(input) == SGPU_LOCATION_LEASE) {
+	if (input_kind(input) == SGPU_LOCATION_LEASE) {
 		*source = sgpu_source_from_memory(
-			sgpu_lent_input(run->lent, &in_batch(input)->location) + header_size(input),
+			sgpu_lent_input(run->lent, &input_segment(input)->location) +
+				input_header(input),
 			run->job.options->leases_registered);
 		return SGPU_OK;
 	}
 	if (input->file.fd < 0) {
-		*source = (struct sgpu_transfer_source){
-			.read = read_tar, .waits = payload_waits, .ordered = true, .context = input
-		};
+		*source = (struct sgpu_transfer_source){ .read = read_tar,
+							 .waits = payload_waits,
+							 .meanwhile = go_on,
+							 .ordered = true,
+							 .context = input };
 		return SGPU_OK;
 	}
-	return sgpu_source_from_file(engine_of(input), input->file.fd, input->file.name,
-				     input->file.offset + header_size(input),
-				     kind_of(input) == SGPU_LOCATION_REGION, source, error);
+	return sgpu_source_from_file(input_engine(input), input->file.fd, input->file.name,
+				     input->file.offset + input_header(input),
+				     input_kind(input) == SGPU_LOCATION_REGION, source, error);
 }
 
 static int begin_large(struct input *input, struct sgpu_error *error)
 {
-	struct sgpu_run *run = run_of(input);
-	const bool sealed = in_batch(input)->sealed;
-	const uint8_t *lent = kind_of(input) == SGPU_LOCATION_LEASE
-				      ? sgpu_lent_input(run->lent, &in_batch(input)->location)
+	struct sgpu_run *run = input_run(input);
+	const bool sealed = input_segment(input)->sealed;
+	const uint8_t *lent = input_kind(input) == SGPU_LOCATION_LEASE
+				      ? sgpu_lent_input(run->lent, &input_segment(input)->location)
 				      : NULL;
 	struct sgpu_transfer_request request = {
 		.direction = SGPU_TRANSFER_IN,
 		.last = sealed,
-		.memory = memory_of(input),
-		.size = payload_size(input) - header_size(input),
+		.memory = input_memory(input),
+		.size = input_size(input) - input_header(input),
 		.digested = !sealed,
-		.expected = in_batch(input)->kt128,
+		.expected = input_segment(input)->kt128,
 		.rank = run->rank,
 		.span = note_span,
 		.argument = input,
 	};
-	int rc = prepare_sealed(input, lent, &request.key, error);
+	int rc = input_prepare(input, lent, &request.key, error);
 
 	rc = rc ? rc
-		: sgpu_run_get_stream(run, device_of(input), SGPU_RUN_COPY_IN, &request.copy,
+		: sgpu_run_get_stream(run, input_device(input), SGPU_RUN_COPY_IN, &request.copy,
 				      error);
 	rc = rc ? rc
-		: sgpu_run_get_stream(run, device_of(input), SGPU_RUN_OPEN, &request.crypt, error);
+		: sgpu_run_get_stream(run, input_device(input), SGPU_RUN_OPEN, &request.crypt,
+				      error);
 	rc = rc ? rc : find_source(input, &request.source, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	rc = sgpu_transfer_begin(engine_of(input), &request, &input->transfer, error);
+	rc = sgpu_transfer_begin(input_engine(input), &request, &input->transfer, error);
 	if (rc != SGPU_OK && request.source.close) {
 		request.source.close(request.source.context);
 	}
@@ -525,40 +255,27 @@ static int begin_large(struct input *input, struct sgpu_error *error)
 
 static void end_large(struct input *input, const struct sgpu_transfer_result *result)
 {
-	struct sgpu_run *run = run_of(input);
+	struct sgpu_run *run = input_run(input);
 
 	if (result->code == SGPU_EAUTH) {
-		fail_unverified(input, result->bad_chunk);
+		input_fail_unverified(input, result->bad_chunk);
 	} else if (result->code != SGPU_OK) {
-		fail_input(input, result->code, result->error.text);
+		input_fail(input, result->code, result->error.text);
 	}
 	sgpu_trace_paths(&run->trace, false, result->bytes);
-	end_input(input);
+	input_end(input);
 }
 
-/* Whether the run has nothing under way but this input, which may be NULL. */
-static bool has_nothing_else(const struct sgpu_run *run, const struct input *input)
-{
-	const struct sgpu_inputs *inputs = run->inputs;
-
-	return !inputs->enqueued &&
-	       (!inputs->under_way || (inputs->under_way == input && !input->next)) &&
-	       !sgpu_operations_pending(run) && !sgpu_outputs_pending(run);
-}
-
-/* Returns when all of the payload was read. While that has to wait, whatever else there is goes
- * on. */
+/* Returns when all of the payload was read. */
 static void read_large(struct input *input)
 {
-	struct sgpu_run *run = run_of(input);
+	struct sgpu_run *run = input_run(input);
 	uint64_t since = sgpu_now_ns();
 
 	while (input->transfer && !sgpu_transfer_has_read(input->transfer)) {
-		if (sgpu_run_advance(run)) {
+		if (sgpu_run_advance(run) || (input->transfer && has_nothing_else(run, input) &&
+					      sgpu_transfer_block(input->transfer))) {
 			since = sgpu_now_ns();
-		} else if (input->transfer && has_nothing_else(run, input) &&
-			   payload_waits(input)) {
-			(void)sgpu_transfer_block(input->transfer);
 		} else {
 			sgpu_run_pause(run, since);
 		}
@@ -573,7 +290,7 @@ static void await_tar(struct sgpu_inputs *inputs)
 	struct sgpu_run *run = inputs->run;
 
 	if (tar_waits(run->tar, size)) {
-		flush(inputs);
+		inputs_flush(inputs);
 	}
 	while (tar_waits(run->tar, size) &&
 	       (sgpu_run_advance(run) || !has_nothing_else(run, NULL))) {
@@ -588,18 +305,18 @@ static void bring(struct input *input)
 	struct sgpu_error error = { 0 };
 	int rc = SGPU_OK;
 
-	if (kind_of(input) != SGPU_LOCATION_INLINE && kind_of(input) != SGPU_LOCATION_LEASE) {
-		rc = sgpu_leases_source(run_of(input)->leases, &in_batch(input)->location,
-					payload_size(input), false, &input->file, &error);
+	if (input_kind(input) != SGPU_LOCATION_INLINE && input_kind(input) != SGPU_LOCATION_LEASE) {
+		rc = sgpu_leases_source(input_run(input)->leases, &input_segment(input)->location,
+					input_size(input), false, &input->file, &error);
 	}
-	if (rc == SGPU_OK && sgpu_run_is_small(payload_size(input)) && bring_small(input)) {
+	if (rc == SGPU_OK && sgpu_run_is_small(input_size(input)) && input_bring_small(input)) {
 		return;
 	}
-	flush(inputs); /* its payloads must not wait for this one */
+	inputs_flush(inputs); /* its payloads must not wait for this one */
 	input->begun = true;
 	rc = rc ? rc : begin_large(input, &error);
 	if (rc != SGPU_OK) {
-		miss_input(input, rc, error.text);
+		input_miss(input, rc, error.text);
 		return;
 	}
 	input->next = inputs->under_way;
@@ -614,7 +331,7 @@ static int bring_inline(struct sgpu_inputs *inputs, struct input *input, struct 
 
 	find_in_file(input);
 	if (input->file.fd >= 0) {
-		sgpu_tar_consumed(tar, payload_size(input));
+		sgpu_tar_consumed(tar, input_size(input));
 	}
 	bring(input);
 	return inputs->tar_code == SGPU_OK
@@ -649,18 +366,18 @@ int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error)
 
 	for (int i = 0; i < m->segment_count && atomic_load(&run->stop) == SGPU_OK; i++) {
 		if (sgpu_segment_is_input(&m->segments[i]) &&
-		    kind_of(&inputs->list[i]) != SGPU_LOCATION_INLINE) {
+		    input_kind(&inputs->list[i]) != SGPU_LOCATION_INLINE) {
 			bring(&inputs->list[i]);
 		}
 	}
 	rc = read_batch(inputs, error);
-	flush(inputs);
+	inputs_flush(inputs);
 	if (rc != SGPU_OK) {
 		sgpu_run_stop(run, rc);
 	}
 	for (int i = 0; i < m->segment_count; i++) {
 		if (sgpu_segment_is_input(&m->segments[i]) && !inputs->list[i].begun) {
-			miss_input(&inputs->list[i], rc != SGPU_OK ? rc : atomic_load(&run->stop),
+			input_miss(&inputs->list[i], rc != SGPU_OK ? rc : atomic_load(&run->stop),
 				   "it did not arrive");
 		}
 	}
@@ -670,24 +387,8 @@ int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error)
 bool sgpu_inputs_advance(struct sgpu_run *run)
 {
 	struct sgpu_inputs *inputs = run->inputs;
-	bool any = false, done = false;
+	bool any = inputs_end_groups(inputs);
 
-	while (inputs->enqueued) {
-		struct group *group = inputs->enqueued;
-		struct sgpu_error error = { 0 };
-		const int rc = sgpu_event_query(group->ended, &done, &error);
-
-		if (rc == SGPU_OK && !done) {
-			break;
-		}
-		inputs->enqueued = group->next;
-		if (rc == SGPU_OK) {
-			end_group(inputs, group);
-		} else { /* the device is lost, or still at work */
-			fail_group(inputs, group, rc, error.text);
-		}
-		any = true;
-	}
 	for (struct input **link = &inputs->under_way; *link;) {
 		struct input *input = *link;
 		const struct sgpu_transfer_result *result;
@@ -714,7 +415,7 @@ void sgpu_inputs_sync(struct sgpu_run *run)
 	struct sgpu_stream *stream;
 
 	if (run->inputs->enqueued &&
-	    sgpu_run_plan_stream(run, run->inputs->enqueued->device, &stream, NULL) == SGPU_OK) {
+	    sgpu_run_plan_stream(run, inputs_group_device(run->inputs), &stream, NULL) == SGPU_OK) {
 		(void)!sgpu_stream_sync(stream, NULL); /* its tasks tell of failures */
 	}
 }

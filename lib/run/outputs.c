@@ -22,14 +22,19 @@
 
 enum { HUGE_PAGE = 2 << 20 };
 
+/* A small result in staging memory. */
+struct small {
+	struct sgpu_staging_buffer *staging;
+	uint8_t *host;
+	struct sgpu_task copy, seal;
+};
+
 struct output {
 	struct output *next; /* among the transfers under way */
 	struct sgpu_outputs *all;
 	int segment;
 	struct sgpu_transfer *transfer;
-	struct sgpu_staging_buffer *staging; /* of a small one that follows its operation */
-	uint8_t *staged;
-	struct sgpu_task copy, seal;
+	struct small *small; /* if it follows its operation */
 	uint8_t *data;
 	uint8_t *leased;	   /* its place in a lease, or NULL */
 	bool pinned;		   /* data is from sgpu_host_alloc */
@@ -214,16 +219,22 @@ static int set_size(struct output *output, uint64_t actual, struct sgpu_error *e
 		       : SGPU_OK;
 }
 
+static void drop_small(struct output *output)
+{
+	if (output->small) {
+		sgpu_staging_give(run_device(output)->engine, output->small->staging);
+		free(output->small);
+		output->small = NULL;
+	}
+}
+
 /* Ends an output. rc: SGPU_OK, or why it failed. */
 static void end_output(struct output *output, int rc, const char *text)
 {
 	struct sgpu_outputs *all = output->all;
 
 	sgpu_run_drop_key(all->run, number_in_batch(output), true);
-	if (output->staging) {
-		sgpu_staging_give(run_device(output)->engine, output->staging);
-		output->staging = NULL;
-	}
+	drop_small(output);
 	sgpu_source_close(&output->region);
 	if ((rc == SGPU_ESYSTEM || rc == SGPU_ENOSPACE) && output->end.place > 0) {
 		(void)sgpu_fail(&all->file_error, rc, "%s", text ? text : "");
@@ -254,56 +265,70 @@ static int actual_size(const struct sgpu_segment *s, const struct sgpu_op_call *
 	return SGPU_OK;
 }
 
-/* Enqueues the sealing, or the copy and the digest, of an output to staging memory. */
-static int follow(struct output *output, struct sgpu_stream *stream, uint64_t size)
+/* Takes staging memory that the device reaches; NULL: there is none now. */
+static struct small *new_small(struct output *output, uint64_t size)
+{
+	struct sgpu_engine *engine = run_device(output)->engine;
+	struct small *small = calloc(1, sizeof(*small));
+	void *host = NULL;
+
+	if (!small || sgpu_staging_take(engine, &small->staging, &host, NULL) != SGPU_OK ||
+	    !small->staging) {
+		free(small);
+		return NULL;
+	}
+	small->host = host;
+	if (is_sealed(output) && !sgpu_device_reaches(run_device(output)->device, host,
+						      sgpu_run_sealed_size(size, true), true)) {
+		sgpu_staging_give(engine, small->staging);
+		free(small);
+		return NULL;
+	}
+	return small;
+}
+
+/* Enqueues the sealing, or the copy and the digest, of an output to staging memory. What cannot
+ * follow now begins when the operation has ended. */
+static void follow(struct output *output, struct sgpu_stream *stream, uint64_t size)
 {
 	struct sgpu_run *run = output->all->run;
 	const struct sgpu_plan *plan = run->job.plan;
 	struct sgpu_device_key *key = NULL;
-	void *host = NULL;
-	int rc = is_sealed(output) ? sgpu_run_key(run, number_in_batch(output), true, &key, NULL)
-				   : SGPU_OK;
+	struct small *small;
+	int rc;
 
-	if (!key && plan->buffers[plan->out_buffer[output->segment]].shared) {
-		return rc; /* if the operation does not run, another segment's plaintext is there */
+	if (!is_sealed(output) && plan->buffers[plan->out_buffer[output->segment]].shared) {
+		return; /* if the operation does not run, another segment's plaintext is there */
 	}
-	rc = rc ? rc : sgpu_staging_take(run_device(output)->engine, &output->staging, &host, NULL);
-	if (rc != SGPU_OK || !output->staging) {
-		return rc;
+	if ((is_sealed(output) &&
+	     sgpu_run_key(run, number_in_batch(output), true, &key, NULL) != SGPU_OK) ||
+	    !(small = new_small(output, size))) {
+		return;
 	}
-	output->staged = host;
-	if (key && !sgpu_device_reaches(run_device(output)->device, host,
-					sgpu_run_sealed_size(size, true), true)) {
-		sgpu_staging_give(run_device(output)->engine, output->staging);
-		output->staging = NULL;
-		return SGPU_OK;
-	}
-	struct sgpu_work works[2] = { { .kind = SGPU_WORK_SEAL_TO,
+	output->small = small;
+	const struct sgpu_work seal = { .kind = SGPU_WORK_SEAL_TO,
 					.in = memory_of(output),
-					.to = host,
+					.to = small->host,
 					.size = size,
 					.key = key,
 					.last = true,
 					.alone = true,
-					.task = &output->seal } };
+					.task = &small->seal };
+	const struct sgpu_work copy[] = { { .kind = SGPU_WORK_COPY_OUT,
+					    .in = memory_of(output),
+					    .to = small->host,
+					    .size = size,
+					    .task = &small->copy },
+					  { .kind = SGPU_WORK_DIGEST,
+					    .in = memory_of(output),
+					    .to = output->end.digest,
+					    .size = size,
+					    .task = &small->seal } };
 
-	if (!key) {
-		works[0] = (struct sgpu_work){ .kind = SGPU_WORK_COPY_OUT,
-					       .in = memory_of(output),
-					       .to = host,
-					       .size = size,
-					       .task = &output->copy };
-		works[1] = (struct sgpu_work){ .kind = SGPU_WORK_DIGEST,
-					       .in = memory_of(output),
-					       .to = output->end.digest,
-					       .size = size,
-					       .task = &output->seal };
+	rc = key ? sgpu_enqueue(stream, &seal, 1) : sgpu_enqueue(stream, copy, 2);
+	if (rc != SGPU_OK && small->copy.code == SGPU_OK && small->seal.code == SGPU_OK) {
+		small->seal.code = rc;
 	}
-	rc = sgpu_enqueue(stream, works, key ? 1 : 2);
-	if (rc != SGPU_OK && output->copy.code == SGPU_OK && output->seal.code == SGPU_OK) {
-		output->seal.code = rc;
-	}
-	return SGPU_OK;
 }
 
 void sgpu_outputs_follow(struct sgpu_run *run, int operation, const struct sgpu_op_call *call,
@@ -320,8 +345,7 @@ void sgpu_outputs_follow(struct sgpu_run *run, int operation, const struct sgpu_
 
 		if (op->args[i].output && sgpu_segment_is_output(s) &&
 		    sgpu_type_bytes(&s->type, &size) && size <= SGPU_TRANSFER_SMALL) {
-			/* What cannot follow now begins when the operation has ended. */
-			(void)!follow(&run->outputs->list[op->args[i].segment], stream, size);
+			follow(&run->outputs->list[op->args[i].segment], stream, size);
 		}
 	}
 }
@@ -330,7 +354,8 @@ void sgpu_outputs_follow(struct sgpu_run *run, int operation, const struct sgpu_
 static void place_small(struct output *output)
 {
 	const uint64_t header = is_sealed(output) ? SGPU_SEALED_HEADER : 0;
-	const struct sgpu_task *bad = output->copy.code != SGPU_OK ? &output->copy : &output->seal;
+	const struct small *small = output->small;
+	const struct sgpu_task *bad = small->copy.code != SGPU_OK ? &small->copy : &small->seal;
 	struct sgpu_run *run = output->all->run;
 	struct sgpu_error error = { 0 };
 	uint64_t paths[SGPU_PATHS] = { 0 }, bytes;
@@ -341,8 +366,8 @@ static void place_small(struct output *output)
 			&(struct sgpu_transfer_span){ .step = header > 0 ? SGPU_STEP_SEAL
 									 : SGPU_STEP_COPY_OUT,
 						      .row = SGPU_ENGINE_SEAL,
-						      .begin_ns = output->seal.begin_ns,
-						      .end_ns = output->seal.end_ns,
+						      .begin_ns = small->seal.begin_ns,
+						      .end_ns = small->seal.end_ns,
 						      .bytes = bytes },
 			in_batch(output)->id);
 	if (rc != SGPU_OK) {
@@ -353,7 +378,7 @@ static void place_small(struct output *output)
 	sgpu_trace_paths(&run->trace, true, paths);
 	rc = find_place(output, &error);
 	rc = rc ? rc : put_header(output, &error);
-	rc = rc ? rc : put(output, header, output->staged, (size_t)bytes, &error);
+	rc = rc ? rc : put(output, header, small->host, (size_t)bytes, &error);
 	end_output(output, rc, error.text);
 }
 
@@ -462,15 +487,12 @@ void sgpu_outputs_begin(struct sgpu_run *run, int operation, const struct sgpu_o
 			continue;
 		}
 		if (failed) {
-			if (output->staging) {
-				sgpu_staging_give(run_device(output)->engine, output->staging);
-				output->staging = NULL;
-			}
+			drop_small(output);
 			continue;
 		}
 		rc = rc ? rc : actual_size(s, call, elements, &actual, &error);
 		rc = rc ? rc : set_size(output, actual, &error);
-		if (rc == SGPU_OK && output->staging) {
+		if (rc == SGPU_OK && output->small) {
 			place_small(output);
 			continue;
 		}
@@ -545,6 +567,7 @@ void sgpu_outputs_free(struct sgpu_run *run)
 		return;
 	}
 	for (int i = 0; made->list && i < run->job.manifest->segment_count; i++) {
+		drop_small(&made->list[i]);
 		drop_memory(&made->list[i]);
 		free(made->list[i].text);
 	}

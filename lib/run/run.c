@@ -200,7 +200,7 @@ void sgpu_run_pause(struct sgpu_run *run, uint64_t begin_ns)
 	if (!sgpu_operations_pending(run) && !sgpu_outputs_pending(run)) {
 		sgpu_inputs_sync(run); /* which takes a moment: nothing else is there to wait for */
 	}
-	sgpu_wait_a_little(begin_ns);
+	sgpu_device_pause(begin_ns);
 }
 
 /* Advances until every input, operation and output has ended. */

@@ -52,18 +52,6 @@ void sgpu_trace_add(struct sgpu_run_trace *trace, enum sgpu_span_kind kind, int 
 	}
 }
 
-const char *sgpu_span_name(enum sgpu_span_kind kind)
-{
-	static const char *const names[SGPU_SPAN_KINDS] = {
-		[SGPU_SPAN_READ] = "read",   [SGPU_SPAN_COPY_IN] = "copy_in",
-		[SGPU_SPAN_OPEN] = "open",   [SGPU_SPAN_KERNEL] = "kernel",
-		[SGPU_SPAN_SEAL] = "seal",   [SGPU_SPAN_COPY_OUT] = "copy_out",
-		[SGPU_SPAN_WRITE] = "write", [SGPU_SPAN_MOVE] = "move",
-	};
-
-	return (unsigned)kind < SGPU_SPAN_KINDS ? names[kind] : "unknown";
-}
-
 /* ---- rows ---- */
 /* An engine's rows begin with those of inputs. */
 enum { INPUTS = 2, OUTPUTS = SGPU_ENGINE_ROWS - INPUTS };

@@ -123,12 +123,35 @@ struct sgpu_transfer {
 	bool needs_digest;
 	bool touched; /* device memory was written */
 	bool failed, stopped, ended;
+	bool reading;	    /* the newest move is being read */
 	uint64_t failed_at; /* the lowest bad chunk */
 	uint64_t consumed;  /* bytes read of an ordered source */
 	/* Moves under way: number n is at n % SGPU_MOVES_MAX. They end in order. */
 	uint64_t begun, over;
 	struct sgpu_chunk_move moves[SGPU_MOVES_MAX];
 };
+
+static inline bool sgpu_transfer_is_in(const struct sgpu_transfer *transfer)
+{
+	return transfer->request.direction == SGPU_TRANSFER_IN;
+}
+
+/* As moved: the size of a chunk, and that of the whole transfer. */
+static inline uint64_t sgpu_transfer_chunk(const struct sgpu_transfer *transfer)
+{
+	return transfer->request.key ? SGPU_SEALED_CHUNK : SGPU_CHUNK;
+}
+
+static inline uint64_t sgpu_transfer_bytes(const struct sgpu_transfer *transfer)
+{
+	const bool seals = transfer->request.key && !sgpu_transfer_is_in(transfer);
+
+	return transfer->request.size + (seals ? transfer->plan.total * SGPU_TAG_SIZE : 0);
+}
+
+/* Tells of a step, unless it never ran (begin_ns is 0). */
+void sgpu_transfer_note(struct sgpu_transfer *transfer, enum sgpu_transfer_step step, int row,
+			uint64_t begin_ns, uint64_t end_ns, uint64_t bytes);
 
 /* ---- store.c ---- */
 /* memcpy that bypasses the caches if the processor can. */

@@ -6,10 +6,8 @@
  * device, and copied to its destination or to a staging buffer, from which it is written. Workers
  * help to read and to write; the device works at earlier runs meanwhile.
  */
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <sgpu/base.h>
 
@@ -19,85 +17,12 @@
 enum {
 	PIECE_CHUNKS = 8,    /* that a worker copies at a time */
 	PIECES_A_HELPER = 2, /* pieces for each worker that is called */
-	DIRECT_MIN_RUNS = 8,
+	SLICE = 64 << 10,    /* bytes of one read of an ordered source */
 };
-#define SPIN_NS ((uint64_t)100000)
-#define SLEEP_MIN_NS ((uint64_t)5000)
-#define SLEEP_MAX_NS ((uint64_t)200000)
-
-void sgpu_wait_a_little(uint64_t begin_ns)
-{
-	const uint64_t waited = sgpu_now_ns() - begin_ns;
-	uint64_t step = waited / 16;
-
-	if (waited < SPIN_NS) {
-		sgpu_pause();
-		if (sgpu_cpu_count() < 2) {
-			(void)sched_yield();
-		}
-		return;
-	}
-	step = step < SLEEP_MIN_NS ? SLEEP_MIN_NS : step < SLEEP_MAX_NS ? step : SLEEP_MAX_NS;
-	(void)nanosleep(&(struct timespec){ .tv_nsec = (long)step }, NULL);
-}
-
-/* ---- chunk runs: small at an end where other stages would wait for a large one ---- */
-static uint64_t max_u64(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
-struct sgpu_chunk_run sgpu_chunk_run_at(const struct sgpu_run_plan *plan, uint64_t first)
-{
-	struct sgpu_chunk_run run = { .first = first, .count = plan->largest };
-	uint64_t rest = plan->total - first, left;
-
-	if (plan->at_begin) {
-		run.count = sgpu_min_u64(
-			run.count, max_u64(first, plan->at_begin)); /* all earlier runs together */
-	}
-	if (plan->at_end) {
-		/* A device opens more than three times as fast as the bus moves, so take most of
-		 * the rest. */
-		run.count = sgpu_min_u64(run.count, max_u64(rest / 4 * 3, plan->at_end));
-	}
-	run.count = sgpu_min_u64(run.count, rest);
-	/* Adds a small rest. The last chunk is never a run of its own: if it is empty, its address
-	 * is past the end. */
-	left = rest - run.count;
-	if (left < 2 || 2 * left < max_u64(plan->at_begin, plan->at_end)) {
-		run.count = rest;
-	}
-	return run;
-}
-
-/* A largest run with the small rest that may be added. */
-uint64_t sgpu_chunk_run_most(uint64_t largest, uint64_t smallest)
-{
-	return largest + smallest / 2 + 2;
-}
 
 /* ---- what a transfer moves ---- */
-static bool is_in(const struct sgpu_transfer *t)
-{
-	return t->request.direction == SGPU_TRANSFER_IN;
-}
-
-static uint64_t chunk_bytes(const struct sgpu_transfer *t)
-{
-	return t->request.key ? SGPU_SEALED_CHUNK : SGPU_CHUNK;
-}
-
-/* As moved: the size of the whole transfer. */
-static uint64_t all_bytes(const struct sgpu_transfer *t)
-{
-	const bool seals = t->request.key && !is_in(t);
-
-	return t->request.size + (seals ? t->plan.total * SGPU_TAG_SIZE : 0);
-}
-
-static void note_span(struct sgpu_transfer *t, enum sgpu_transfer_step step, int row,
-		      uint64_t begin_ns, uint64_t end_ns, uint64_t bytes)
+void sgpu_transfer_note(struct sgpu_transfer *t, enum sgpu_transfer_step step, int row,
+			uint64_t begin_ns, uint64_t end_ns, uint64_t bytes)
 {
 	const struct sgpu_transfer_span span = {
 		.step = step, .row = row, .begin_ns = begin_ns, .end_ns = end_ns, .bytes = bytes
@@ -126,103 +51,6 @@ static void fail(struct sgpu_transfer *t, uint64_t at, int rc, const struct sgpu
 	}
 }
 
-static int plan_chunks(struct sgpu_transfer *t, struct sgpu_error *error)
-{
-	const struct sgpu_transfer_request *request = &t->request;
-	uint64_t unit = request->key && is_in(t) ? SGPU_SEALED_CHUNK : SGPU_CHUNK, end;
-
-	if (!sgpu_add_u64(request->size, (request->size / SGPU_CHUNK + 1) * SGPU_TAG_SIZE, &end) ||
-	    (request->key && !is_in(t) && !request->last && request->size % SGPU_CHUNK != 0)) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a transfer of %llu bytes has no whole chunks",
-				 (unsigned long long)request->size);
-	}
-	t->plan.total = request->size / unit +
-			(request->size % unit != 0 || (request->key && !is_in(t) && request->last));
-	return SGPU_OK;
-}
-
-/* Finds the source's or sink's memory. Time to register it counts as reading. */
-static void look_at_ends(struct sgpu_transfer *t)
-{
-	const struct sgpu_transfer_request *request = &t->request;
-	uint64_t bytes = all_bytes(t), begin = sgpu_now_ns();
-
-	if (!is_in(t) && request->sink.view) {
-		t->memory = request->sink.view(request->sink.context, bytes, &t->registered);
-	} else if (is_in(t) && request->source.view && !request->source.ordered) {
-		t->memory = request->source.view(request->source.context, bytes, &t->registered);
-		if (t->memory && request->source.read) {
-			note_span(t, SGPU_STEP_READ, -1, begin, sgpu_now_ns(), bytes);
-		}
-	}
-	t->direct = t->memory && (t->registered || !t->engine->pins);
-}
-
-/* Chooses the kind and number of staging buffers and the runs' size. */
-static void plan_runs(struct sgpu_transfer *t)
-{
-	struct sgpu_engine *engine = t->engine;
-	const struct sgpu_engine_config *config = &engine->config;
-	const bool sealed = t->request.key != NULL;
-	const uint64_t bytes = all_bytes(t);
-	struct sgpu_run_plan *plan = &t->plan;
-
-	plan->largest = config->staged_run / SGPU_CHUNK;
-	t->most_moves = SGPU_MOVES_MAX;
-	if (bytes <= SGPU_TRANSFER_SMALL) {
-		t->class = t->direct && !sealed ? SGPU_STAGING_NONE : SGPU_STAGING_SMALL;
-		plan->largest = plan->total;
-	} else if (!t->direct || (sealed && bytes < DIRECT_MIN_RUNS * config->staged_run)) {
-		t->class = SGPU_STAGING_LARGE;
-		pthread_mutex_lock(&engine->mutex);
-		engine->staging[SGPU_STAGING_LARGE].earned += bytes / 4;
-		pthread_mutex_unlock(&engine->mutex);
-	} else {
-		t->class = sealed ? SGPU_STAGING_DIRECT : SGPU_STAGING_NONE;
-		t->most_moves = config->direct_count < SGPU_MOVES_MAX ? config->direct_count
-								      : SGPU_MOVES_MAX;
-		plan->largest = config->direct_run / SGPU_CHUNK;
-	}
-	if (sealed && plan->total > plan->largest) {
-		plan->at_end = is_in(t) ? config->last_run / SGPU_CHUNK : 0;
-		plan->at_begin = t->request.source.live ? config->first_run / SGPU_CHUNK
-				 : is_in(t)		? 0
-							: config->last_run / SGPU_CHUNK;
-	}
-}
-
-int sgpu_transfer_begin(struct sgpu_engine *engine, const struct sgpu_transfer_request *request,
-			struct sgpu_transfer **transfer, struct sgpu_error *error)
-{
-	const bool in = request->direction == SGPU_TRANSFER_IN;
-	struct sgpu_transfer *t;
-	int rc;
-
-	*transfer = NULL;
-	if (in ? !request->source.read && (request->source.ordered || !request->source.view)
-	       : !request->sink.write && !request->sink.view) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a transfer lacks a source or a sink");
-	}
-	t = calloc(1, sizeof(*t));
-	if (!t) {
-		return sgpu_fail_nomem(error);
-	}
-	t->engine = engine;
-	t->request = *request;
-	t->class = SGPU_STAGING_NONE;
-	t->result.begin_ns = sgpu_now_ns();
-	rc = plan_chunks(t, error);
-	if (rc != SGPU_OK) {
-		free(t);
-		return rc;
-	}
-	look_at_ends(t);
-	plan_runs(t);
-	t->needs_digest = request->digested && !request->key;
-	*transfer = t;
-	return SGPU_OK;
-}
-
 /* ---- pieces of a run that workers read or write ---- */
 struct pieces {
 	struct sgpu_transfer *transfer;
@@ -243,11 +71,11 @@ static void copy_piece(void *argument, uint64_t begin, uint64_t end)
 	struct sgpu_error error = { 0 };
 	int rc = SGPU_OK;
 
-	if (t->memory && is_in(t)) {
+	if (t->memory && sgpu_transfer_is_in(t)) {
 		memcpy(p->host + begin, t->memory + at, size);
 	} else if (t->memory) {
 		sgpu_transfer_store(t->memory + at, p->host + begin, size);
-	} else if (is_in(t)) {
+	} else if (sgpu_transfer_is_in(t)) {
 		rc = source->read(source->context, at, p->host + begin, size, &error);
 	} else {
 		rc = sink->write(sink->context, at, p->host + begin, size, &error);
@@ -260,18 +88,35 @@ static void copy_piece(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
+/* Reads a run of an ordered source. While a read would wait, staging buffers of runs that have
+ * ended must not wait as well: others may need them. */
+static void read_in_order(struct pieces *p, uint64_t bytes)
+{
+	struct sgpu_transfer *t = p->transfer;
+	const struct sgpu_transfer_source *source = &t->request.source;
+
+	t->reading = true;
+	for (uint64_t at = 0; at < bytes && p->code == SGPU_OK; at += SLICE) {
+		if (source->meanwhile && source->waits && source->waits(source->context)) {
+			source->meanwhile(source->context);
+		}
+		copy_piece(p, at, sgpu_min_u64(at + SLICE, bytes));
+	}
+	t->reading = false;
+}
+
 /* Reads a run into its staging buffer, or writes it from there. */
 static int copy_run(struct sgpu_transfer *t, struct sgpu_chunk_move *move, struct sgpu_error *error)
 {
 	/* The pages of a file are mapped for each piece, which costs less for large ones. */
-	const bool maps = !is_in(t) && !t->memory;
-	const uint64_t grain = (maps ? 4 : 1) * PIECE_CHUNKS * chunk_bytes(t);
+	const bool maps = !sgpu_transfer_is_in(t) && !t->memory;
+	const uint64_t grain = (maps ? 4 : 1) * PIECE_CHUNKS * sgpu_transfer_chunk(t);
 	const uint64_t begin = sgpu_now_ns();
-	const bool alone =
-		is_in(t) ? t->request.source.ordered : !t->memory && !t->request.sink.parallel;
+	const bool alone = sgpu_transfer_is_in(t) ? t->request.source.ordered
+						  : !t->memory && !t->request.sink.parallel;
 	struct pieces pieces = { .transfer = t,
 				 .host = move->buffer->host,
-				 .position = move->run.first * chunk_bytes(t) };
+				 .position = move->run.first * sgpu_transfer_chunk(t) };
 	unsigned helpers =
 		(unsigned)sgpu_min_u64(move->bytes / grain / PIECES_A_HELPER, SGPU_POOL_JOBS_MAX);
 	int rc = SGPU_OK;
@@ -280,7 +125,9 @@ static int copy_run(struct sgpu_transfer *t, struct sgpu_chunk_move *move, struc
 		return SGPU_OK;
 	}
 	pthread_mutex_init(&pieces.lock, NULL);
-	if (alone || helpers == 0) {
+	if (alone && sgpu_transfer_is_in(t)) {
+		read_in_order(&pieces, move->bytes);
+	} else if (alone || helpers == 0) {
 		copy_piece(&pieces, 0, move->bytes);
 	} else {
 		sgpu_pool_enter(t->engine->pool);
@@ -294,8 +141,8 @@ static int copy_run(struct sgpu_transfer *t, struct sgpu_chunk_move *move, struc
 		rc = pieces.code;
 	}
 	if (rc == SGPU_OK) {
-		note_span(t, is_in(t) ? SGPU_STEP_READ : SGPU_STEP_WRITE, -1, begin, sgpu_now_ns(),
-			  move->bytes);
+		sgpu_transfer_note(t, sgpu_transfer_is_in(t) ? SGPU_STEP_READ : SGPU_STEP_WRITE, -1,
+				   begin, sgpu_now_ns(), move->bytes);
 	}
 	return rc;
 }
@@ -350,8 +197,8 @@ static int enqueue_run(struct sgpu_transfer *t, struct sgpu_chunk_move *move,
 		       struct sgpu_error *error)
 {
 	const struct sgpu_transfer_request *request = &t->request;
-	const bool in = is_in(t);
-	uint8_t *host = t->direct      ? t->memory + move->run.first * chunk_bytes(t)
+	const bool in = sgpu_transfer_is_in(t);
+	uint8_t *host = t->direct      ? t->memory + move->run.first * sgpu_transfer_chunk(t)
 			: move->buffer ? move->buffer->host
 				       : NULL;
 	const sgpu_devptr plain = request->memory + move->run.first * SGPU_CHUNK;
@@ -397,8 +244,9 @@ static int enqueue_run(struct sgpu_transfer *t, struct sgpu_chunk_move *move,
 static struct sgpu_stream *last_stream(const struct sgpu_transfer *t,
 				       const struct sgpu_chunk_move *move)
 {
-	return move->is_digest || move->reached || (is_in(t) && t->request.key) ? t->request.crypt
-										: t->request.copy;
+	return move->is_digest || move->reached || (sgpu_transfer_is_in(t) && t->request.key)
+		       ? t->request.crypt
+		       : t->request.copy;
 }
 
 static void give_buffer(struct sgpu_transfer *t, struct sgpu_chunk_move *move)
@@ -443,7 +291,7 @@ static struct sgpu_chunk_move *next_move(struct sgpu_transfer *t)
 /* Begins the next run. Returns false if no staging buffer is free. */
 static bool begin_run(struct sgpu_transfer *t)
 {
-	const uint64_t whole = all_bytes(t), unit = chunk_bytes(t);
+	const uint64_t whole = sgpu_transfer_bytes(t), unit = sgpu_transfer_chunk(t);
 	struct sgpu_staging_buffer *buffer = NULL;
 	struct sgpu_error error = { 0 };
 	struct sgpu_chunk_move *move;
@@ -471,12 +319,12 @@ static bool begin_run(struct sgpu_transfer *t)
 		move->reached = sgpu_device_reaches(t->engine->device,
 						    t->direct ? t->memory + move->run.first * unit
 							      : buffer->host,
-						    move->bytes, !is_in(t));
+						    move->bytes, !sgpu_transfer_is_in(t));
 		rc = move->reached || !buffer
 			     ? SGPU_OK
 			     : sgpu_staging_fill(t->engine, buffer, false, true, &error);
 	}
-	if (rc == SGPU_OK && is_in(t) && !t->direct) {
+	if (rc == SGPU_OK && sgpu_transfer_is_in(t) && !t->direct) {
 		rc = copy_run(t, move, &error);
 		sgpu_staging_filled(t->engine, buffer);
 		t->result.source_failed = rc != SGPU_OK && t->request.source.ordered;
@@ -506,7 +354,8 @@ static void begin_digest(struct sgpu_transfer *t)
 
 	move->is_digest = true;
 	t->needs_digest = false;
-	rc = is_in(t) ? follow(t, move, t->request.copy, t->request.crypt, &error) : SGPU_OK;
+	rc = sgpu_transfer_is_in(t) ? follow(t, move, t->request.copy, t->request.crypt, &error)
+				    : SGPU_OK;
 	rc = rc ? rc : enqueue(t->request.crypt, &digest, &move->crypt, &error);
 	seal_move(t, move, rc, &error);
 }
@@ -526,19 +375,19 @@ static void check_digest(struct sgpu_transfer *t)
 /* Takes the outcome of the oldest move, whose work has ended, and writes what came out. */
 static void end_move(struct sgpu_transfer *t, struct sgpu_chunk_move *move)
 {
-	const bool in = is_in(t);
+	const bool in = sgpu_transfer_is_in(t);
 	const struct sgpu_task *bad = move->copy.code != SGPU_OK ? &move->copy : &move->crypt;
 	const bool lent = t->direct ? t->registered : move->buffer && move->buffer->lent;
 	struct sgpu_error error = { 0 };
 	int rc;
 
-	note_span(t, in ? SGPU_STEP_COPY_IN : SGPU_STEP_COPY_OUT,
-		  in ? SGPU_ENGINE_COPY_IN : SGPU_ENGINE_COPY_OUT, move->copy.begin_ns,
-		  move->copy.end_ns, move->bytes);
+	sgpu_transfer_note(t, in ? SGPU_STEP_COPY_IN : SGPU_STEP_COPY_OUT,
+			   in ? SGPU_ENGINE_COPY_IN : SGPU_ENGINE_COPY_OUT, move->copy.begin_ns,
+			   move->copy.end_ns, move->bytes);
 	if (!move->is_digest) {
-		note_span(t, in ? SGPU_STEP_OPEN : SGPU_STEP_SEAL,
-			  in ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL, move->crypt.begin_ns,
-			  move->crypt.end_ns, move->bytes);
+		sgpu_transfer_note(t, in ? SGPU_STEP_OPEN : SGPU_STEP_SEAL,
+				   in ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL, move->crypt.begin_ns,
+				   move->crypt.end_ns, move->bytes);
 	}
 	if (bad->code == SGPU_EAUTH && !move->is_digest) {
 		sgpu_fail(&error, SGPU_EAUTH, "chunk %llu does not verify",
@@ -570,7 +419,7 @@ static bool look_at_oldest(struct sgpu_transfer *t)
 	bool done = false;
 	int rc;
 
-	if (t->over == t->begun) {
+	if (t->over + t->reading == t->begun) {
 		return false;
 	}
 	rc = sgpu_event_query(move->ended, &done, &error);
@@ -595,8 +444,13 @@ static bool may_read(const struct sgpu_transfer *t, bool may_block)
 {
 	const struct sgpu_transfer_source *source = &t->request.source;
 
-	return (may_block && t->over == t->begun) || !source->waits ||
+	return (may_block && (source->meanwhile || t->over == t->begun)) || !source->waits ||
 	       !source->waits(source->context);
+}
+
+bool sgpu_transfer_is_idle(const struct sgpu_transfer *t)
+{
+	return t->over + t->reading == t->begun;
 }
 
 /* Whether a failed payload has a rest, which is read, since others may follow it in the pipe. */
@@ -624,9 +478,9 @@ static void clear_destination(struct sgpu_transfer *t)
 {
 	const struct sgpu_transfer_request *request = &t->request;
 
-	if (!is_in(t)) {
+	if (!sgpu_transfer_is_in(t)) {
 		if (t->memory && !request->sink.write) {
-			sgpu_wipe(t->memory, all_bytes(t));
+			sgpu_wipe(t->memory, sgpu_transfer_bytes(t));
 		}
 	} else if (t->touched && request->size > 0 &&
 		   sgpu_device_clear(request->crypt, request->memory,
@@ -642,9 +496,9 @@ static void end(struct sgpu_transfer *t)
 {
 	const struct sgpu_transfer_request *request = &t->request;
 
-	if (is_in(t) && request->source.close) {
+	if (sgpu_transfer_is_in(t) && request->source.close) {
 		request->source.close(request->source.context);
-	} else if (!is_in(t) && request->sink.close) {
+	} else if (!sgpu_transfer_is_in(t) && request->sink.close) {
 		request->sink.close(request->sink.context);
 	}
 	t->result.end_ns = sgpu_now_ns();
@@ -679,8 +533,11 @@ static bool step(struct sgpu_transfer *t, bool may_block)
 		return false;
 	}
 	done = look_at_oldest(t);
+	if (t->reading) {
+		return done;
+	}
 	if (!t->failed && t->begun - t->over < t->most_moves) {
-		if (t->needs_digest && (!is_in(t) || t->claimed_all)) {
+		if (t->needs_digest && (!sgpu_transfer_is_in(t) || t->claimed_all)) {
 			begin_digest(t);
 			return true;
 		}
@@ -730,7 +587,7 @@ const struct sgpu_transfer_result *sgpu_transfer_wait(struct sgpu_transfer *t)
 		if (sgpu_transfer_block(t)) {
 			since = sgpu_now_ns();
 		} else {
-			sgpu_wait_a_little(since);
+			sgpu_device_pause(since);
 		}
 	}
 	return &t->result;

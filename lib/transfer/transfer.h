@@ -106,6 +106,9 @@ struct sgpu_transfer_source {
 	/* NULL, or of an ordered source: whether a read would have to wait. Steps of its transfer
 	 * then read nothing, so that the thread can do something else. */
 	bool (*waits)(void *context);
+	/* NULL, or called before a read that would wait: the thread may do something else, and step
+	 * this transfer and others meanwhile. */
+	void (*meanwhile)(void *context);
 	bool live; /* what is read was sealed for this transfer: its first runs are short */
 	void *context;
 };
@@ -216,6 +219,8 @@ bool sgpu_transfer_step(struct sgpu_transfer *transfer);
 /* As sgpu_transfer_step, but also reads from a source that has to wait, once no chunk run is under
  * way. */
 bool sgpu_transfer_block(struct sgpu_transfer *transfer);
+/* Whether nothing of it is on the device. */
+bool sgpu_transfer_is_idle(const struct sgpu_transfer *transfer);
 /* Whether the source needs no more steps: all of it was read, or the transfer has ended. */
 bool sgpu_transfer_has_read(const struct sgpu_transfer *transfer);
 /* Makes the transfer end soon, with `code` (SGPU_ECANCELED, SGPU_ETIMEOUT), if it has not ended. */
@@ -226,9 +231,6 @@ const struct sgpu_transfer_result *sgpu_transfer_end(const struct sgpu_transfer 
 void sgpu_transfer_free(struct sgpu_transfer **transfer);
 /* Steps until the end; for a thread that has nothing else to do. */
 const struct sgpu_transfer_result *sgpu_transfer_wait(struct sgpu_transfer *transfer);
-/* How long a thread that has waited since `begin_ns` should wait before it looks again: it spins,
- * then sleeps in steps that grow with the time waited. */
-void sgpu_wait_a_little(uint64_t begin_ns);
 
 /* ---- live copies: plaintext in the host's memory, sealed only while it crosses the bus ---- */
 

@@ -134,7 +134,7 @@ seal_to_owner() {
 	assert_contains "$stderr" "modules"
 	assert_no_file recipient.jwk
 	sed -i 's/"modules": false/"modules": true/' policy.json
-	if sgpu-run --info --json | jq -e .modules.namespaces.holds >/dev/null; then
+	if sgpu-run --info --json | jq -e .modules.namespaces >/dev/null; then
 		appraise
 		[ -s recipient.jwk ]
 	else # as in a chroot: less than all that confines them is not accepted unasked

@@ -162,8 +162,6 @@ unpack() {
 	refused "'out': the format does not have this type"
 	job '"data_location_client": "raw"' "$(file o '{"format": "nifti"}')" | sed 's/i16/f16/' >job.json
 	refused "'out': NIfTI has no type f16"
-	job "$(file - '{"format": "nifti"}')" "$out" LOW >job.json
-	refused "segment 'in' comes from standard input, and has no format" 2
 	job "$(file scan.nii.gz '{"format": "nifti"}')" "$out" LOW >job.json
 	refused "'scan.nii.gz' is unpacked, and has no place" 2 --at in=sgpu:0123456789abcdef0123456789abcdef:0:4096
 	ln -s /etc/passwd passwd.nii

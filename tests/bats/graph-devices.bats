@@ -85,13 +85,12 @@ answers() {
 	requires python3
 	tree_job 2
 	run --separate-stderr -0 sgpu-run --plan --device cpu,cpu tree
-	assert_contains "$output" "ORDER DEVICE STREAM  OPERATION"
-	assert_contains "$output" "SEGMENT THAT MOVES"
-	assert_contains "$output" "devices: 2, streams: "
-	[ "$(sed '1,/THAT MOVES/d; /^$/,$d' <<<"$output" | wc -l)" -eq 1 ]
+	assert_contains "$output" "gpu_operation_id  kernel"
+	[[ $output =~ devices\ +2 ]]
+	[ "$(sed '1,/^moves/d; /^$/,$d' <<<"$output" | wc -l)" -eq 2 ]
 	run --separate-stderr -0 sgpu-run --plan --device cpu tree
-	assert_contains "$output" "devices: 1, streams: "
-	[[ $output != *MOVES* ]]
+	[[ $output =~ devices\ +1 ]]
+	[ "$(sed '1,/^moves/d; /^$/,$d' <<<"$output" | wc -l)" -eq 1 ]
 	run --separate-stderr -2 sgpu-run --plan --device cuda:all tree
 	assert_contains "$stderr" "only the machine knows: name them"
 }
@@ -102,7 +101,7 @@ answers() {
 	answers cpu one
 	start_server -k runner.jwk --device cpu,cpu,cpu
 	run --separate-stderr -0 sgpu-run --stats -o response tree
-	assert_contains "$stderr" "; 3 devices"
+	assert_contains "$stderr" "devices                     3"
 	sgpu-seal open -q -k owner.jwk -C served response
 	diff -r one served
 }

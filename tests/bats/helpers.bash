@@ -153,9 +153,9 @@ tsm_driver() {
 	DRIVER=$!
 }
 
-# blocks_usr1 PID: from then on SIGUSR1 waits until it is read, and kills nothing.
-blocks_usr1() {
-	[ $((0x$(awk '/^SigBlk:/ { print $2 }' "/proc/$1/status") & 0x200)) -ne 0 ]
+# waits_in_poll PID: a runner that has its device and waits, as for its batch.
+waits_in_poll() {
+	[ "$(awk '{ print $3 }' "/proc/$1/stat")" = S ] && [ "$(find "/proc/$1/task" -mindepth 1 -maxdepth 1 | wc -l)" -gt 2 ]
 }
 
 # runs_as PID PROGRAM: what was started has become that program.

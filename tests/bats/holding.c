@@ -2,7 +2,8 @@
  *
  * Preloaded, it has calls wait that read or write a regular file whose sticky bit is set, until
  * that is taken away; with the set-group-ID bit, those that read behind the first 256 KiB. So a
- * test holds a batch, or its response. See `hold` in serve.bash.
+ * test holds a batch, or its response. A file for which a call waits gets the set-user-ID bit. See
+ * `hold` in serve.bash.
  */
 #define _GNU_SOURCE
 #include <sys/stat.h>
@@ -18,6 +19,7 @@ static void wait_for_file(int fd, off_t offset)
 
 	while (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
 	       ((status.st_mode & S_ISVTX) || ((status.st_mode & S_ISGID) && offset >= HEAD))) {
+		(void)fchmod(fd, status.st_mode | S_ISUID);
 		usleep(5000);
 	}
 }

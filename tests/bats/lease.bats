@@ -32,10 +32,17 @@ seal() {
 	sgpu-seal seal -q --lease -k owner.jwk -r runner.pub.jwk "$@"
 }
 
-# pack_inline: the batch of job.json, which has the payload of 'bias' in its stream.
+# pack_inline: the batch of job.json, which has the payload of 'bias' in its stream, since it has to be unpacked.
 pack_inline() {
-	sed 's/"bias.f32"/"-"/' job.json >inline.json
-	sgpu-manifest pack inline.json <bias.f32
+	python3 - <<-'END'
+	import zipfile
+	data = open("bias.f32", "rb").read()
+	head = ("{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }" % (len(data) // 4)).ljust(117) + "\n"
+	with zipfile.ZipFile("bias.npz", "w", zipfile.ZIP_DEFLATED) as out:
+	    out.writestr("arr_0.npy", b"\x93NUMPY\1\0" + len(head).to_bytes(2, "little") + head.encode() + data)
+	END
+	sed 's/"bias.f32"/"bias.npz", "file": { "format": "npz" }/' job.json >inline.json
+	sgpu-manifest pack inline.json
 }
 
 # copies LEVEL:BYTES...: job.json that copies files of so many bytes, of that level, to NAME.out.
@@ -75,7 +82,7 @@ note
 locations.json" ]
 	leases 1
 	run -0 sgpu-seal inspect sealed
-	assert_contains "$output" "lease $(lease_of sealed) at 0"
+	assert_contains "$output" "lease=sgpu:$(lease_of sealed):0:"
 	run -0 hostile look bias.f32
 	[ "$output" -ge 0 ]
 	sgpu-run --lease -o response sealed
@@ -145,7 +152,7 @@ locations.json" ]
 		[ -n "$SERVER" ] || start_server -k runner.jwk --device cpu --leases 16M
 		sgpu-manifest pack job.json | seal | sgpu-run --lease -o response
 		run -0 sgpu-seal inspect response
-		assert_contains "$output" "lease $(lease_of response) at"
+		assert_contains "$output" "lease=sgpu:$(lease_of response):"
 		sgpu-seal open -k owner.jwk -C lease.$level response
 		sgpu-manifest pack job.json | sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk | sgpu-run |
 			sgpu-seal open -k owner.jwk -C pipe.$level
@@ -584,7 +591,7 @@ is_replaced() {
 	start_server -k runner.jwk --device cpu --leases 3M
 	seal packed >sealed
 	run -0 sgpu-serve status
-	assert_contains "$output" "LEASES"
+	[[ $output =~ leases\ +leased_bytes\ +pool_bytes ]]
 	run -0 sgpu-serve status --prometheus
 	assert_contains "$output" "sgpu_leases 1"
 	sgpu-serve status --json | python3 -c '

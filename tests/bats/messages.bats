@@ -318,12 +318,11 @@ other_files() {
 	small_job
 	: >empty
 	sgpu-manifest pack job.json >packed
-	sed 's/"bias.f32"/"-"/' job.json >stdin.json
 	local command tool
 	for command in "sgpu-seal inspect" "sgpu-seal rewrap -k owner.jwk -r runner.pub.jwk" "sgpu-seal seal -k owner.jwk" \
 		"sgpu-seal open -k owner.jwk -C out" "sgpu-seal open-file -k owner.jwk" "sgpu-seal keyinfo" \
 		"sgpu-seal pubkey" "sgpu-manifest check" "sgpu-manifest show" "sgpu-manifest canon" "sgpu-manifest pack -" \
-		"sgpu-manifest pack stdin.json" "sgpu-manifest merge -" "sgpu-stage load" "sgpu-measure inspect" \
+		"sgpu-manifest merge -" "sgpu-stage load" "sgpu-measure inspect" \
 		"sgpu-bench table -" "sgpu-run" "sgpu-run --plan"; do
 		tool=${command%% *}
 		# shellcheck disable=SC2086
@@ -371,7 +370,7 @@ on_terminal() {
 	SHELL=$(command -v bash) script -qec "$*" /dev/null </dev/null # another shell may not hand functions on
 }
 
-@test "messages: a terminal shows progress, and a dumb one without escapes" {
+@test "messages: a terminal shows progress, and a dumb one none" {
 	requires script pty
 	make_keys
 	export -f slow_pieces
@@ -381,7 +380,7 @@ on_terminal() {
 	local terminal
 	for terminal in TERM=dumb TERM= -uTERM; do
 		on_terminal "bash -c 'slow_pieces 4 | env $terminal sgpu-seal seal-file -k owner.jwk -o sealed'" >seen
-		grep -q 'sealing: .* [KM]iB/s' seen
+		run ! grep -q 'sealing: ' seen
 		run ! grep -q $'\x1b' seen
 	done
 	on_terminal "bash -c 'slow_pieces 4 | TERM=xterm sgpu-seal seal-file -q -k owner.jwk -o sealed'" >seen
@@ -406,32 +405,6 @@ on_terminal() {
 	grep -q $'\r\e\\[Ksgpu-seal: error: ' before
 	run ! grep -q opening: before
 	grep -q opening: seen
-}
-
-# slow_batch: a batch of which the payload arrives slowly, and its parts.
-slow_batch() {
-	make_keys
-	small_job 1048576
-	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk -o job.batch
-	head -c 2097152 job.batch >begin
-	tail -c +2097153 job.batch >rest
-}
-
-# What is left falls, although nothing more comes.
-left_falls() {
-	tr '\r' '\n' <seen | sed -n 's/^running: .* \([0-9]*\) s left$/\1/p' |
-		awk 'NR > 1 && $1 < before { falls = 1 } { before = $1 } END { exit !falls }'
-}
-
-@test "messages: sgpu-run shows its share, operations, bytes and what is left, which falls, on a terminal" {
-	requires script pty
-	slow_batch
-	export -f wait_for left_falls
-	on_terminal "bash -c '{ cat begin; wait_for left_falls; cat rest; } | TERM=dumb sgpu-run -k runner.jwk -o response'" >seen
-	grep -Eq 'running: +[0-9]+ %, 0 of 3 operations, [0-9]+ of 8 MiB in, [0-9]+ s left' seen
-	run ! grep -q $'\x1b' seen
-	sgpu-seal open -k owner.jwk -C results response
-	assert_same results/out.f32 expected.f32
 }
 
 @test "messages: the runner logs one line a batch: id, manifest, key, bytes, time, status" {

@@ -15,18 +15,12 @@ listed() {
 
 # The items that the page of an operation should have: `.It Fa a Pq f32, rank 2` and `.It Cm k Pq integer; default 1`.
 wanted_items() {
-	sgpu-manifest ops "$1" | awk -F '  +' '
-		$1 == "ARGUMENT" { part = 1; next }
-		$1 == "PARAMETER" { part = 2; next }
-		NF < 4 { next }
-		part == 1 {
-			print ".It Fa " $1 " Pq " $3 ", rank " $4 ($2 ~ /optional/ ? ", optional" : "")
-		}
-		part == 2 {
-			kind = $2 == "choice" ? "one of " $4 : $2
-			if (($2 == "number" || $2 == "integer") && $4 ~ / to /) kind = kind ", " $4
-			print ".It Cm " $1 " Pq " kind "; " ($3 == "required" ? $3 : "default " $3)
-		}'
+	sgpu-manifest ops --json "$1" | jq -r '
+		(.arguments[] | ".It Fa \(.name) Pq \(.dtypes | join(" ")), rank \(.min_rank)" +
+			(if .max_rank > .min_rank then " to \(.max_rank)" else "" end) + (if .optional then ", optional" else "" end)),
+		(.params[] | ".It Cm \(.name) Pq " + (if .kind == "choice" then "one of " + (.choices | join(", ")) else .kind end) +
+			(if has("min") and has("max") then ", \(.min) to \(.max)" else "" end) + "; " +
+			(if .required then "required" elif has("default") then "default \(.default)" else "default none" end))'
 }
 
 page_sections() {
@@ -59,6 +53,7 @@ page_items() {
 }
 
 @test "the page has every argument and parameter with its types, ranks, range and default" {
+	requires jq
 	for name in $OPERATIONS; do
 		wanted_items "$name" >wanted
 		page_items "$name" >found

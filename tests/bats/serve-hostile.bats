@@ -200,8 +200,7 @@ secrets_in() {
 	requires python3
 	local victim left
 	is_computed() {
-		kill -USR1 "$HELD"
-		grep -q "3 operations done, 0 failed" held.log
+		[ -n "$(find -L "/proc/$HELD/fd/" -perm -4000)" ]
 	}
 	head -c 8000 /dev/urandom >scan.f32
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >batch.tar

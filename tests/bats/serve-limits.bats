@@ -176,8 +176,7 @@ end_batch() {
 	hold_batch
 	run -0 jq -e ".status.tenants[0] | .limits.device_memory == 7 * $MIB and .limits.host_memory == 256 * $MIB and
 		.device_bytes == $NEEDS and .host_bytes == 64 * $MIB" <(sgpu-serve status --json)
-	sgpu-serve status | grep -q '^USER.*DEVICE MIB  *HOST MIB  *SESSIONS$'
-	status shares | grep -q '  4/7  '
+	status shares | grep -q "  $NEEDS  .*device_memory=$((7 * MIB)) "
 	run -0 sgpu-serve status --prometheus
 	assert_contains "$output" "sgpu_memory_limit_bytes{uid=\"$(id -u)\",user=\"$(id -un)\",of=\"device\"} $((7 * MIB))"
 	grep -q "^sgpu_memory_bytes{.*of=\"device\"} $NEEDS\$" <<<"$output"

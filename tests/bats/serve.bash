@@ -67,8 +67,8 @@ client_of() {
 
 # status WHAT: "workers" as lines of pid, state, user, in flight, done, failed; or "tenants", or their "shares".
 status() {
-	sgpu-serve status | awk -v what="$1" '/^WORKER/ { at = "workers"; next } /^USER  *WAITING/ { at = "tenants"; next }
-		/^USER  *BUSY/ { at = "shares"; next } at == what && NF { print }'
+	sgpu-serve status | awk -v what="$1" '/^pid  *state/ { at = "workers"; next } /^uid  *waiting/ { at = "tenants"; next }
+		/^uid  *busy_ns/ { at = "shares"; next } at == what && NF { print }'
 }
 
 serving_pid() {

@@ -17,7 +17,7 @@ def header(kind, size, magic=MAGIC, version=VERSION, zero=0):
 
 
 def submission(timeout_ns=0, **other):
-    body = struct.pack("=QQQQQ", timeout_ns, 0, 0, 0, 0) + b"batch".ljust(NAME, b"\0") + b"response".ljust(NAME, b"\0") + bytes(80)
+    body = struct.pack("=QQQ", timeout_ns, 0, 0) + b"batch".ljust(NAME, b"\0") + b"response".ljust(NAME, b"\0") + bytes(80)
     return header(SUBMIT, 16 + len(body), **other) + body
 
 
@@ -107,8 +107,8 @@ def flood(path, batch, depth):
 
 def garbage(path):
     good = submission()
-    cases = [b"x", b"\0" * 16, os.urandom(16), os.urandom(1160), good[:100], good + b"x", header(SUBMIT, 16),
-             header(SUBMIT, 1160), header(99, 16), header(0, 16), header(TAKEN, 16), header(ANSWER, 16),
+    cases = [b"x", b"\0" * 16, os.urandom(16), os.urandom(1144), good[:100], good + b"x", header(SUBMIT, 16),
+             header(SUBMIT, 1144), header(99, 16), header(0, 16), header(TAKEN, 16), header(ANSWER, 16),
              header(PROGRESS, 16), submission(version=1), submission(zero=1), submission(magic=7), header(STATUS, 99),
              os.urandom(100000)]
     for data in cases:

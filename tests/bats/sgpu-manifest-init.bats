@@ -63,10 +63,10 @@ through() {
 	sgpu-manifest init gemm --id mine transpose_b=true alpha=0.5 \
 		b=second.bin:f32:6,5:64 a=first.bin:f32:4,5 >init.json
 	sgpu-manifest show init.json >shown
-	grep -q 'manifest mine' shown
+	grep -q '^manifest_id  *mine$' shown
 	grep -q 'b=b a=a' shown
-	grep -q '"transpose_b":true' shown
-	grep -q '"alpha":0.5' shown
+	grep -q ' transpose_b=yes ' shown
+	grep -q '[ =]alpha=0.5' shown
 	run --separate-stderr -1 sgpu-manifest init gaussian3d a.x:f32:4,4,4
 	assert_contains "$stderr" "needs the parameter 'sigma'"
 	[ -z "$output" ]
@@ -93,7 +93,7 @@ through() {
 	head -c 16 /dev/zero >a=b
 	run --separate-stderr -2 sgpu-manifest init copy inptu=data:u8:16
 	assert_contains "$stderr" "'inptu' is no argument or parameter of 'copy'"
-	assert_contains "$stderr" "did you mean 'input'? A file of that name is './inptu=data:u8:16'"
+	assert_contains "$stderr" "'sgpu-manifest ops copy' shows them; a file of that name is './inptu=data:u8:16'"
 	run --separate-stderr -0 sgpu-manifest init copy ./a=b:u8:16
 	printf '%s\n' "$output" >job.json
 	run -0 sgpu-manifest pack -o packed job.json
@@ -103,7 +103,7 @@ through() {
 	nifti >x.nii
 	sgpu-manifest init scale x.nii >init.json
 	run --separate-stderr -0 sgpu-manifest show init.json
-	assert_contains "$output" "i16[3,4,5]"
+	[[ $output =~ i16\ +3,\ 4,\ 5 ]]
 	run --separate-stderr -0 sgpu-manifest pack -o batch.tar init.json
 	assert_contains "$(tar xOf batch.tar locations.json)" '"offset":352'
 	truncate -s 471 x.nii
@@ -124,9 +124,9 @@ through() {
 	[ "$output" -eq 2 ]
 	sgpu-manifest init vector_add --low a b=x:f32:4 a=y:f32:4 >mixed.json
 	run -0 sgpu-manifest show mixed.json
-	assert_contains "$output" "b        HIGH"
-	assert_contains "$output" "a        LOW"
-	assert_contains "$output" "output   HIGH"
+	assert_contains "$output" "b           HIGH"
+	assert_contains "$output" "a           LOW"
+	assert_contains "$output" "output      HIGH"
 	run --separate-stderr -2 sgpu-manifest init copy --low inptu a.u8:u8:16
 	assert_contains "$stderr" "--low: 'inptu' is not an argument of 'copy' that is given"
 	run --separate-stderr -1 sgpu-manifest init copy --low output a.u8:u8:16
@@ -143,13 +143,6 @@ through() {
 	run ! grep -q HIGH low.json
 	run --separate-stderr -2 sgpu-manifest init gaussian3d sigma=1 --low input_scaled x.nii
 	assert_contains "$stderr" "'input_scaled' is not an argument"
-	# What cannot travel so is said at once.
-	run --separate-stderr -0 sgpu-manifest init copy input=-:u8:4
-	printf '%s\n' "$output" >stdin.json
-	assert_contains "$stderr" "nothing HIGH from standard input"
-	run --separate-stderr -0 sgpu-manifest init copy --low input --low output input=-:u8:4
-	printf '%s\n' "$output" >lower.json
-	[ -z "$stderr" ]
 }
 
 @test "outputs are named after the input" {
@@ -299,7 +292,7 @@ through() {
 	sgpu-manifest init scale gain=0.58 bias=-1e-7 a.u8:u8:16 >job.json
 	run -0 grep -q '"gain": 0.58,\?$' job.json
 	run -0 sgpu-manifest show job.json
-	assert_contains "$output" '{"gain":0.58,"bias":-1e-7}'
+	assert_contains "$output" 'gain=0.58 bias=-1e-07'
 	run -0 sgpu-manifest show --json job.json
 	assert_contains "$output" '"gain": 0.58'
 	sed -i 's/0.58/"0.57999999999999996"/' job.json
@@ -320,9 +313,9 @@ through() {
 	sgpu-manifest init copy 脳スキャン/a.u8:u8:16 >job.json
 	run -0 sgpu-manifest show job.json
 	# The segments' rows: in the column behind the location, where each wide character takes two.
-	printf '%s\n' "$output" | awk '/^SEGMENT/ { on = 1 } on && !NF { exit } on' |
+	printf '%s\n' "$output" | awk '/^segment_id/ { on = 1 } on && !NF { exit } on' |
 		sed 's/脳/__/; s/ス/__/; s/キ/__/; s/ャ/__/; s/ン/__/' >rows
-	awk 'NR == 1 { at = index($0, "WRITTEN BY") } NR > 1 && substr($0, at - 1, 1) != " " { exit 1 }
+	awk 'NR == 1 { at = index($0, "writer") } NR > 1 && substr($0, at - 1, 1) != " " { exit 1 }
 		NR > 1 && substr($0, at, 1) == " " { exit 1 }' rows
 	[ "$(wc -l <rows)" -eq 3 ]
 }

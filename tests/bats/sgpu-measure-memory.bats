@@ -35,7 +35,7 @@ digest() {
 	[ "$(digest - <data)" = "$want" ]
 	[ "$(cat data | digest)" = "$want" ]
 	run -0 memory --json data
-	[ "$output" = "{\"algorithm\":\"sgpu measure v1\",\"keyed\":false,\"label\":\"data\",\"size\":100000,\"digest\":\"$want\"}" ]
+	[ "$output" = "{\"algorithm\":\"sgpu measure v1\",\"label\":\"data\",\"size\":100000,\"digest\":\"$want\"}" ]
 }
 
 @test "a digest that is expected and differs is exit status 1" {
@@ -46,14 +46,6 @@ digest() {
 	assert_contains "$stderr" '"EDIFFERS"'
 	assert_contains "$stderr" "$want"
 	run -2 memory --expect 00 data
-}
-
-@test "keyed digests differ from the plain one, and from run to run" {
-	a=$(digest --keyed data)
-	b=$(digest --keyed data)
-	[ "$a" != "$b" ]
-	[ "$a" != "$(digest data)" ]
-	run -2 memory --keyed --expect "$a" data
 }
 
 @test "what makes no sense is a usage error, and what cannot be read or written a failure" {

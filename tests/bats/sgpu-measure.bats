@@ -84,7 +84,7 @@ owned() {
 	for check in signature chain time nonce owner binding; do
 		grep -Eq "^$check +verified: " <<<"$output"
 	done
-	for check in "TSM report" "SGX quote" "GPU evidence"; do
+	for check in tsm_report sgx_quote gpu_evidence; do
 		grep -Eq "^$check +absent: .+" <<<"$output"
 	done
 }
@@ -114,7 +114,7 @@ owned() {
 	forge label.json '.dbgstat = 5 | .ueid = "A"' >hostile.json
 	echo '{"version": 1}' >policy.json
 	for quote in "$old" label.json hostile.json; do
-		for verb in "verify --roots CA.crt" "appraise -p policy.json --roots CA.crt" policy "policy --reference-values" inspect; do
+		for verb in "verify --roots CA.crt" "appraise -p policy.json --roots CA.crt" policy inspect; do
 			# shellcheck disable=SC2086 # it is several words
 			run --separate-stderr -1 sgpu-measure $verb "$quote"
 			assert_contains "$stderr" "'eat' has the type"
@@ -232,7 +232,7 @@ owned() {
 	own() {
 		claims "$1" | jq -r '.submods.runner[.eat_profile].digest' | decode | od -An -tx1 -v | tr -d ' \n'
 	}
-	beside=$(sgpu-measure policy -q --build "$SGPU_BUILD" --reference-values | jq -r '."sgpu-enclave"[0]')
+	beside=$(sgpu-measure policy -q --build "$SGPU_BUILD" --owners any | jq -r '.runner.digests[0]')
 	[ "${#beside}" -eq 64 ]
 	[ "$(own quote.json)" = "$beside" ]
 	printf 'another program' >program
@@ -272,7 +272,7 @@ fake_gramine() {
 	data=$({ printf 'sgpu quote v1\0' && printf %s "$ak$hash" | unhex; } | sha512sum | cut -c 1-128)
 	[ "$(od -An -tx1 -v gramine/user_report_data | tr -d ' \n')" = "$data" ]
 	run -0 verify --nonce "$nonce" sgx.json
-	assert_contains "$output" "SGX quote      not checked"
+	assert_contains "$output" "sgx_quote      not checked"
 	run -0 sgpu-measure inspect sgx.json
 	assert_contains "$output" '"label": "gramine"'
 	[ "$(sgpu-measure inspect --json sgx.json | jq -r '.records[] | select(.label == "gramine") | .value' | decode |

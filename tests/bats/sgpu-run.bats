@@ -47,10 +47,6 @@ two_jobs() {
 	END
 }
 
-waits_in_poll() {
-	[ "$(awk '{ print $3 }' "/proc/$1/stat")" = S ] && [ "$(find "/proc/$1/task" -mindepth 1 -maxdepth 1 | wc -l)" -gt 2 ]
-}
-
 # ---- refusals ----
 
 @test "HIGH data that are not sealed are refused, with a hint" {
@@ -198,7 +194,7 @@ waits_in_poll() {
 	assert_no_file response
 	sgpu-seal keygen -q --x25519 -o other.jwk
 	run --separate-stderr -4 sgpu-run -k other.jwk -o response batch.tar
-	for key in owner.jwk runner.jwk other.jwk; do
+	for key in owner.jwk other.jwk; do
 		assert_contains "$stderr" "$(sgpu-seal keyinfo $key | awk 'NR == 1 { print $4 }')"
 	done
 	assert_no_file response
@@ -394,67 +390,6 @@ has_taken() {
 	exec 7>&-
 	[ "$(region_files)" -eq 0 ]
 	[ -z "$(find . -name '*response*')" ]
-}
-
-more_lines_than() {
-	[ "$(grep -c progress message)" -gt "$1" ]
-}
-
-# Asks once and waits for the answer; the index may not have been read yet.
-knows_its_operations() {
-	local before
-	before=$(grep -c progress message || true)
-	kill -USR1 "$RUNNER"
-	wait_for more_lines_than "$before"
-	grep -q '"operations":3' message
-}
-
-@test "SIGUSR1 prints one line of progress" {
-	local before
-	head -c 20000 batch.tar >endless
-	start_endless endless --json
-	wait_for waits_in_poll "$RUNNER"
-	wait_for knows_its_operations
-	before=$(grep -c progress message)
-	kill -USR1 "$RUNNER"
-	wait_for more_lines_than "$before"
-	kill -TERM "$RUNNER"
-	wait "$RUNNER" || true
-	exec 7>&-
-	[ "$(grep -c progress message)" -eq $((before + 1)) ]
-	grep '"progress"' message | tail -n 1 | grep -q '"operations":3'
-}
-
-@test "before a batch has come nobody is told how much is left of it" {
-	: >endless
-	start_endless endless
-	wait_for waits_in_poll "$RUNNER"
-	kill -USR1 "$RUNNER"
-	wait_for grep -q 'operations done' message
-	kill -TERM "$RUNNER"
-	wait "$RUNNER" || true
-	exec 7>&-
-	grep -Eqx 'sgpu-run: 0 operations done, 0 failed, 0 in all; 0 of 0 bytes in, 0 bytes out; [0-9]+\.[0-9] s' message
-}
-
-one_is_done() {
-	kill -USR1 "$RUNNER"
-	grep -q '"operations_done":1' message
-}
-
-@test "work starts while the batch still arrives" {
-	two_jobs
-	sgpu-manifest pack two.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >two
-	head -c "$(member two segments/b)" two >endless
-	start_endless endless --json
-	wait_for blocks_usr1 "$RUNNER"
-	wait_for one_is_done
-	tail -c +$(($(stat -c %s endless) + 1)) two >&7
-	exec 7>&-
-	wait "$RUNNER"
-	sgpu-seal open -q -k owner.jwk -C out response
-	assert_same out/c.f32 scan.f32
-	assert_same out/d.f32 bias.f32
 }
 
 # ---- what it says about a run ----

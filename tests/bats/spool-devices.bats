@@ -34,9 +34,9 @@ load spool
 	run --separate-stderr -2 sgpu-worker -k runner.jwk --device cuda:0,0 spool
 	assert_contains "$stderr" "'cuda:0' is named twice"
 	run --separate-stderr -2 sgpu-worker -k runner.jwk --device cpu,cuda:1 spool
-	assert_contains "$stderr" "are not of one kind"
+	assert_contains "$stderr" "'cpu:cuda:1' names no device"
 	run --separate-stderr -2 sgpu-worker -k runner.jwk --device auto,auto spool
-	assert_contains "$stderr" "are not of one kind"
+	assert_contains "$stderr" "'auto' is named twice"
 	run --separate-stderr -2 sgpu-worker -k runner.jwk --device cpu, spool
 	assert_contains "$stderr" "names no device at one place"
 	run --separate-stderr -3 env CUDA_VISIBLE_DEVICES= sgpu-worker -k runner.jwk --device cuda:0,1 spool

@@ -151,7 +151,7 @@ balanced() {
 	for command in "sgpu-manifest ops" "sgpu-run --ops"; do
 		$command >table
 		# The last heading stands where the last column of each row begins, behind two blanks.
-		awk 'NR == 1 { at = index($0, "WHAT IT DOES") }
+		awk 'NR == 1 { at = index($0, "help") }
 			substr($0, at - 2, 2) != "  " || substr($0, at, 1) == " " { print; bad = 1 }
 			END { exit bad || at < 20 || NR < 10 }' table
 	done

@@ -271,6 +271,26 @@ UNIT_TEST(a_batch_runs_while_the_pipe_of_another_is_silent)
 	free_batch(&quick);
 }
 
+UNIT_TEST(work_starts_while_the_batch_still_arrives)
+{
+	struct sgpu_run_progress progress = { 0 };
+	struct batch batch;
+	struct pipe pipe;
+
+	make_batch(&batch, 60000);
+	fill_pipe(&pipe, &batch, 3000);
+	submit(&batch, pipe.ends[0], 0, NULL, NULL);
+	while (progress.operations_done < 1) {
+		usleep(1000);
+		sgpu_run_get_progress(batch.run, &progress);
+	}
+	CHECK(is_empty(batch.out));
+	more(&pipe);
+	CHECK(sgpu_run_wait(batch.run, &error) == SGPU_OK && is_whole(&batch));
+	close_pipe(&pipe);
+	free_batch(&batch);
+}
+
 /* It waits for a batch with the deadline that its pipe does not meet; sends it again if it was not
  * even admitted by then. */
 static int wait_for_late(struct batch *batch, struct pipe *pipe, uint64_t after_ns)
@@ -555,6 +575,7 @@ static void all_tests(void)
 	UNIT_RUN(a_failed_batch_leaves_nothing_to_the_next_one);
 	UNIT_RUN(many_batches_at_once_are_each_answered);
 	UNIT_RUN(a_batch_runs_while_the_pipe_of_another_is_silent);
+	UNIT_RUN(work_starts_while_the_batch_still_arrives);
 	UNIT_RUN(what_becomes_of_others_does_no_harm);
 	UNIT_RUN(done_is_called_once_before_a_wait_returns_and_may_submit);
 	UNIT_RUN(a_run_that_is_freed_early_is_cancelled);

@@ -179,19 +179,14 @@ void cli_print_text(FILE *file, const char *text);			    /* nothing for NULL */
 void cli_print_line(FILE *file, const char *format, ...) SGPU_PRINTF(2, 3); /* adds the line feed */
 
 /* ---- progress ----
- * A line on standard error if that is a terminal, not with -q or --json, and without escapes if
- * TERM is "dumb". `label` is static memory. */
+ * A line on standard error if that is a terminal, not with -q or --json. `label` is static
+ * memory. */
 void cli_progress_begin(const char *label, uint64_t total_bytes); /* total 0: unknown */
 void cli_progress(void *unused, uint64_t bytes);		  /* fits sgpu_seal_job.progress */
+void cli_progress_of(uint64_t bytes, uint64_t total_bytes);	  /* if it is known only now */
 void cli_progress_end(void);
-/* For verbs that format the line: whether a new one is due (ten times a second); to show it. */
-bool cli_progress_due(void);
-void cli_progress_line(const char *text);
 /* Removes the line, so that something else can be printed. */
 void cli_progress_pause(void);
-/* Returns the time left, in ns, if `done` of `total` took `elapsed_ns`; 0: unknown. The estimated
- * end never moves later before it has passed. */
-uint64_t cli_progress_left(uint64_t elapsed_ns, uint64_t done, uint64_t total);
 
 /* Refuses to write binary data to a terminal: prints a message and returns false. */
 bool cli_binary_output(int fd);
@@ -281,18 +276,11 @@ json_t *cli_json_text(const char *text);
 const char *cli_text_of(const json_t *object, const char *key);
 /* Appends to a text in an array, and cuts what has no room. */
 void cli_append(char *text, size_t size, const char *format, ...) SGPU_PRINTF(3, 4);
-/* An aligned table: rows of texts, headings first. NULL and "" are shown as "-". */
-struct cli_table {
-	size_t columns, count; /* in a row; in all */
-	char **cells;
-	bool failed;
-};
-#define cli_row(table, ...)                                                                       \
-	cli_table_row(table, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(const char *), \
-		      (const char *const[]){ __VA_ARGS__ })
-void cli_table_row(struct cli_table *table, size_t columns, const char *const *cells);
-/* Prints a table to standard output and frees it. Returns an exit status. */
-int cli_table_print(struct cli_table *table);
+/* What --json prints, for people. cli_table prints a row for each object of a list, and below their
+ * names its members in `columns`, which blanks separate. cli_record prints a line for each member
+ * of an object, and for each member of an object or of objects in it. */
+void cli_table(FILE *out, const json_t *list, const char *columns);
+void cli_record(FILE *out, const json_t *record);
 /* Writes a whole text to a file, which appears when it is complete, or to standard output ("-" or
  * NULL); neither may be an input. */
 SGPU_MUST_CHECK int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,

@@ -86,27 +86,20 @@ static void emit_json(const char *kind, const struct sgpu_error *message)
 	json_decref(object);
 }
 
-/* Adds a hint if an allocation failed and `ulimit -v` limits addresses. On the CPU device, a failed
- * mapping is EDEVICE. */
-static void explain_limit(struct sgpu_error *error)
-{
-	struct rlimit limit;
-
-	if ((error->code == SGPU_ENOMEM || error->code == SGPU_EDEVICE) && !error->hint[0] &&
-	    getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-		sgpu_hint(error,
-			  "'ulimit -v' leaves %llu MiB of addresses; a run reserves more than the "
-			  "machine has memory, "
-			  "and uses little of it: limit memory by a cgroup instead",
-			  (unsigned long long)limit.rlim_cur >> 20);
-	}
-}
-
 int cli_error(const struct sgpu_error *error)
 {
 	struct sgpu_error full = *error;
+	struct rlimit limit;
 
-	explain_limit(&full);
+	/* On the CPU device, a failed mapping is EDEVICE. */
+	if ((full.code == SGPU_ENOMEM || full.code == SGPU_EDEVICE) && !full.hint[0] &&
+	    getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+		sgpu_hint(&full,
+			  "'ulimit -v' leaves %llu MiB of addresses; a run reserves more than the "
+			  "machine has memory, and uses little of it: limit memory by a cgroup "
+			  "instead",
+			  (unsigned long long)limit.rlim_cur >> 20);
+	}
 	if (error->code == SGPU_ESYSTEM && cli_reader_gone()) {
 		return sgpu_exit_status(error->code); /* cli_finish then ends the process */
 	}

@@ -71,25 +71,14 @@ static const struct cli_option *find_row(const struct cli_option *options, int k
 	return options;
 }
 
-/* Reports an unknown option, with the nearest known one. Returns 2. */
-static int unknown_option(const struct cli_option *options, const char *given)
+/* Reports an option that getopt_long refused; of an unknown one, with the nearest known one.
+ * Returns 2. */
+static int refuse_option(const struct cli_option *options, const char *text, int kind)
 {
 	const char *names[OPTIONS_MAX];
 	char name[64];
 	size_t count = 0;
 
-	for (; options->name && *options->name && count + 1 < OPTIONS_MAX; options++) {
-		names[count++] = options->name;
-	}
-	names[count] = NULL;
-	given += strspn(given, "-");
-	snprintf(name, sizeof(name), "%.*s", (int)strcspn(given, "="), given);
-	return cli_unknown("unknown option", name, "--", names);
-}
-
-/* Reports an option that getopt_long refused. Returns 2. */
-static int refuse_option(const struct cli_option *options, const char *text, int kind)
-{
 	if (optopt > 0 && optopt < ROW && strncmp(text, "--", 2)) {
 		return cli_usage(kind == ':' ? "option '-%c' needs an argument"
 					     : "unknown option '-%c'",
@@ -101,7 +90,13 @@ static int refuse_option(const struct cli_option *options, const char *text, int
 	if (optopt > 0) {
 		return cli_usage("option '%.*s' takes no argument", (int)strcspn(text, "="), text);
 	}
-	return unknown_option(options, text);
+	for (; options->name && *options->name && count + 1 < OPTIONS_MAX; options++) {
+		names[count++] = options->name;
+	}
+	names[count] = NULL;
+	text += strspn(text, "-");
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(text, "="), text);
+	return cli_unknown("unknown option", name, "--", names);
 }
 
 /* Stores a number, a size or a duration, by the rules of sgpu/base.h. */

@@ -13,20 +13,14 @@
 
 #include "cli.h"
 
-enum { LINE_MAX_LENGTH = 256 };
+enum { LINE_SIZE = 160 };
 
 static struct {
 	pthread_mutex_t lock;
-	bool terminal, active, plain; /* plain: no escapes */
-	size_t shown;		      /* columns of the line that is shown now */
-	uint64_t last_ns;
-} line = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-/* Of the step that runs; end_ns: the last estimate of its end. */
-static struct {
+	bool terminal, active, shown;
 	const char *label;
-	uint64_t total, begin_ns, end_ns;
-} state;
+	uint64_t total, begin_ns, last_ns;
+} line = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* Locks the terminal, so that of several processes that share it, as in a pipeline, only one draws
  * on it. The lock ends with the process. Returns false if another process holds it. */
@@ -42,95 +36,61 @@ static bool lock_terminal(int command, short type)
 void cli_progress_begin(const char *label, uint64_t total_bytes)
 {
 	const char *terminal = getenv("TERM");
-	const uint64_t now = sgpu_now_ns();
 
 	pthread_mutex_lock(&line.lock);
-	line.terminal = isatty(cli_error_fd);
+	line.terminal = isatty(cli_error_fd) && terminal && *terminal && strcmp(terminal, "dumb");
 	line.active = !cli_quiet && !cli_json && line.terminal;
-	line.plain = !terminal || !*terminal || !strcmp(terminal, "dumb");
-	line.shown = 0;
-	line.last_ns = now;
-	state.label = label;
-	state.total = total_bytes;
-	state.begin_ns = now;
-	state.end_ns = 0;
+	line.shown = false;
+	line.label = label;
+	line.total = total_bytes;
+	line.begin_ns = line.last_ns = sgpu_now_ns();
 	pthread_mutex_unlock(&line.lock);
 }
 
 /* Erases the line, and goes back to the first column. */
 static void erase(void)
 {
-	char blanks[LINE_MAX_LENGTH + 2];
-
-	if (!line.plain) {
-		(void)!write(cli_error_fd, "\r\033[K", 4);
-	} else {
-		memset(blanks, ' ', sizeof(blanks));
-		blanks[0] = blanks[line.shown + 1] = '\r';
-		(void)!write(cli_error_fd, blanks, line.shown + 2);
-	}
-	line.shown = 0;
-}
-
-bool cli_progress_due(void)
-{
-	bool due = false;
-
-	pthread_mutex_lock(&line.lock);
-	const uint64_t now = line.active ? sgpu_now_ns() : 0;
-	if (line.active && now - line.last_ns >= 100000000) {
-		line.last_ns = now;
-		due = lock_terminal(F_SETLK, F_WRLCK);
-	}
-	pthread_mutex_unlock(&line.lock);
-	return due;
-}
-
-void cli_progress_line(const char *text)
-{
-	const size_t size = strnlen(text, LINE_MAX_LENGTH);
-
-	pthread_mutex_lock(&line.lock);
-	if (line.active) {
-		if (line.shown) {
-			erase();
-		}
-		(void)!write(cli_error_fd, text, size);
-		line.shown = size;
-	}
-	pthread_mutex_unlock(&line.lock);
-}
-
-uint64_t cli_progress_left(uint64_t elapsed_ns, uint64_t done, uint64_t total)
-{
-	const uint64_t now = sgpu_now_ns(), before = state.end_ns;
-	uint64_t end = done && total > done ? now + (uint64_t)((double)elapsed_ns / (double)done *
-							       (double)(total - done))
-					    : before;
-
-	end = before > now && before < end ? before : end;
-	state.end_ns = end;
-	return end > now ? end - now : 0;
+	(void)!write(cli_error_fd, "\r\033[K", 4);
+	line.shown = false;
 }
 
 void cli_progress(void *unused, uint64_t bytes)
 {
-	(void)unused;
-	if (!cli_progress_due()) {
-		return;
-	}
-	const uint64_t total = state.total, elapsed = sgpu_now_ns() - state.begin_ns;
-	const double mib = (double)bytes / (1 << 20), seconds = (double)elapsed / 1e9;
-	char text[LINE_MAX_LENGTH], share[16] = "", left[32] = "";
+	bool due = false;
 
-	if (total && bytes <= total) {
-		snprintf(share, sizeof(share), " %3.0f %%,", 100.0 * (double)bytes / (double)total);
-		snprintf(left, sizeof(left), ", %.0f s left",
-			 (double)cli_progress_left(elapsed, bytes, total) / 1e9);
+	(void)unused;
+	pthread_mutex_lock(&line.lock);
+	const uint64_t now = line.active ? sgpu_now_ns() : 0;
+
+	if (line.active && now - line.last_ns >= 100000000) {
+		line.last_ns = now;
+		due = lock_terminal(F_SETLK, F_WRLCK);
 	}
-	snprintf(text, sizeof(text), "%s:%s %.0f MiB, %.0f MiB/s%s", state.label, share, mib,
-		 seconds > 0 ? mib / seconds : 0.0, left);
-	cli_progress_line(text);
+	if (due) {
+		const double mib = (double)bytes / (1 << 20);
+		char text[LINE_SIZE], share[16] = "";
+
+		if (line.total && bytes <= line.total) {
+			snprintf(share, sizeof(share), " %3.0f %%,",
+				 100.0 * (double)bytes / (double)line.total);
+		}
+		snprintf(text, sizeof(text), "%s:%s %.0f MiB, %.0f MiB/s", line.label, share, mib,
+			 mib / ((double)(now - line.begin_ns) / 1e9));
+		if (line.shown) {
+			erase();
+		}
+		(void)!write(cli_error_fd, text, strlen(text));
+		line.shown = true;
+	}
+	pthread_mutex_unlock(&line.lock);
+}
+
+void cli_progress_of(uint64_t bytes, uint64_t total_bytes)
+{
+	pthread_mutex_lock(&line.lock);
+	line.total = total_bytes;
+	pthread_mutex_unlock(&line.lock);
+	cli_progress(NULL, bytes);
 }
 
 void cli_progress_pause(void)

@@ -118,67 +118,146 @@ int cli_write_json(const char *path, mode_t mode, json_t *value, struct sgpu_err
 	return rc;
 }
 
-/* Aligned tables. */
+/* ---- the same records for people ---- */
+enum { COLUMNS_MAX = 16, ITEMS_SHOWN = 8, NAME_WIDTH = 28 };
 
 /* Returns how many columns a text takes: a character of East Asia takes two, a combining accent
  * none. */
 static size_t width_of(const char *text)
 {
+	static locale_t utf8;
 	const size_t size = strlen(text) + 1;
-	locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0),
-		 before = utf8 ? uselocale(utf8) : (locale_t)0;
 	wchar_t *wide = calloc(size, sizeof(*wide));
+
+	utf8 = utf8 ? utf8 : newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+	const locale_t before = utf8 ? uselocale(utf8) : (locale_t)0;
 	const size_t length = wide ? mbstowcs(wide, text, size) : (size_t)-1;
 	const int columns = length == (size_t)-1 ? -1 : wcswidth(wide, length);
 
 	free(wide);
 	if (utf8) {
 		uselocale(before);
-		freelocale(utf8);
 	}
 	return columns < 0 ? size - 1 : (size_t)columns;
 }
 
-void cli_table_row(struct cli_table *table, size_t columns, const char *const *cells)
+static void put_value(FILE *out, const json_t *value)
 {
-	char **grown = reallocarray(table->cells, table->count + columns, sizeof(*grown));
+	const char *name, *between = "";
+	json_t *item;
+	size_t i;
 
-	table->columns = columns;
-	table->failed = table->failed || !grown;
-	table->cells = grown ? grown : table->cells;
-	for (size_t i = 0; i < columns && !table->failed; i++) {
-		char *cell = cli_shown(cells[i] && *cells[i] ? cells[i] : "-");
-
-		table->failed = !cell;
-		table->cells[table->count] = cell;
-		table->count += cell != NULL;
+	if (json_is_string(value)) {
+		cli_print_text(out, json_string_value(value));
+	} else if (json_is_integer(value)) {
+		fprintf(out, "%lld", json_integer_value(value));
+	} else if (json_is_real(value)) {
+		fprintf(out, "%.9g", json_real_value(value));
+	} else if (json_is_boolean(value)) {
+		fputs(json_is_true(value) ? "yes" : "no", out);
+	}
+	json_array_foreach (value, i, item) {
+		if (i == ITEMS_SHOWN) {
+			fprintf(out, ", %zu more", json_array_size(value) - i);
+			break;
+		}
+		fputs(i ? ", " : "", out);
+		put_value(out, item);
+	}
+	json_object_foreach ((json_t *)(uintptr_t)value, name, item) {
+		fputs(between, out);
+		cli_print_text(out, name);
+		putc('=', out);
+		put_value(out, item);
+		between = " ";
 	}
 }
 
-int cli_table_print(struct cli_table *table)
+/* Returns a value as one text, "-" if it has none, escaped for a terminal. From malloc. */
+static char *value_text(const json_t *value)
 {
-	const size_t columns = table->columns;
-	size_t *widths = calloc(columns + 1, sizeof(*widths));
-	const bool failed = table->failed || !widths;
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
 
-	for (size_t i = 0; i < table->count && !failed; i++) {
-		const size_t width = width_of(table->cells[i]);
-
-		widths[i % columns] = width > widths[i % columns] ? width : widths[i % columns];
+	if (out) {
+		put_value(out, value);
+		fputs(ftell(out) ? "" : "-", out);
+		(void)fclose(out);
 	}
-	for (size_t i = 0; i < table->count; i++) {
-		const bool last = i % columns == columns - 1;
+	return text;
+}
 
-		if (!failed) {
-			printf("%s%*s", table->cells[i],
-			       last ? 0
-				    : (int)(widths[i % columns] - width_of(table->cells[i])) + 2,
-			       last ? "\n" : "");
+/* Prints a row, or the headings for NULL; without `out`, notes how wide its cells are. */
+static void put_row(FILE *out, const json_t *row, const char *columns, size_t widths[COLUMNS_MAX])
+{
+	for (size_t i = 0; *columns; i++, columns += strspn(columns, " ")) {
+		const size_t length = strcspn(columns, " ");
+		char *text = row ? value_text(json_object_getn(row, columns, length))
+				 : strndup(columns, length);
+		const size_t width = text ? width_of(text) : 0;
+
+		columns += length;
+		if (out) {
+			fprintf(out, "%s%*s", text ? text : "",
+				*columns ? (int)(widths[i] - width) + 2 : 0, *columns ? "" : "\n");
+		} else if (width > widths[i]) {
+			widths[i] = width;
 		}
-		free(table->cells[i]);
+		free(text);
 	}
-	free(table->cells);
-	free(widths);
-	memset(table, 0, sizeof(*table));
-	return failed ? cli_fail_nomem() : 0;
+}
+
+void cli_table(FILE *out, const json_t *list, const char *columns)
+{
+	size_t widths[COLUMNS_MAX] = { 0 }, i;
+	const json_t *row;
+
+	put_row(NULL, NULL, columns, widths);
+	json_array_foreach (list, i, row) {
+		put_row(NULL, row, columns, widths);
+	}
+	put_row(out, NULL, columns, widths);
+	json_array_foreach (list, i, row) {
+		put_row(out, row, columns, widths);
+	}
+}
+
+/* Prints what an object holds below its name, but what is in it on one line. Names can be hostile,
+ * too: those of a server's status come from the server. */
+static void put_member(FILE *out, const char *name, const json_t *value, int depth)
+{
+	const json_int_t mib = json_integer_value(value) >> 20;
+	char *shown = cli_shown(name), *text = NULL;
+	const char *key;
+	json_t *member;
+	size_t i;
+
+	if (!depth && json_is_object(json_array_get(value, 0))) {
+		json_array_foreach (value, i, member) {
+			put_member(out, name, member, depth);
+		}
+	} else if (!depth && json_is_object(value)) {
+		fprintf(out, "%s\n", shown ? shown : "");
+		json_object_foreach ((json_t *)(uintptr_t)value, key, member) {
+			put_member(out, key, member, 2);
+		}
+	} else {
+		text = value_text(value);
+		fprintf(out, "%*s%-*s %s", depth, "", NAME_WIDTH - depth - 1, shown ? shown : "",
+			text ? text : "");
+		fprintf(out, mib && strstr(name, "bytes") ? " (%lld MiB)\n" : "\n", mib);
+	}
+	free(text);
+	free(shown);
+}
+
+void cli_record(FILE *out, const json_t *record)
+{
+	const char *name;
+	json_t *member;
+
+	json_object_foreach ((json_t *)(uintptr_t)record, name, member) {
+		put_member(out, name, member, 0);
+	}
 }

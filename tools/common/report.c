@@ -90,25 +90,24 @@ void report_batch(const struct report *report, const char *file, int rc,
 /* Statistics: the total time of each stage, and the bytes on each path to the device and back. The
  * times add up to more than the run's where streams overlap. */
 
-static double rate(const struct sgpu_run_total *total)
-{
-	return total->ns == 0 ? 0 : (double)total->bytes / (double)total->ns;
-}
-
-static void print_json(const struct report *report)
+static void report_stats(const struct report *report)
 {
 	const struct sgpu_run_progress *done = &report->progress;
 	const struct sgpu_device_info *info = &report->device;
 	json_t *stages = json_object(), *staging = json_object(), *object;
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out;
 
 	for (int i = 0; i < SGPU_SPAN_KINDS; i++) {
 		const struct sgpu_run_total *total = &report->totals[i];
 
-		json_object_set_new(stages, sgpu_span_name((enum sgpu_span_kind)i),
-				    json_pack("{s:I, s:I, s:I, s:f}", "count",
-					      (json_int_t)total->count, "ns", (json_int_t)total->ns,
-					      "bytes", (json_int_t)total->bytes, "gb_per_s",
-					      rate(total)));
+		json_object_set_new(
+			stages, sgpu_span_name((enum sgpu_span_kind)i),
+			json_pack("{s:I, s:I, s:I, s:f}", "count", (json_int_t)total->count, "ns",
+				  (json_int_t)total->ns, "bytes", (json_int_t)total->bytes,
+				  "gb_per_s",
+				  total->ns ? (double)total->bytes / (double)total->ns : 0.0));
 	}
 	for (int i = 0; i < SGPU_PATHS; i++) {
 		json_object_set_new(staging, path_names[i],
@@ -124,43 +123,15 @@ static void print_json(const struct report *report)
 			   done->operations_done, "operations_failed", done->operations_failed,
 			   "bytes_in", (json_int_t)done->bytes_in, "bytes_out",
 			   (json_int_t)done->bytes_out, "stages", stages, "staging", staging);
-	cli_print_json(object, stderr, JSON_COMPACT);
-}
-
-static void report_stats(const struct report *report)
-{
-	const struct sgpu_run_progress *done = &report->progress;
-	const struct sgpu_device_info *info = &report->device;
-	const struct sgpu_run_total *totals = report->totals;
-	const struct sgpu_run_paths *paths = &report->paths;
-
-	if (cli_json) {
-		print_json(report);
-		return;
+	if (!cli_json && (out = open_memstream(&text, &size))) {
+		cli_record(out, json_object_get(object, "stats"));
+		(void)fclose(out);
+		(void)!sgpu_write(cli_error_fd, "standard error", text, size, NULL);
+		free(text);
+	} else {
+		cli_print_json(json_incref(object), stderr, JSON_COMPACT);
 	}
-	dprintf(cli_error_fd, "device      %s, %u %s", info->name, info->compute_units,
-		info->opens_on_device ? "multiprocessors" : "workers");
-	if (report->devices > 1) {
-		dprintf(cli_error_fd, "; %d devices", report->devices);
-	}
-	dprintf(cli_error_fd, "\n");
-	dprintf(cli_error_fd, "AES-GCM     %s\n", report->aead);
-	dprintf(cli_error_fd, "operations  %d done, %d failed\n", done->operations_done,
-		done->operations_failed);
-	dprintf(cli_error_fd, "elapsed     %.3f ms, %" PRIu64 " bytes in, %" PRIu64 " bytes out\n",
-		(double)done->elapsed_ns / 1e6, done->bytes_in, done->bytes_out);
-	dprintf(cli_error_fd, "%-10s %10s %12s %16s %10s\n", "stage", "count", "ms", "bytes",
-		"GB/s");
-	for (int i = 0; i < SGPU_SPAN_KINDS; i++) {
-		dprintf(cli_error_fd, "%-10s %10" PRIu64 " %12.3f %16" PRIu64 " %10.3f\n",
-			sgpu_span_name((enum sgpu_span_kind)i), totals[i].count,
-			(double)totals[i].ns / 1e6, totals[i].bytes, rate(&totals[i]));
-	}
-	dprintf(cli_error_fd, "%-10s %27s %27s\n", "staging", "bytes in", "bytes out");
-	for (int i = 0; i < SGPU_PATHS; i++) {
-		dprintf(cli_error_fd, "%-10s %27" PRIu64 " %27" PRIu64 "\n", path_names[i],
-			paths->in[i], paths->out[i]);
-	}
+	json_decref(object);
 }
 
 /* ---- the outcome, for the client ---- */
@@ -185,70 +156,4 @@ void report_outcome(const struct report *report, bool stats, int rc)
 	/* If the reader of the response has ended, the run has not failed. */
 	report_batch(report, NULL,
 		     rc == SGPU_ESYSTEM && sgpu_io_reader_gone() ? SGPU_ECANCELED : rc, NULL);
-}
-
-/* ---- progress ---- */
-enum { WHOLE = 1 << 20 };
-
-/* Returns how much of WHOLE is done: bytes in, operations and the response are a third each. 0
- * until the batch's head has been read. */
-static uint64_t share_done(const struct sgpu_run_progress *p)
-{
-	if (!p->operations) {
-		return 0;
-	}
-	const double bytes = p->bytes_in_all ? (double)p->bytes_in / (double)p->bytes_in_all : 1;
-	const double operations =
-		(double)(p->operations_done + p->operations_failed) / p->operations;
-
-	return (uint64_t)((bytes + operations) / 3 * WHOLE);
-}
-
-void report_progress_print(const struct sgpu_run_progress *p)
-{
-	const uint64_t ns = cli_progress_left(p->elapsed_ns, share_done(p), WHOLE);
-	char left[64] = "";
-
-	cli_progress_pause();
-	if (cli_json) {
-		cli_print_json(json_pack("{s:{s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:o*}}",
-					 "progress", "operations_done", p->operations_done,
-					 "operations_failed", p->operations_failed, "operations",
-					 p->operations, "bytes_in", (json_int_t)p->bytes_in,
-					 "bytes_in_all", (json_int_t)p->bytes_in_all, "bytes_out",
-					 (json_int_t)p->bytes_out, "elapsed_ns",
-					 (json_int_t)p->elapsed_ns, "left_ns",
-					 ns ? json_integer((json_int_t)ns) : NULL),
-			       stderr, JSON_COMPACT);
-		return;
-	}
-	if (ns) {
-		snprintf(left, sizeof(left), ", about %.1f s left", (double)ns / 1e9);
-	}
-	dprintf(cli_error_fd,
-		"%s: %d operations done, %d failed, %d in all; %" PRIu64 " of %" PRIu64
-		" bytes in, %" PRIu64 " bytes out; %.1f s%s\n",
-		cli_tool_name(), p->operations_done, p->operations_failed, p->operations,
-		p->bytes_in, p->bytes_in_all, p->bytes_out, (double)p->elapsed_ns / 1e9, left);
-}
-
-void report_progress_show(const struct sgpu_run_progress *p)
-{
-	const uint64_t done = share_done(p);
-	char line[160], left[32] = "";
-
-	if (!p->operations || !cli_progress_due()) {
-		return;
-	}
-	const uint64_t ns = cli_progress_left(p->elapsed_ns, done, WHOLE);
-
-	if (ns) {
-		snprintf(left, sizeof(left), ", %.0f s left", (double)ns / 1e9);
-	}
-	snprintf(line, sizeof(line),
-		 "running: %3.0f %%, %d of %d operations, %.0f of %.0f MiB in%s",
-		 100.0 * (double)done / WHOLE, p->operations_done + p->operations_failed,
-		 p->operations, (double)p->bytes_in / (1 << 20),
-		 (double)p->bytes_in_all / (1 << 20), left);
-	cli_progress_line(line);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What programs say about a run besides the response: its outcome, statistics, progress.
+ * What programs say about a run besides the response: its outcome and statistics.
  */
 #include "run/run.h"
 
@@ -35,9 +35,5 @@ void report_refusal(int fd, const struct report *report, const struct sgpu_error
 /* Prints the line of report_batch and, if `stats` is set, times and bytes by stage on standard
  * error. Call after all is written. */
 void report_outcome(const struct report *report, bool stats, int code);
-
-/* Shows a run's progress on a terminal; prints it. */
-void report_progress_show(const struct sgpu_run_progress *progress);
-void report_progress_print(const struct sgpu_run_progress *progress);
 
 #endif

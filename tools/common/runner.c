@@ -65,39 +65,11 @@ void runner_take_results(struct run_request *r)
 	}
 }
 
-static size_t kind_length(const char *name)
-{
-	return strcspn(name, ":");
-}
-
-static int check_names(char names[][RUNNER_DEVICE_NAME], int count, struct sgpu_error *error)
-{
-	const char *first = names[0];
-
-	for (int i = 1; i < count; i++) {
-		const char *name = names[i];
-
-		if (kind_length(name) != kind_length(first) ||
-		    strncmp(name, first, kind_length(first)) != 0 || strcmp(name, "auto") == 0) {
-			return sgpu_fail(error, SGPU_EUSAGE,
-					 "--device: '%s' and '%s' are not of one kind", first,
-					 name);
-		}
-		for (int k = 0; k < i; k++) {
-			/* The CPU device can be opened several times: for tests. */
-			if (strcmp(names[k], name) == 0 && strcmp(name, "cpu") != 0) {
-				return sgpu_fail(error, SGPU_EUSAGE,
-						 "--device: '%s' is named twice", name);
-			}
-		}
-	}
-	return SGPU_OK;
-}
-
 int runner_devices(const char *text, char names[RUNNER_DEVICES_MAX][RUNNER_DEVICE_NAME], int *count,
 		   struct sgpu_error *error)
 {
-	const char *from = text ? text : "auto";
+	const char *from = text ? text : "auto", *const first = from;
+	const size_t kind = strcspn(from, ":,");
 
 	*count = 0;
 	if (strcmp(from, "cuda:all") == 0) {
@@ -105,10 +77,10 @@ int runner_devices(const char *text, char names[RUNNER_DEVICES_MAX][RUNNER_DEVIC
 	}
 	for (;; from++) {
 		const size_t length = strcspn(from, ",");
-		/* A name without a kind has the first one's, such as the "1" of "cuda:0,1". */
-		const bool is_number =
-			*count > 0 && strncmp(names[0], "cuda:", 5) == 0 &&
-			(strncmp(from, "GPU-", 4) == 0 || (*from >= '0' && *from <= '9'));
+		char *name = names[*count];
+		/* All are of the first one's kind, such as the "1" of "cuda:0,1". */
+		const bool whole = *count == 0 ||
+				   (strcspn(from, ":,") == kind && strncmp(from, first, kind) == 0);
 
 		if (*count == RUNNER_DEVICES_MAX) {
 			return sgpu_fail(error, SGPU_EUSAGE, "--device: more than %d devices",
@@ -118,14 +90,22 @@ int runner_devices(const char *text, char names[RUNNER_DEVICES_MAX][RUNNER_DEVIC
 			return sgpu_fail(error, SGPU_EUSAGE,
 					 "--device: '%s' names no device at one place", text);
 		}
-		if (snprintf(names[(*count)++], RUNNER_DEVICE_NAME, "%s%.*s",
-			     is_number ? "cuda:" : "", (int)length, from) >= RUNNER_DEVICE_NAME) {
+		if (snprintf(name, RUNNER_DEVICE_NAME, "%.*s%s%.*s", whole ? 0 : (int)kind, first,
+			     whole ? "" : ":", (int)length, from) >= RUNNER_DEVICE_NAME) {
 			return sgpu_fail(error, SGPU_EUSAGE, "--device: a name in '%s' is too long",
 					 text);
 		}
+		/* The CPU device can be opened several times: for tests. */
+		for (int k = 0; k < *count && strcmp(name, "cpu") != 0; k++) {
+			if (strcmp(names[k], name) == 0) {
+				return sgpu_fail(error, SGPU_EUSAGE,
+						 "--device: '%s' is named twice", name);
+			}
+		}
+		++*count;
 		from += length;
 		if (!*from) {
-			return check_names(names, *count, error);
+			return SGPU_OK;
 		}
 	}
 }

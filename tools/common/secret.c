@@ -29,20 +29,6 @@ static int create_file(const char *path, const char *text, size_t size, struct s
 	return rc;
 }
 
-/* Warns if standard output is a file that others can read, as the shell's umask may allow. */
-static void warn_of_readers(void)
-{
-	struct stat status;
-
-	if (fstat(STDOUT_FILENO, &status) == 0 && S_ISREG(status.st_mode) &&
-	    (status.st_mode & (S_IRWXG | S_IRWXO))) {
-		cli_warning("others can read the file that the key goes to (mode %04o), so it will "
-			    "be refused as a key: "
-			    "chmod it to 600, or use -o",
-			    (unsigned)status.st_mode & 07777u);
-	}
-}
-
 bool cli_secret_output(const char *path)
 {
 	if (cli_is_standard(path) && isatty(STDOUT_FILENO)) {
@@ -58,8 +44,14 @@ int cli_write_secret(const char *path, const char *text, size_t size, struct sgp
 		return create_file(path, text, size, error);
 	}
 	const int rc = sgpu_write(STDOUT_FILENO, "standard output", text, size, error);
-	if (!rc) {
-		warn_of_readers();
+	struct stat status;
+
+	/* The shell's umask may let others read it. */
+	if (!rc && fstat(STDOUT_FILENO, &status) == 0 && S_ISREG(status.st_mode) &&
+	    (status.st_mode & (S_IRWXG | S_IRWXO))) {
+		cli_warning("others can read the file that the key goes to (mode %04o), so it will "
+			    "be refused as a key: chmod it to 600, or use -o",
+			    (unsigned)status.st_mode & 07777u);
 	}
 	return rc;
 }

@@ -338,26 +338,18 @@ static struct prepared {
 } * prepared;
 static size_t prepared_count;
 
-/* Closes outputs that were prepared and not taken. */
-static void close_outputs(void)
-{
-	while (prepared_count) {
-		prepared_count--;
-		if (prepared[prepared_count].path) {
-			sgpu_output_close(&prepared[prepared_count].output);
-		}
-	}
-	free(prepared);
-	prepared = NULL;
-}
-
 int cli_finish(int status)
 {
 	const int number = caught							   ? caught
 			   : status == sgpu_exit_status(SGPU_ESYSTEM) && cli_reader_gone() ? SIGPIPE
 											   : 0;
 
-	close_outputs();
+	for (size_t i = prepared_count; i-- > 0;) {
+		if (prepared[i].path) {
+			sgpu_output_close(&prepared[i].output);
+		}
+	}
+	prepared_count = 0;
 	if (number) {
 		signal(number, SIG_DFL);
 		raise(number);

@@ -59,10 +59,9 @@ struct wire_ready {
  * by its hash, or the batch again. */
 struct wire_submit {
 	struct sgpu_greeting header;
-	uint64_t timeout_ns;			  /* 0: none */
-	uint64_t lease;				  /* 1: results are to be left in a lease */
-	uint64_t manifest;			  /* 1: the third descriptor is a manifest */
-	uint64_t replaced_device, replaced_inode; /* the file that the response replaces; 0: none */
+	uint64_t timeout_ns; /* 0: none */
+	uint64_t lease;	     /* 1: results are to be left in a lease */
+	uint64_t manifest;   /* 1: the third descriptor is a manifest */
 	/* for messages, which hold no longer ones */
 	char in_name[SGPU_ERROR_TEXT_MAX], out_name[SGPU_ERROR_TEXT_MAX];
 	char results[SGPU_HANDLE_TEXT]; /* where results go; "": with the response */

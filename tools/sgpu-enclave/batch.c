@@ -57,32 +57,14 @@ static int check_request(const struct submission *s)
 	return 0;
 }
 
-/* Refuses outputs that would replace a payload file of the batch. */
-static int spare_payloads(const struct submission *s, const struct sgpu_run *run,
-			  struct sgpu_error *error)
-{
-	const char *const outputs[] = { s->request->output, s->request->trace };
-	struct stat status;
-
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(outputs); i++) {
-		if (!cli_is_standard(outputs[i]) && stat(outputs[i], &status) == 0 &&
-		    report_is_payload(s->enclave, run, status.st_dev, status.st_ino)) {
-			return sgpu_fail(error, SGPU_EUSAGE, "'%s' is a payload of the batch",
-					 outputs[i]);
-		}
-	}
-	return SGPU_OK;
-}
-
 /* Shows the response and the trace, both or none: the trace is written before the response is
  * shown. */
 static int show_outputs(const struct submission *s, const struct sgpu_run *run,
 			struct outputs *outputs, struct sgpu_error *error)
 {
 	const struct run_request *r = s->request;
-	int rc = spare_payloads(s, run, error);
+	int rc = r->trace ? report_trace(run, &outputs->trace, error) : SGPU_OK;
 
-	rc = rc || !r->trace ? rc : report_trace(run, &outputs->trace, error);
 	rc = rc ? rc : sgpu_output_commit(&outputs->response, error);
 	return rc || !r->trace ? rc : sgpu_output_commit(&outputs->trace, error);
 }

@@ -48,21 +48,6 @@ void report_collect(const struct sgpu_run *run, const struct enclave *w, struct 
  * stream, and moves between two devices have rows (tid), which metadata events name. Labels are
  * ids, which need no escaping. */
 
-static void print_row(FILE *out, const struct sgpu_run *run, int row)
-{
-	int number = -1, device = -1;
-	const char *name = row < 0 ? "host" : sgpu_run_row_name(run, row, &number, &device);
-
-	fprintf(out,
-		",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,"
-		"\"args\":{\"name\":\"",
-		row + 1);
-	if (device >= 0) {
-		fprintf(out, "device %d, ", device);
-	}
-	fprintf(out, number >= 0 ? "%s %d\"}}" : "%s\"}}", name, number);
-}
-
 static void print_trace(FILE *out, const struct sgpu_run *run)
 {
 	struct sgpu_run_result result;
@@ -73,7 +58,17 @@ static void print_trace(FILE *out, const struct sgpu_run *run)
 		"\"ph\":\"M\",\"pid\":1,\"tid\":0,\"args\":{\"name\":\"%s\"}}",
 		cli_tool_name());
 	for (int i = -1; i < result.rows; i++) {
-		print_row(out, run, i);
+		int number = -1, device = -1;
+		const char *name = i < 0 ? "host" : sgpu_run_row_name(run, i, &number, &device);
+
+		fprintf(out,
+			",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,"
+			"\"args\":{\"name\":\"",
+			i + 1);
+		if (device >= 0) {
+			fprintf(out, "device %d, ", device);
+		}
+		fprintf(out, number >= 0 ? "%s %d\"}}" : "%s\"}}", name, number);
 	}
 	for (size_t i = 0; i < result.span_count; i++) {
 		const struct sgpu_span *span = &result.spans[i];
@@ -121,38 +116,16 @@ void report_progress(const struct sgpu_run *run, const struct enclave *w, int en
 	const int wait_ms = isatty(cli_error_fd) && !cli_quiet && !cli_json ? 100
 			    : w->on_gpu					    ? 1000
 									    : -1;
-	struct pollfd fds[2] = { { .fd = w->signal_fd, .events = POLLIN },
-				 { .fd = ended_fd, .events = POLLIN } };
+	struct pollfd ended = { .fd = ended_fd, .events = POLLIN };
 	struct sgpu_run_progress p;
 
 	cli_progress_begin("running", 0);
-	while (poll(fds, 2, wait_ms) <= 0 || !fds[1].revents) {
+	while (poll(&ended, 1, wait_ms) <= 0) {
 		sgpu_run_get_progress(run, &p);
 		if (w->on_gpu && p.stopping_ns > ENCLAVE_STUCK_NS) {
 			enclave_give_up();
 		}
-		report_progress_show(&p);
-		if (cli_take_signal(w->signal_fd)) {
-			report_progress_print(&p);
-		}
+		cli_progress_of(p.bytes_in, p.bytes_in_all);
 	}
 	cli_progress_end();
-}
-
-bool report_is_payload(const struct enclave *w, const struct sgpu_run *run, uint64_t device,
-		       uint64_t inode)
-{
-	const struct sgpu_batch *batch = sgpu_run_get_batch(run);
-	struct stat file;
-
-	for (int i = 0; i < batch->segment_count; i++) {
-		const struct sgpu_location *at = &batch->segments[i].location;
-
-		if (at->kind == SGPU_LOCATION_FILE &&
-		    sgpu_files_look(w->files, at->file, &file, NULL) == SGPU_OK &&
-		    file.st_dev == device && file.st_ino == inode) {
-			return true;
-		}
-	}
-	return false;
 }

@@ -4,8 +4,6 @@
  */
 #include <inttypes.h>
 #include <malloc.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,30 +24,6 @@ enum {
 static const uint64_t DEFAULT_WINDOW_US = SGPU_REPLAY_WINDOW_DAYS * UINT64_C(86400000000);
 
 static struct enclave *current;
-
-static int open_files(struct enclave *w, struct sgpu_error *error)
-{
-	const struct cli_list *directories = &w->options.files;
-	int rc = directories->count > 0 ? sgpu_files_create(&w->files, error) : SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < directories->count; i++) {
-		rc = sgpu_files_allow(w->files, directories->items[i], error);
-	}
-	return rc;
-}
-
-static int load_owners(struct enclave *w, struct sgpu_error *error)
-{
-	if (w->options.owners.count == 0) {
-		return SGPU_OK;
-	}
-	if (w->options.owners.count > 1) {
-		return sgpu_fail(error, SGPU_EUSAGE,
-				 "--owners is given twice: one file names them all");
-	}
-	cli_remember_input(w->options.owners.items[0]);
-	return sgpu_owners_load(w->options.owners.items[0], &w->owners, error);
-}
 
 static int check_evidence(const struct run_request *r)
 {
@@ -80,17 +54,30 @@ static int check_evidence(const struct run_request *r)
 
 int enclave_check(struct enclave *w, const struct run_request *request)
 {
+	const struct cli_list *directories = &w->options.files, *owners = &w->options.owners;
 	struct sgpu_error error = { 0 };
 	const int status = request->serve ? 0 : check_evidence(request);
+	int rc;
 
 	w->request = request;
 	if (status) {
 		return status;
 	}
-	if (runner_devices(w->options.device, w->names, &w->named, &error) != SGPU_OK ||
-	    open_files(w, &error) != SGPU_OK || load_owners(w, &error) != SGPU_OK) {
-		return error.code == SGPU_EUSAGE && !error.hint[0] ? cli_usage("%s", error.text)
-								   : cli_error(&error);
+	rc = runner_devices(w->options.device, w->names, &w->named, &error);
+	rc = rc || !directories->count ? rc : sgpu_files_create(&w->files, &error);
+	for (int i = 0; rc == SGPU_OK && i < directories->count; i++) {
+		rc = sgpu_files_allow(w->files, directories->items[i], &error);
+	}
+	if (rc == SGPU_OK && owners->count > 1) {
+		rc = sgpu_fail(&error, SGPU_EUSAGE,
+			       "--owners is given twice: one file names them all");
+	} else if (rc == SGPU_OK && owners->count == 1) {
+		cli_remember_input(owners->items[0]);
+		rc = sgpu_owners_load(owners->items[0], &w->owners, &error);
+	}
+	if (rc != SGPU_OK) {
+		return rc == SGPU_EUSAGE && !error.hint[0] ? cli_usage("%s", error.text)
+							   : cli_error(&error);
 	}
 	if (w->named != 1 && (request->session || request->attestation_key)) {
 		sgpu_fail(&error, SGPU_EUSAGE,
@@ -133,7 +120,6 @@ int enclave_begin(struct enclave *w, void (*stop)(void))
 	if (!w->keys) {
 		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}
-	w->signal_fd = cli_signal_fd(SIGUSR1);
 	cli_signals(stop);
 	return w->request->attestation_key && signer_begin(w->request, &error) != SGPU_OK
 		       ? cli_error(&error)

@@ -62,7 +62,6 @@ struct enclave {
 	char names[RUNNER_DEVICES_MAX][RUNNER_DEVICE_NAME]; /* as passed to sgpu_device_open */
 	int named, device_count; /* devices that the options name, 0: every GPU; devices open */
 	bool on_gpu;
-	int signal_fd;			  /* tells of SIGUSR1 */
 	struct sgpu_runner_config runner; /* what its user sets */
 };
 
@@ -82,9 +81,9 @@ SGPU_MUST_CHECK int key_files_close(const struct enclave *enclave, int kept,
  * status after a message. */
 int enclave_check(struct enclave *enclave, const struct run_request *request);
 
-/* Call before any thread or secret exists. Disables core files, blocks SIGUSR1, and has signals to
- * end call `stop` (see cli_signals()). With an attestation key, starts the process that signs.
- * Returns 0, or the exit status after a message. */
+/* Call before any thread or secret exists. Disables core files, and has signals to end call `stop`
+ * (see cli_signals()). With an attestation key, starts the process that signs. Returns 0, or the
+ * exit status after a message. */
 int enclave_begin(struct enclave *enclave, void (*stop)(void));
 /* Starts the processes of modules, loads the keys, opens the replay record, confines the process to
  * the files that `needs` and the options name, and then opens the devices, which start threads.
@@ -141,12 +140,9 @@ SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct sgpu_o
 void report_collect(const struct sgpu_run *run, const struct enclave *enclave,
 		    struct report *report);
 
-/* Shows progress on a terminal, prints a line for each SIGUSR1, and gives up if a GPU does not end
- * a run that was told to stop, until `ended_fd` can be read. */
+/* Shows progress on a terminal, and gives up if a GPU does not end a run that was told to stop,
+ * until `ended_fd` can be read. */
 void report_progress(const struct sgpu_run *run, const struct enclave *enclave, int ended_fd);
-/* Whether a payload of the run's batch is in the file. An output must not replace it. */
-bool report_is_payload(const struct enclave *enclave, const struct sgpu_run *run, uint64_t device,
-		       uint64_t inode);
 
 /* ---- what sgpu-enclave does; each returns an exit status ---- */
 /* batch.c: a batch in, a response out. */

@@ -36,9 +36,9 @@ SGPU_MUST_CHECK int harden_filter(enum harden_kind kind, struct sgpu_error *erro
  * signal handler is involved that a module could replace. -1: there is no filter. */
 int harden_filter_module(void);
 
-/* Both return {NAME: {"holds", "text"}}: whether this machine has a protection, and what follows.
- * NULL: out of memory. */
-/* Hardens this process as a runner, before any thread. */
+/* Both return whether this machine has each protection, {NAME: BOOLEAN}, and in "missing" why it
+ * has none. NULL: out of memory. */
+/* Hardens this process as a runner, before any thread; "secret_memory" is the kind that it gets. */
 json_t *harden_look(void);
 /* Tries the confinement of CPU modules. The names are those of the claim `confinement`. */
 json_t *confinement_try(void);

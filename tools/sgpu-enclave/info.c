@@ -14,7 +14,7 @@
 #include "ops/ops.h"
 #include "enclave.h"
 
-enum { GPUS_MAX = 64, SELECTOR = 24, NAME_WIDTH = 28 };
+enum { GPUS_MAX = 64, SELECTOR = 24 };
 
 /* Describes a device. *code: why it is not available, or SGPU_OK. */
 static json_t *look(const char *selector, int *code)
@@ -86,53 +86,6 @@ static json_t *list_devices(const json_t **taken)
 	return all;
 }
 
-static json_t *list_parts(void)
-{
-	struct sgpu_device_part parts[SGPU_DEVICE_PARTS_MAX];
-	const int count = sgpu_device_parts(parts);
-	json_t *list = json_array();
-
-	for (int i = 0; i < count; i++) {
-		json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:s}", "name", parts[i].name,
-						      "found", parts[i].found, "text",
-						      parts[i].text, "hint", parts[i].hint));
-	}
-	return list;
-}
-
-/* Prints a member of the record for people, under the name that it has in JSON. */
-static void print_member(const char *name, json_t *value, int depth)
-{
-	const char *text = json_string_value(value), *key;
-	const json_t *holds = json_object_get(value, "holds");
-	const json_int_t number = json_integer_value(value);
-	char figure[32];
-	json_t *member;
-	size_t i;
-
-	snprintf(figure, sizeof(figure), number >> 20 ? "%lld MiB" : "%lld",
-		 number >> 20 ? number >> 20 : number);
-	if (json_is_array(value)) {
-		json_array_foreach (value, i, member) {
-			print_member(name, member, depth);
-		}
-	} else if (json_is_object(value) && !holds) {
-		printf("%*s%s\n", depth, "", name);
-		json_object_foreach (value, key, member) {
-			print_member(key, member, depth + 2);
-		}
-	} else if (!text || *text) {
-		cli_print_line(stdout, "%*s%-*s%s%s", depth, "", NAME_WIDTH - depth, name,
-			       json_is_false(holds) ? "NOT: " : "",
-			       holds			? cli_text_of(value, "text")
-			       : text			? text
-			       : json_is_integer(value) ? figure
-			       : json_is_null(value)	? "none"
-			       : json_is_true(value)	? "yes"
-							: "no");
-	}
-}
-
 static const char proof[] = "This is what the runner sees of itself. A host that lies could make "
 			    "it see that too: only\n"
 			    "attested evidence proves it to the owner of the data.\n";
@@ -148,11 +101,18 @@ int show_info(void)
 	const struct sgpu_protection *protection;
 	struct sgpu_platform platform;
 	const json_t *taken;
-	json_t *devices = list_devices(&taken), *providers = json_array(), *info, *member;
-	const char *name;
+	json_t *devices = list_devices(&taken), *providers = json_array(), *cuda = json_array(),
+	       *info;
+	struct sgpu_device_part parts[SGPU_DEVICE_PARTS_MAX];
+	const int count = sgpu_device_parts(parts);
 
 	for (const char *const *one = sgpu_aead_providers(); *one; one++) {
 		json_array_append_new(providers, json_string(*one));
+	}
+	for (int i = 0; i < count; i++) {
+		json_array_append_new(cuda, json_pack("{s:s, s:b, s:s, s:s}", "name", parts[i].name,
+						      "found", parts[i].found, "text",
+						      parts[i].text, "hint", parts[i].hint));
 	}
 	sgpu_platform_detect(&platform);
 	protection = sgpu_platform_protection(
@@ -161,10 +121,10 @@ int show_info(void)
 		json_is_true(json_object_get(json_object_get(taken, "key_agreement"), "agreed")));
 	info = json_pack("{s:o, s:o, s:{s:s, s:o}, s:o, s:o, s:{s:s, s:s, s:b, s:b, s:b}, "
 			 "s:{s:s, s:b, s:s, s:s, s:s}}",
-			 "devices", devices, "cuda", list_parts(), "aead", "provider",
-			 sgpu_aead_provider(), "available", providers, "hardening", hardening,
-			 "modules", modules, "platform", "kind", sgpu_platform_name(platform.kind),
-			 "seen", platform.seen, "virtual_machine", platform.virtual_machine,
+			 "devices", devices, "cuda", cuda, "aead", "provider", sgpu_aead_provider(),
+			 "available", providers, "hardening", hardening, "modules", modules,
+			 "platform", "kind", sgpu_platform_name(platform.kind), "seen",
+			 platform.seen, "virtual_machine", platform.virtual_machine,
 			 "attestation_reports", platform.reports, "nvidia_driver", platform.gpu,
 			 "protection", "row", protection->row, "protects_runner_memory",
 			 protection->protects, "host_reads_runner_memory",
@@ -173,9 +133,7 @@ int show_info(void)
 	if (cli_json || !info) {
 		return cli_print_json(info, stdout, JSON_INDENT(2));
 	}
-	json_object_foreach (info, name, member) {
-		print_member(name, member, 0);
-	}
+	cli_record(stdout, info);
 	fputs(protection->protects ? proof : no_proof, stdout);
 	json_decref(info);
 	return 0;
@@ -183,57 +141,40 @@ int show_info(void)
 
 /* sgpu-enclave --ops: which operations this build has, and on which devices. */
 
-static json_t *op_json(const struct sgpu_op *op)
-{
-	json_t *devices = json_array();
-	const char *kind;
-
-	for (int i = 0; (kind = sgpu_device_kind(i)); i++) {
-		if (strcmp(kind, "cpu") == 0 ? op->cpu != NULL
-					     : sgpu_device_kind_op(kind, op->name) != NULL) {
-			json_array_append_new(devices, json_string(kind));
-		}
-	}
-	return json_pack("{s:s, s:s, s:o}", "name", op->name, "help", op->help, "devices", devices);
-}
-
-static int print_table(const json_t *list)
-{
-	struct cli_table table = { 0 };
-	const json_t *op, *kind;
-	size_t i, k;
-
-	cli_row(&table, "NAME", "DEVICES", "WHAT IT DOES");
-	json_array_foreach (list, i, op) {
-		char devices[64] = "";
-
-		json_array_foreach (json_object_get(op, "devices"), k, kind) {
-			cli_append(devices, sizeof(devices), k ? " %s" : "%s",
-				   json_string_value(kind));
-		}
-		cli_row(&table, cli_text_of(op, "name"), devices, cli_text_of(op, "help"));
-	}
-	return cli_table_print(&table);
-}
-
 int show_ops(const char *name)
 {
 	const struct sgpu_op *only = name ? cli_find_op(name) : NULL;
 	json_t *list;
-	int status;
+	int status = 0;
 
 	if (name && !only) {
 		return 2;
 	}
 	list = json_array();
 	for (const struct sgpu_op *const *op = sgpu_ops(); *op; op++) {
-		if (!only || only == *op) {
-			json_array_append_new(list, op_json(*op));
+		json_t *devices = json_array();
+		const char *kind;
+
+		for (int i = 0; (kind = sgpu_device_kind(i)); i++) {
+			if (strcmp(kind, "cpu") == 0
+				    ? (*op)->cpu != NULL
+				    : sgpu_device_kind_op(kind, (*op)->name) != NULL) {
+				json_array_append_new(devices, json_string(kind));
+			}
 		}
+		if (!only || only == *op) {
+			json_array_append_new(list,
+					      json_pack("{s:s, s:s, s:O}", "name", (*op)->name,
+							"help", (*op)->help, "devices", devices));
+		}
+		json_decref(devices);
 	}
-	status = cli_json ? cli_print_json(json_incref(only ? json_array_get(list, 0) : list),
-					   stdout, JSON_INDENT(2))
-			  : print_table(list);
+	if (cli_json) {
+		status = cli_print_json(json_incref(only ? json_array_get(list, 0) : list), stdout,
+					JSON_INDENT(2));
+	} else {
+		cli_table(stdout, list, "name devices help");
+	}
 	json_decref(list);
 	return status;
 }

@@ -41,9 +41,22 @@ static json_t *operations_json(const struct planned *p)
 	return list;
 }
 
-static json_t *moves_json(const struct planned *p)
+/* Removes a list from the plan, and prints it. */
+static void print_list(FILE *out, json_t *plan, const char *name, const char *columns)
 {
-	json_t *list = json_array();
+	fprintf(out, "%s\n", name);
+	cli_table(out, json_object_get(plan, name), columns);
+	fputc('\n', out);
+	json_object_del(plan, name);
+}
+
+static int print_plan(const struct planned *p, const char *path, struct sgpu_error *error)
+{
+	json_t *moves = json_array(), *buffers = json_array(), *plan;
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out;
+	int rc;
 
 	for (int i = 0; i < p->plan->move_count; i++) {
 		const struct sgpu_plan_move *move = &p->plan->moves[i];
@@ -51,81 +64,30 @@ static json_t *moves_json(const struct planned *p)
 		uint64_t bytes = 0;
 
 		(void)!sgpu_type_bytes(&segment->type, &bytes);
-		json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:I}", "segment_id",
-						      segment->id, "from", move->from, "to",
-						      move->to, "bytes", (json_int_t)bytes));
+		json_array_append_new(moves, json_pack("{s:s, s:i, s:i, s:I}", "segment_id",
+						       segment->id, "from", move->from, "to",
+						       move->to, "bytes", (json_int_t)bytes));
 	}
-	return list;
-}
-
-static json_t *buffers_json(const struct planned *p)
-{
-	json_t *buffers = json_array();
-
 	for (int i = 0; i < p->plan->buffer_count; i++) {
 		json_array_append_new(buffers, json_pack("{s:I, s:i}", "size",
 							 (json_int_t)p->plan->buffers[i].size,
 							 "device", p->plan->buffers[i].device));
 	}
-	return buffers;
-}
-
-static json_int_t number(const json_t *object, const char *name)
-{
-	return json_integer_value(json_object_get(object, name));
-}
-
-static void print_text(FILE *out, const json_t *plan)
-{
-	const json_t *one, *before;
-	size_t i, k;
-
-	fprintf(out, "%5s %6s %6s  %-24s %-16s %s\n", "ORDER", "DEVICE", "STREAM", "OPERATION",
-		"KERNEL", "AFTER");
-	json_array_foreach (json_object_get(plan, "operations"), i, one) {
-		fprintf(out, "%5zu %6lld %6lld  %-24s %-16s", i, number(one, "device"),
-			number(one, "stream"), cli_text_of(one, "gpu_operation_id"),
-			cli_text_of(one, "kernel"));
-		json_array_foreach (json_object_get(one, "after"), k, before) {
-			fputs(k ? ", " : " ", out);
-			cli_print_text(out, json_string_value(before));
-		}
-		fputc('\n', out);
-	}
-	fprintf(out, "\n%6s %6s %16s\n", "BUFFER", "DEVICE", "BYTES");
-	json_array_foreach (json_object_get(plan, "buffers"), i, one) {
-		fprintf(out, "%6zu %6lld %16lld\n", i, number(one, "device"), number(one, "size"));
-	}
-	json_array_foreach (json_object_get(plan, "moves"), i, one) {
-		fprintf(out, "%s%-24s %4lld %4lld %16lld\n",
-			i ? "" : "\nSEGMENT THAT MOVES       FROM   TO            BYTES\n",
-			cli_text_of(one, "segment_id"), number(one, "from"), number(one, "to"),
-			number(one, "bytes"));
-	}
-	fprintf(out,
-		"\ndevices: %lld, streams: %lld, device memory: %lld bytes (%lld without reuse)\n",
-		number(plan, "devices"), number(plan, "streams"),
-		number(plan, "device_memory_bytes"), number(plan, "device_memory_bytes_unshared"));
-}
-
-static int print_plan(const struct planned *p, const char *path, struct sgpu_error *error)
-{
-	json_t *plan = json_pack(
-		"{s:i, s:i, s:o, s:o, s:o, s:I, s:I}", "devices", p->plan->device_count, "streams",
-		p->plan->stream_count, "operations", operations_json(p), "moves", moves_json(p),
-		"buffers", buffers_json(p), "device_memory_bytes", (json_int_t)p->plan->bytes,
-		"device_memory_bytes_unshared", (json_int_t)p->plan->bytes_unshared);
-	char *text = NULL;
-	size_t size = 0;
-	FILE *out;
-	int rc;
+	plan = json_pack("{s:i, s:i, s:o, s:o, s:o, s:I, s:I}", "devices", p->plan->device_count,
+			 "streams", p->plan->stream_count, "operations", operations_json(p),
+			 "moves", moves, "buffers", buffers, "device_memory_bytes",
+			 (json_int_t)p->plan->bytes, "device_memory_bytes_unshared",
+			 (json_int_t)p->plan->bytes_unshared);
 
 	if (cli_json) {
 		return cli_write_json(path, 0666, plan, error);
 	}
 	out = open_memstream(&text, &size);
 	if (out) {
-		print_text(out, plan);
+		print_list(out, plan, "operations", "gpu_operation_id kernel device stream after");
+		print_list(out, plan, "buffers", "device size");
+		print_list(out, plan, "moves", "segment_id from to bytes");
+		cli_record(out, plan);
 	}
 	json_decref(plan);
 	rc = out && fclose(out) == 0 ? SGPU_OK : sgpu_fail_nomem(error);

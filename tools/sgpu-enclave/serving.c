@@ -96,16 +96,6 @@ static void log_work(const struct work *work, const struct sgpu_error *error,
 	}
 }
 
-/* Adds a hint to the error of a batch that no key of the worker opens. */
-static void explain_quote(struct sgpu_error *error)
-{
-	if (serving.enclave->quoted && error->code == SGPU_EKEY) {
-		(void)sgpu_hint(error, "if it is sealed to the key of a quote, the worker that "
-				       "gave the quote has ended: "
-				       "ask for a new one with 'sgpu-serve quote'");
-	}
-}
-
 /* Reports a run that has ended, to the client and in the log. */
 static void answer_work(struct work *work)
 {
@@ -116,15 +106,12 @@ static void answer_work(struct work *work)
 
 	memset(&answer, 0, sizeof(answer));
 	rc = sgpu_run_wait(work->run, &answer.error);
-	/* The client cannot know which files the payloads are in. */
-	if ((rc == SGPU_OK || rc == SGPU_ESEGMENTS) && work->request.replaced_inode != 0 &&
-	    report_is_payload(w, work->run, work->request.replaced_device,
-			      work->request.replaced_inode)) {
-		rc = sgpu_fail(&answer.error, SGPU_EUSAGE, "'%s' is a payload of the batch",
-			       work->request.out_name);
-	}
 	answer.error.code = rc;
-	explain_quote(&answer.error);
+	if (w->quoted && rc == SGPU_EKEY) {
+		(void)sgpu_hint(&answer.error,
+				"if it is sealed to the key of a quote, the worker that gave the "
+				"quote has ended: ask for a new one with 'sgpu-serve quote'");
+	}
 	report_collect(work->run, w, &answer.report);
 	sgpu_run_get_result(work->run, &result);
 	answer.response_full = result.response_full;
@@ -141,28 +128,28 @@ static void answer_work(struct work *work)
 	end_submission(work);
 }
 
-/* Whether only this user can have written the file, and nobody else can write it now: the kernel
- * gives no lease while anybody has it open for writing. */
-static bool is_users_alone(int fd)
-{
-	struct stat status;
-
-	return fstat(fd, &status) == 0 && status.st_uid == geteuid() &&
-	       !(status.st_mode & (S_IWGRP | S_IWOTH)) && status.st_nlink == 1 &&
-	       fcntl(fd, F_SETLEASE, F_RDLCK) == 0 && fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
-}
-
 /* Returns why a batch may not name regions, or NULL. Signatures do not cover where payloads are, so
- * in a spool both a listed owner and the file's owner have to stand for it. */
+ * in a spool both a listed owner and the file's owner have to stand for it: only this user can have
+ * written the file, and nobody else can write it now, since the kernel gives no lease while anybody
+ * has it open for writing. */
 static const char *find_region_fault(const struct work *work)
 {
+	const int fd = work->in_fd;
+	struct stat status;
+
 	if (!serving.begin.spool) {
 		return work->uid == geteuid() ? NULL
 					      : "regions of this runner belong to another user";
 	}
-	return serving.enclave->owners.count == 0 ? "this worker has no --owners"
-	       : !is_users_alone(work->in_fd)	  ? "others can write the file of this batch"
-						  : NULL;
+	if (serving.enclave->owners.count == 0) {
+		return "this worker has no --owners";
+	}
+	return fstat(fd, &status) == 0 && status.st_uid == geteuid() &&
+			       !(status.st_mode & (S_IWGRP | S_IWOTH)) && status.st_nlink == 1 &&
+			       fcntl(fd, F_SETLEASE, F_RDLCK) == 0 &&
+			       fcntl(fd, F_SETLEASE, F_UNLCK) == 0
+		       ? NULL
+		       : "others can write the file of this batch";
 }
 
 static int start_run(struct work *work, struct sgpu_error *error)

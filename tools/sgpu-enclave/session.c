@@ -9,28 +9,16 @@
 #include "base/io.h"
 #include "enclave.h"
 
-/* The evidence comes first: the program waits for it, and binds its session to the key in it. */
-static int serve_program(struct enclave *w, const struct run_request *r, struct sgpu_error *error)
-{
-	struct landlock_needs needs = { .files = NULL };
-	struct sgpu_session_authority authority;
-	int rc = enclave_open(w, &needs, error);
-
-	rc = rc ? rc : enclave_start(w, -1, error);
-	rc = rc ? rc : enclave_authority(w, &authority, error);
-	return rc < 0 ? rc
-		      : sgpu_remote_serve(w->devices[0].context, r->memory, &authority,
-					  STDIN_FILENO, cli_output_fd, error);
-}
-
 static const char of_sessions[] =
 	" key owners device jobs quote nonce attestation-key certificate local session memory ";
 
 int run_session(struct enclave *w, const struct run_request *r)
 {
 	const char *name = cli_given(run_options, r, of_sessions);
+	struct landlock_needs needs = { .files = NULL };
+	struct sgpu_session_authority authority;
 	struct sgpu_error error = { 0 };
-	int status = 0, fd = -1;
+	int status = 0, fd = -1, rc;
 
 	if (name) {
 		return cli_usage("--%s is about a batch, and --session takes none", name);
@@ -52,10 +40,18 @@ int run_session(struct enclave *w, const struct run_request *r)
 	}
 	status = status || !r->quote ? status : cli_output_prepare(r->quote, 0666, false);
 	status = status ? status : enclave_begin(w, NULL);
-	if (status == 0 && serve_program(w, r, &error) != SGPU_OK) {
-		status = error.code == SGPU_ECANCELED && sgpu_io_interrupted()
-				 ? sgpu_exit_status(error.code)
-				 : cli_error(&error);
+	if (status == 0) {
+		/* The evidence comes first: the program waits for it, and binds its session to the
+		 * key in it. */
+		rc = enclave_open(w, &needs, &error);
+		rc = rc ? rc : enclave_start(w, -1, &error);
+		rc = rc ? rc : enclave_authority(w, &authority, &error);
+		rc = rc ? rc
+			: sgpu_remote_serve(w->devices[0].context, r->memory, &authority,
+					    STDIN_FILENO, cli_output_fd, &error);
+		status = rc == SGPU_OK					 ? 0
+			 : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc)
+									 : cli_error(&error);
 	}
 	enclave_stop(w);
 	return status;

@@ -40,20 +40,6 @@ static int wait_for(int fd, enum wire_kind *kind, struct sgpu_error *error)
 _Static_assert(sizeof(((struct wire_quote *)0)->nonce) == SGPU_NONCE_MAX,
 	       "sgpu_quote_renew takes no larger one");
 
-static int receive_claims(int fd, json_t **claims, struct sgpu_error *error)
-{
-	enum wire_kind kind;
-	size_t size = 0;
-	char *text = NULL;
-	int file = -1, rc = wait_for(fd, &kind, error);
-
-	rc = rc ? rc : wire_hear(fd, WIRE_CLAIMS, &file, error);
-	rc = rc ? rc : wire_take_text(file, "the claims", SGPU_QUOTE_MAX, &text, &size, error);
-	rc = rc ? rc : sgpu_json_parse(text, size, NULL, claims, error);
-	free(text);
-	return rc;
-}
-
 static int make_quote(int fd, const struct wire_quote *asked, const json_t *claims,
 		      const struct sgpu_signer *ak, const struct sgpu_chain *chain,
 		      struct sgpu_error *error)
@@ -94,7 +80,9 @@ static _Noreturn void run_child(int fd, pid_t parent, const struct run_request *
 	struct wire_quote asked;
 	enum wire_kind kind;
 	json_t *claims = NULL;
-	int rc;
+	char *text = NULL;
+	size_t size = 0;
+	int file = -1, rc;
 
 	if (r->serve) {
 		close((int)r->serve); /* the supervisor's socket */
@@ -109,7 +97,12 @@ static _Noreturn void run_child(int fd, pid_t parent, const struct run_request *
 	rc = rc ? rc : confine(ak, &error);
 	if (rc == SGPU_OK) {
 		(void)wire_say(fd, WIRE_READY, -1);
-		rc = receive_claims(fd, &claims, &error);
+		rc = wait_for(fd, &kind, &error);
+		rc = rc ? rc : wire_hear(fd, WIRE_CLAIMS, &file, &error);
+		rc = rc ? rc
+			: wire_take_text(file, "the claims", SGPU_QUOTE_MAX, &text, &size, &error);
+		rc = rc ? rc : sgpu_json_parse(text, size, NULL, &claims, &error);
+		free(text);
 	} else {
 		wire_refuse(fd, &error);
 	}

@@ -144,7 +144,7 @@ static int add_header(const struct payload_folder *folder, const struct sgpu_seg
 	size_t size = 0;
 	int rc;
 
-	if (!like->location || strcmp(like->location, "-") == 0) {
+	if (!like->location) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "segment '%s' has no file that an output can be like", like->id);
 	}

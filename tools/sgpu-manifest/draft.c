@@ -93,11 +93,6 @@ static int add_file(struct draft *draft, const char *name, const char *text, str
 	if (!location) {
 		return cli_fail_nomem();
 	}
-	if (!value->low && strcmp(location, "-") == 0) {
-		cli_warning("'pack' takes nothing HIGH from standard input: put it into a file, or "
-			    "lower it with --low %s",
-			    name);
-	}
 	snprintf(value->id, sizeof(value->id), draft->later ? "%s_%d" : "%s", name, number + 1);
 	memcpy(file->id, value->id, sizeof(value->id));
 	value->file = file;

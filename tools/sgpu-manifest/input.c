@@ -158,8 +158,7 @@ char *draft_location(const char *path)
 	const size_t length = here && strcmp(here, "/") ? strlen(here) : 0;
 	bool failed = !folder || !here;
 
-	if (!failed && real &&
-	    strcmp(path, "-") != 0) { /* else as given: there is no such directory yet */
+	if (!failed && real) { /* else as given: there is no such directory yet */
 		const bool below = strncmp(real, here, length) == 0 &&
 				   (real[length] == '/' || real[length] == '\0');
 		const char *from = below ? real + length + (real[length] == '/') : real;

@@ -32,7 +32,7 @@ CLI_VERB(ops);
 /* The options of all verbs but init. */
 struct request {
 	const char *output, *manifest, *manifest_out;
-	bool outside, dot, by_hash;
+	bool outside, by_hash;
 	uint64_t shards;
 	struct cli_list at; /* SEGMENT=HANDLE */
 };
@@ -91,10 +91,9 @@ char *folder_of(const char *path);
 struct payload_folder {
 	char *path; /* the real path of the manifest's folder */
 	bool allow_outside;
-	bool standard_input;	/* the manifest is read from it */
 	struct sgpu_pool *pool; /* threads that hash; made on first use, or NULL */
 	uint64_t hashed;	/* bytes hashed so far, for the progress display */
-	int spool; /* descriptor of what was read from standard input or unpacked, or -1 */
+	int spool;		/* descriptor of what was unpacked, or -1 */
 };
 
 /* Sets folder->path from the manifest's path ("-": the current folder). */
@@ -118,7 +117,7 @@ SGPU_MUST_CHECK int payload_take(struct payload_folder *folder, const struct sgp
 int payload_place(struct sgpu_batch_segment *entry, struct sgpu_error *error);
 /* Compares each module_digest with the image's file, and adds missing ones. The document is
  * replaced by a new one then, checked with `options`. Prints every error; fails for an image that
- * cannot be read. One from standard input gets only a warning. Returns an exit status. */
+ * cannot be read. Returns an exit status. */
 int module_digests_fill(struct document *document, const struct payload_folder *folder,
 			unsigned options);
 

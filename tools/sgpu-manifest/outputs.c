@@ -68,7 +68,7 @@ static void default_name(const struct draft *draft, const char *name, const stru
 {
 	const char *path = draft->file_count ? draft->files[0].path : "output";
 	const char *slash = strrchr(path, '/'), *part = strchr(name, '_'); /* "output_call" */
-	const char *stem = slash ? slash + 1 : strcmp(path, "-") ? path : "input";
+	const char *stem = slash ? slash + 1 : path;
 	size_t length = strcspn(stem, ".");
 
 	length = length ? length : strlen(stem);
@@ -79,20 +79,6 @@ static void default_name(const struct draft *draft, const char *name, const stru
 	snprintf(text, NAMED_MAX, "%.*s.%s%s%s.%s", (int)length, stem,
 		 draft->request->stages[draft->request->count - 1].op->name, part ? "." : "",
 		 part ? part + 1 : "", sgpu_dtype_name(value->type.dtype));
-}
-
-/* Returns the segment's member `file` for an output, NULL for a raw one. */
-static json_t *output_json(const struct draft *draft, const struct sgpu_file_style *style,
-			   const struct value *value, int like)
-{
-	if (style->format == SGPU_FILE_RAW) {
-		return NULL;
-	}
-	return json_pack("{s:s, s:s*, s:s*}", "format",
-			 style->gzip ? "nifti.gz" : sgpu_file_format_names[style->format], "like",
-			 style->format == SGPU_FILE_NIFTI && like >= 0 ? draft->files[like].id
-								       : NULL,
-			 "axes", value->reversed ? "reversed" : NULL);
 }
 
 int draft_finish_output(struct draft *draft, const char *name, bool alone, struct value *value)
@@ -126,7 +112,15 @@ int draft_finish_output(struct draft *draft, const char *name, bool alone, struc
 	if (status) {
 		return status;
 	}
-	file = output_json(draft, &style, value, like);
+	file = style.format == SGPU_FILE_RAW
+		       ? NULL
+		       : json_pack("{s:s, s:s*, s:s*}", "format",
+				   style.gzip ? "nifti.gz" : sgpu_file_format_names[style.format],
+				   "like",
+				   style.format == SGPU_FILE_NIFTI && like >= 0
+					   ? draft->files[like].id
+					   : NULL,
+				   "axes", value->reversed ? "reversed" : NULL);
 	json_object_set_new(value->segment, "direction", json_string("OUTPUT"));
 	json_object_set_new(value->segment, "data_type_info", draft_type(&value->type, 0));
 	if (file) {

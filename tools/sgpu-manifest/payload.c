@@ -134,11 +134,7 @@ int payload_open(const struct payload_folder *folder, const struct sgpu_segment 
 		rc = segment->sensitivity == SGPU_HIGH ? SGPU_EPOLICY : SGPU_EINVALID;
 		sgpu_fail(error, rc, "segment '%s': '%s' is not a regular file", segment->id,
 			  *path);
-		return rc == SGPU_EINVALID
-			       ? sgpu_hint(error,
-					   "\"data_location_client\": \"-\" takes a LOW segment "
-					   "from standard input")
-			       : rc;
+		return rc;
 	}
 	cli_remember_file(&status);
 	if (segment->size_of_file) {
@@ -191,21 +187,6 @@ int payload_hash(struct payload_folder *folder, int fd, const char *name, uint64
 	return rc;
 }
 
-static int take_file(struct payload_folder *folder, const struct sgpu_segment *segment,
-		     struct sgpu_batch_segment *entry, struct sgpu_error *error)
-{
-	int fd = -1,
-	    code = payload_open(folder, segment, &entry->location.file, &fd, &entry->size, error);
-
-	if (!code && segment->sensitivity == SGPU_LOW) {
-		code = payload_hash(folder, fd, segment->location, segment->offset, entry, error);
-	}
-	entry->location.kind = SGPU_LOCATION_FILE;
-	entry->location.offset = segment->offset;
-	sgpu_close(fd);
-	return code;
-}
-
 int payload_spool(struct payload_folder *folder, uint64_t *at, struct sgpu_error *error)
 {
 	int rc = folder->spool < 0 ? cli_temporary_file(&folder->spool, error) : SGPU_OK;
@@ -215,80 +196,28 @@ int payload_spool(struct payload_folder *folder, uint64_t *at, struct sgpu_error
 	return rc || end >= 0 ? rc : sgpu_fail_errno(error, "cannot use a temporary file");
 }
 
-/* Copies standard input to the spool, from *at on. Without an offset, up to one byte more than the
- * payload, to detect a longer input. */
-static int fill_spool(struct payload_folder *folder, const struct sgpu_segment *segment,
-		      uint64_t wanted, uint64_t *at, struct sgpu_error *error)
-{
-	const uint64_t limit = segment->has_offset ? segment->offset + wanted : wanted + 1;
-	uint64_t total = 0;
-	int rc = payload_spool(folder, at, error);
-
-	rc = rc ? rc
-		: cli_copy(STDIN_FILENO, "standard input", limit, folder->spool, "temporary file",
-			   &total, error);
-	if (!rc && !total && wanted) {
-		return sgpu_fail_sniffed(error, STDIN_FILENO, "standard input", "", 0, "a payload");
-	}
-	if (!rc && !segment->has_offset && total > wanted) {
-		char type[SGPU_TYPE_TEXT_MAX];
-
-		sgpu_type_text(&segment->type, type);
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "segment '%s': standard input has more than the %" PRIu64
-				 " bytes of %s",
-				 segment->id, wanted, type);
-	}
-	return rc ? rc : check_size(segment, wanted, total, error);
-}
-
-static int take_standard_input(struct payload_folder *folder, const struct sgpu_segment *segment,
-			       struct sgpu_batch_segment *entry, struct sgpu_error *error)
-{
-	int rc;
-
-	if (segment->sensitivity == SGPU_HIGH) {
-		sgpu_fail(error, SGPU_EPOLICY,
-			  "segment '%s' is HIGH and comes from standard input: the batch would "
-			  "carry it in the clear",
-			  segment->id);
-		sgpu_hint(error, "put it into a file, which sgpu-seal reads when it seals");
-		return SGPU_EPOLICY;
-	}
-	if (entry->place || segment->file.format) {
-		return sgpu_fail(error, SGPU_EUSAGE,
-				 "segment '%s' comes from standard input, and has no %s",
-				 segment->id, entry->place ? "place" : "format");
-	}
-	if (folder->standard_input) {
-		return sgpu_fail(error, SGPU_EUSAGE,
-				 "segment '%s' and the manifest both come from standard input",
-				 segment->id);
-	}
-	rc = fill_spool(folder, segment, entry->size, &entry->location.offset, error);
-	if (!rc) {
-		entry->location.offset += segment->offset;
-		rc = payload_hash(folder, folder->spool, "temporary file", entry->location.offset,
-				  entry, error);
-	}
-	entry->location.kind = SGPU_LOCATION_INLINE;
-	return rc;
-}
-
 int payload_take(struct payload_folder *folder, const struct sgpu_segment *segment,
 		 struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
+	int fd = -1, rc;
+
 	if (!segment->location) {
 		sgpu_fail(error, SGPU_EINVALID,
 			  "segment '%s' is %s and has no data_location_client", segment->id,
 			  sgpu_direction_name(segment->direction));
 		return sgpu_hint(error, "a batch needs a file for every input");
 	}
-	if (strcmp(segment->location, "-") == 0) {
-		return take_standard_input(folder, segment, entry, error);
+	if (segment->file.format) {
+		return array_take(folder, segment, entry, error);
 	}
-	return segment->file.format ? array_take(folder, segment, entry, error)
-				    : take_file(folder, segment, entry, error);
+	rc = payload_open(folder, segment, &entry->location.file, &fd, &entry->size, error);
+	if (!rc && segment->sensitivity == SGPU_LOW) {
+		rc = payload_hash(folder, fd, segment->location, segment->offset, entry, error);
+	}
+	entry->location.kind = SGPU_LOCATION_FILE;
+	entry->location.offset = segment->offset;
+	sgpu_close(fd);
+	return rc;
 }
 
 /* ---- LOW payloads that go to a region ---- */
@@ -332,7 +261,7 @@ int payload_place(struct sgpu_batch_segment *entry, struct sgpu_error *error)
 /* ---- digests of modules ---- */
 /* Measures the module's image that is this segment's payload, as in sgpu-quote(5). The image is
  * read even if it is HIGH, because only its digest tells which code is to run. The segment's
- * location is not "-". */
+ * */
 static int measure_image(const struct payload_folder *folder, const struct sgpu_segment *segment,
 			 uint8_t digest[32], struct sgpu_error *error)
 {
@@ -368,36 +297,6 @@ struct image {
 	char digest[SGPU_BASE64URL_MAX(32)]; /* "": it is not there */
 };
 
-static int measure(const struct payload_folder *folder, const struct sgpu_segment *segment,
-		   struct image *image, struct sgpu_error *error)
-{
-	uint8_t digest[32];
-
-	if (image->measured || !segment->location || strcmp(segment->location, "-") == 0) {
-		return SGPU_OK;
-	}
-	const int rc = measure_image(folder, segment, digest, error);
-	image->measured = true;
-	if (!rc) {
-		sgpu_base64url_encode(digest, sizeof(digest), image->digest);
-	}
-	return rc;
-}
-
-static int compare(const struct sgpu_operation *operation, const struct sgpu_segment *segment,
-		   const struct image *image)
-{
-	char stated[SGPU_BASE64URL_MAX(32)];
-
-	sgpu_base64url_encode(operation->module->digest, 32, stated);
-	if (!*image->digest || strcmp(stated, image->digest) == 0) {
-		return 0;
-	}
-	return cli_fail(SGPU_EDIFFERS,
-			"operation '%s': module_digest is '%s', but that of '%s' is '%s'",
-			operation->id, stated, segment->location, image->digest);
-}
-
 /* Compares each module_digest with the image's file, and adds missing ones to the document's JSON
  * and their number to *added. Prints every error; returns an exit status. */
 static int fill_digests(const struct document *document, const struct payload_folder *folder,
@@ -419,15 +318,28 @@ static int fill_digests(const struct document *document, const struct payload_fo
 		}
 		const struct sgpu_segment *segment = &manifest->segments[module->segment];
 		struct image *image = &images[module->segment];
-		if (measure(folder, segment, image, &error)) {
-			failed = cli_error(&error);
-		} else if (module->has_digest) {
-			failed = compare(operation, segment, image);
-		} else if (*image->digest) {
+		uint8_t digest[32];
+		char stated[SGPU_BASE64URL_MAX(32)];
+
+		if (!image->measured && segment->location) {
+			image->measured = true;
+			if (measure_image(folder, segment, digest, &error)) {
+				failed = cli_error(&error);
+			} else {
+				sgpu_base64url_encode(digest, sizeof(digest), image->digest);
+			}
+		}
+		sgpu_base64url_encode(module->digest, sizeof(module->digest), stated);
+		if (module->has_digest && *image->digest && strcmp(stated, image->digest) != 0) {
+			failed = cli_fail(SGPU_EDIFFERS,
+					  "operation '%s': module_digest is '%s', but that of '%s' "
+					  "is '%s'",
+					  operation->id, stated, segment->location, image->digest);
+		} else if (!module->has_digest && *image->digest) {
 			json_object_set_new(json_array_get(operations, (size_t)i), "module_digest",
 					    json_string(image->digest));
 			++*added;
-		} else if (!status) {
+		} else if (!module->has_digest && !status && !failed) {
 			cli_warning("operation '%s': no file to take a module_digest from, and no "
 				    "runner takes a module without one",
 				    operation->id);

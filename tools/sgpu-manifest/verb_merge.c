@@ -105,36 +105,23 @@ static int find_missing(struct merger *merger, const char *path)
 	return status;
 }
 
-static int print_table(const struct merger *merger)
-{
-	struct cli_table table = { 0 };
-	json_t *record;
-	size_t i;
-
-	cli_row(&table, "SEGMENT", "STATUS", "BYTES", "RESPONSE", "ERROR");
-	json_array_foreach (merger->segments, i, record) {
-		char bytes[24];
-
-		snprintf(bytes, sizeof(bytes), "%" JSON_INTEGER_FORMAT,
-			 json_integer_value(json_object_get(record, "bytes")));
-		cli_row(&table, cli_text_of(record, "segment_id"), cli_text_of(record, "status"),
-			bytes, cli_text_of(record, "response"), cli_text_of(record, "error"));
-	}
-	json_array_foreach (merger->missing, i, record) {
-		cli_row(&table, json_string_value(record), "MISSING", NULL, NULL, NULL);
-	}
-	return cli_table_print(&table);
-}
-
 static int report(const struct merger *merger)
 {
-	int status, missing = (int)json_array_size(merger->missing);
+	const int missing = (int)json_array_size(merger->missing);
+	json_t *record =
+		json_pack("{s:O, s:O, s:O, s:i}", "responses", merger->responses, "segments",
+			  merger->segments, "missing", merger->missing, "failed", merger->failed);
+	int status = 0;
 
-	status = cli_json ? json_write(NULL, json_pack("{s:O, s:O, s:O, s:i}", "responses",
-						       merger->responses, "segments",
-						       merger->segments, "missing", merger->missing,
-						       "failed", merger->failed))
-			  : print_table(merger);
+	if (cli_json) {
+		status = json_write(NULL, record);
+	} else {
+		cli_table(stdout, merger->segments, "segment_id status bytes response error");
+		json_object_del(record, "responses");
+		json_object_del(record, "segments");
+		cli_record(stdout, record);
+		json_decref(record);
+	}
 	if (!status && (merger->failed || missing)) {
 		status = cli_fail(SGPU_ESEGMENTS, "%d of %zu outputs failed, %d are missing",
 				  merger->failed,

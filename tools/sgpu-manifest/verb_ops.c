@@ -36,28 +36,6 @@ void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX])
 	}
 }
 
-/* Describes a range: "0 to 5", "at least 0", "none, relu", "true or false"; empty if any value is
- * allowed. */
-static void range_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX])
-{
-	bool low = param->min > -unbounded, high = param->max < unbounded;
-
-	text[0] = '\0';
-	if (param->kind == SGPU_PARAM_BOOLEAN) {
-		snprintf(text, OP_TEXT_MAX, "true or false");
-	} else if (param->kind == SGPU_PARAM_CHOICE) {
-		for (int i = 0; param->choices[i]; i++) {
-			cli_append(text, OP_TEXT_MAX, "%s%s", i ? ", " : "", param->choices[i]);
-		}
-	} else if (low && high) {
-		snprintf(text, OP_TEXT_MAX, "%.10g to %.10g", param->min, param->max);
-	} else if (low) {
-		snprintf(text, OP_TEXT_MAX, "at least %.10g", param->min);
-	} else if (high) {
-		snprintf(text, OP_TEXT_MAX, "at most %.10g", param->max);
-	}
-}
-
 /* Returns a bound or default, as a JSON integer if it is one; NULL if it stands for none, and for a
  * parameter that is no number. */
 static json_t *number_json(const struct sgpu_op_param *param, double number)
@@ -101,21 +79,6 @@ static json_t *default_json(const struct sgpu_op_param *param)
 	return number_json(param, param->standard);
 }
 
-/* Writes the default as text, or "none" or "required". */
-static void default_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX])
-{
-	json_t *value = default_json(param);
-	char *dumped = value ? cli_json_shortest(value, 0) : NULL;
-
-	snprintf(text, OP_TEXT_MAX, "%s",
-		 param->required	 ? "required"
-		 : json_is_string(value) ? json_string_value(value)
-		 : dumped		 ? dumped
-					 : "none");
-	free(dumped);
-	json_decref(value);
-}
-
 static json_t *argument_json(const struct sgpu_op_argument *argument)
 {
 	json_t *dtypes = json_array();
@@ -155,67 +118,6 @@ static json_t *op_json(const struct sgpu_op *op)
 			 arguments, "params", params);
 }
 
-static int print_all(void)
-{
-	struct cli_table table = { 0 };
-
-	cli_row(&table, "NAME", "INPUTS", "OUTPUTS", "WHAT IT DOES");
-	for (const struct sgpu_op *const *op = sgpu_ops(); *op; op++) {
-		char inputs[CLI_OP_TEXT_MAX], outputs[CLI_OP_TEXT_MAX];
-
-		cli_row(&table, (*op)->name, cli_op_arguments(*op, false, inputs),
-			cli_op_arguments(*op, true, outputs), (*op)->help);
-	}
-	return cli_table_print(&table);
-}
-
-static int print_arguments(const struct sgpu_op *op)
-{
-	struct cli_table table = { 0 };
-	char types[OP_TEXT_MAX], ranks[32], use[32];
-
-	cli_row(&table, "ARGUMENT", "USE", "TYPES", "RANK", "MEANING");
-	for (int i = 0; op->args[i].name; i++) {
-		const struct sgpu_op_argument *argument = &op->args[i];
-
-		snprintf(use, sizeof(use), "%s%s", sgpu_op_is_output(argument) ? "output" : "input",
-			 argument->optional ? ", optional" : "");
-		op_dtypes_text(argument->dtypes, types);
-		snprintf(ranks, sizeof(ranks),
-			 argument->min_rank == argument->max_rank ? "%d" : "%d to %d",
-			 argument->min_rank, argument->max_rank);
-		cli_row(&table, argument->name, use, types, ranks, argument->help);
-	}
-	return cli_table_print(&table);
-}
-
-static int print_params(const struct sgpu_op *op)
-{
-	struct cli_table table = { 0 };
-	char standard[OP_TEXT_MAX], range[OP_TEXT_MAX];
-
-	cli_row(&table, "PARAMETER", "KIND", "DEFAULT", "VALUES", "MEANING");
-	for (const struct sgpu_op_param *param = op->params; param->name; param++) {
-		default_text(param, standard);
-		range_text(param, range);
-		cli_row(&table, param->name, param_kind(param->kind), standard, range, param->help);
-	}
-	return cli_table_print(&table);
-}
-
-static int print_one(const struct sgpu_op *op)
-{
-	int status;
-
-	printf("%s: %s\n\n", op->name, op->help);
-	status = print_arguments(op);
-	if (!status && op->params[0].name) {
-		putchar('\n');
-		status = print_params(op);
-	}
-	return status;
-}
-
 int verb_ops(int argc, char **argv)
 {
 	const struct sgpu_op *const *ops = sgpu_ops();
@@ -231,14 +133,25 @@ int verb_ops(int argc, char **argv)
 	if (*names && !op) {
 		return 2;
 	}
-	if (!cli_json) {
-		return op ? print_one(op) : print_all();
-	}
 	list = op ? op_json(op) : json_array();
 	for (int i = 0; !op && ops[i]; i++) {
 		json_array_append_new(list, op_json(ops[i]));
 	}
-	return json_write(NULL, list);
+	if (cli_json) {
+		return json_write(NULL, list);
+	}
+	if (op) {
+		printf("%s: %s\n\n", op->name, op->help);
+		cli_table(stdout, json_object_get(list, "arguments"),
+			  "name output optional dtypes min_rank max_rank help");
+		putchar('\n');
+		cli_table(stdout, json_object_get(list, "params"),
+			  "name kind required default min max choices help");
+	} else {
+		cli_table(stdout, list, "name help");
+	}
+	json_decref(list);
+	return 0;
 }
 
 /* ---- the JSON Schema 2020-12, from schema.json and the table. It covers what an editor can check

@@ -135,22 +135,6 @@ static int find_payloads(const struct sgpu_manifest *manifest, struct payload_fo
 	return status;
 }
 
-/* Returns the number of bytes to hash. */
-static uint64_t open_bytes(const struct sgpu_manifest *manifest)
-{
-	uint64_t total = 0, bytes;
-
-	for (int i = 0; i < manifest->segment_count; i++) {
-		const struct sgpu_segment *segment = &manifest->segments[i];
-
-		if (sgpu_segment_is_input(segment) && segment->sensitivity == SGPU_LOW &&
-		    sgpu_type_bytes(&segment->type, &bytes)) {
-			total += bytes;
-		}
-	}
-	return total;
-}
-
 static int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment,
 			 void *folder, struct sgpu_error *error)
 {
@@ -162,31 +146,16 @@ static int write_payload(int fd, const char *name, const struct sgpu_batch *batc
 		       : cli_copy(spool, "temporary file", s->size, fd, name, NULL, error);
 }
 
-static int write_batch(struct payload_folder *folder, struct sgpu_batch *batch, const char *path)
-{
-	struct sgpu_output output = SGPU_OUTPUT_INIT;
-	struct sgpu_error error = { 0 };
-	const char *name = strcmp(path, "-") ? path : "standard output";
-	int rc = cli_output_take(&output, path, 0666, &error);
-
-	if (!rc) {
-		rc = sgpu_batch_write(output.fd, name, batch, write_payload, folder, &error);
-	}
-	rc = rc ? rc : sgpu_output_commit(&output, &error);
-	sgpu_output_close(&output);
-	return rc ? cli_error(&error) : 0;
-}
-
 static int pack(struct document *document, const struct request *request)
 {
 	const char *output = request->output;
 	const bool outside = request->outside;
-	struct payload_folder folder = { .allow_outside = outside,
-					 .spool = -1,
-					 .standard_input = strcmp(document->path, "-") == 0 };
+	struct payload_folder folder = { .allow_outside = outside, .spool = -1 };
+	const char *name = cli_is_standard(output) ? "standard output" : output;
+	struct sgpu_output out = SGPU_OUTPUT_INIT;
 	struct sgpu_batch *batch = NULL;
 	struct sgpu_error error = { 0 };
-	int status;
+	int rc, status;
 
 	if (payload_folder_open(document->path, &folder, &error)) {
 		return cli_error(&error);
@@ -196,7 +165,7 @@ static int pack(struct document *document, const struct request *request)
 		status = cli_error(&error);
 	}
 	if (!status) {
-		cli_progress_begin("pack", open_bytes(document->manifest));
+		cli_progress_begin("pack", 0);
 		status = find_payloads(document->manifest, &folder, &request->at, batch);
 		cli_progress_end();
 	}
@@ -221,7 +190,14 @@ static int pack(struct document *document, const struct request *request)
 			status = cli_error(&error);
 		}
 	}
-	status = status ? status : write_batch(&folder, batch, output ? output : "-");
+	if (!status) {
+		rc = cli_output_take(&out, output, 0666, &error);
+		rc = rc ? rc
+			: sgpu_batch_write(out.fd, name, batch, write_payload, &folder, &error);
+		rc = rc ? rc : sgpu_output_commit(&out, &error);
+		status = rc ? cli_error(&error) : 0;
+		sgpu_output_close(&out);
+	}
 	sgpu_batch_free(&batch);
 	payload_folder_close(&folder);
 	return status;

@@ -2,216 +2,13 @@
  *
  * sgpu-manifest show: prints a manifest's segments, operations and graph.
  */
-#include <inttypes.h>
-#include <stdlib.h>
 
 #include <sgpu/base.h>
 
 #include "base/json.h"
 #include "manifest_tool.h"
 
-enum { AFTER_MAX = 4 }; /* most names in a cell */
-
-const struct cli_option show_options[] = { CLI_COMMON,
-					   { "dot", 0, NULL, "the graph in Graphviz's language",
-					     CLI_FLAG(struct request, dot) },
-					   OPTION_OUTSIDE,
-					   CLI_END };
-
-/* Describes a segment's type; that of a module without data_type_info is "u8[file]". */
-static void show_type(const struct sgpu_segment *segment, char text[SGPU_TYPE_TEXT_MAX])
-{
-	if (segment->size_of_file) {
-		snprintf(text, SGPU_TYPE_TEXT_MAX, "%s[file]",
-			 sgpu_dtype_name(segment->type.dtype));
-	} else {
-		sgpu_type_text(&segment->type, text);
-	}
-}
-
-static int print_segments(const struct sgpu_manifest *manifest)
-{
-	struct cli_table table = { 0 };
-
-	cli_row(&table, "SEGMENT", "LEVEL", "DIRECTION", "TYPE", "BYTES", "LOCATION", "WRITTEN BY",
-		"READ BY");
-	for (int i = 0; i < manifest->segment_count; i++) {
-		const struct sgpu_segment *segment = &manifest->segments[i];
-		char type[SGPU_TYPE_TEXT_MAX], bytes[48] = "", readers[160] = "";
-		uint64_t size = 0;
-
-		show_type(segment, type);
-		if (!segment->size_of_file && sgpu_type_bytes(&segment->type, &size)) {
-			snprintf(bytes, sizeof(bytes), "%s%" PRIu64,
-				 segment->at_most ? "at most " : "", size);
-		}
-		if (segment->reader_count) {
-			const char *first = manifest->operations[segment->readers[0]].id;
-
-			snprintf(readers, sizeof(readers),
-				 segment->reader_count > 1 ? "%s, %d more" : "%s", first,
-				 segment->reader_count - 1);
-		}
-		cli_row(&table, segment->id, sgpu_sensitivity_name(segment->sensitivity),
-			sgpu_direction_name(segment->direction), type, bytes, segment->location,
-			segment->writer < 0 ? NULL : manifest->operations[segment->writer].id,
-			readers);
-	}
-	return cli_table_print(&table);
-}
-
-/* Lists an operation's arguments: "input=scan output=smoothed". */
-static void arguments_text(const struct sgpu_manifest *manifest,
-			   const struct sgpu_operation *operation, char *text, size_t size)
-{
-	text[0] = '\0';
-	for (int k = 0; k < operation->arg_count; k++) {
-		cli_append(text, size, "%s%s=%s", k ? " " : "", operation->args[k].name,
-			   manifest->segments[operation->args[k].segment].id);
-	}
-}
-
-/* Describes an operation: its parameters as JSON, how its module is started, and its other
- * properties. */
-static void options_text(const struct sgpu_operation *operation, char *text, size_t size)
-{
-	char *params =
-		operation->params ? cli_json_shortest(operation->params, JSON_COMPACT) : NULL;
-	const struct sgpu_module_call *module = operation->module;
-
-	snprintf(text, size, "%s", params ? params : "");
-	free(params);
-	if (module) {
-		cli_append(text, size, " grid %u,%u,%u block %u,%u,%u", module->grid[0],
-			   module->grid[1], module->grid[2], module->block[0], module->block[1],
-			   module->block[2]);
-	}
-	if (module && module->has_digest) {
-		char digest[SGPU_BASE64URL_MAX(sizeof(module->digest))];
-
-		sgpu_base64url_encode(module->digest, sizeof(module->digest), digest);
-		cli_append(text, size, " digest %s", digest);
-	}
-	if (operation->declassify) {
-		cli_append(text, size, "%sdeclassify", *text ? " " : "");
-	}
-}
-
-static int print_operations(const struct sgpu_manifest *manifest)
-{
-	struct cli_table table = { 0 };
-
-	cli_row(&table, "OPERATION", "KERNEL", "ARGUMENTS", "PARAMETERS", "AFTER");
-	for (int i = 0; i < manifest->operation_count; i++) {
-		const struct sgpu_operation *operation = &manifest->operations[manifest->order[i]];
-		char arguments[2048], after[(AFTER_MAX + 1) * (SGPU_ID_MAX + 1)] = "";
-		char options[1024];
-
-		options_text(operation, options, sizeof(options));
-		arguments_text(manifest, operation, arguments, sizeof(arguments));
-		for (int k = 0; k < operation->before_count && k < AFTER_MAX; k++) {
-			cli_append(after, sizeof(after), "%s%s", k ? " " : "",
-				   manifest->operations[operation->before[k]].id);
-		}
-		if (operation->before_count > AFTER_MAX) {
-			cli_append(after, sizeof(after), ", %d more",
-				   operation->before_count - AFTER_MAX);
-		}
-		cli_row(&table, operation->id, operation->kernel, arguments, options, after);
-	}
-	return cli_table_print(&table);
-}
-
-static int print_text(const struct sgpu_manifest *manifest)
-{
-	char hex[2 * sizeof(manifest->sha256) + 1];
-	int status;
-
-	sgpu_hex_encode(manifest->sha256, sizeof(manifest->sha256), hex);
-	printf("manifest %s\nsha256 %s\n\n", manifest->id, hex);
-	status = print_segments(manifest);
-	putchar('\n');
-	return status ? status : print_operations(manifest);
-}
-
-/* ---- for Graphviz, and as JSON ---- */
-/* Whether `later` reads a segment that `earlier` writes. The edges of that segment then show the
- * order. */
-static bool has_data_edge(const struct sgpu_manifest *manifest, int earlier, int later)
-{
-	const struct sgpu_operation *operation = &manifest->operations[later];
-
-	for (int k = 0; k < operation->arg_count; k++) {
-		const struct sgpu_segment *segment =
-			&manifest->segments[operation->args[k].segment];
-
-		if (!operation->args[k].output && segment->writer == earlier &&
-		    segment->direction != SGPU_INPUT_OUTPUT) {
-			return true;
-		}
-	}
-	return false;
-}
-
-static void dot_segment(const struct sgpu_segment *segment)
-{
-	char type[SGPU_TYPE_TEXT_MAX];
-
-	show_type(segment, type);
-	printf("\t\"s:%s\" [label=\"%s\\n%s\"%s%s];\n", segment->id, segment->id, type,
-	       segment->sensitivity == SGPU_HIGH ? ", style=filled, fillcolor=\"#f4c7c3\"" : "",
-	       segment->direction == SGPU_INTERMEDIATE ? ", color=gray" : "");
-}
-
-/* Returns the segment of an operation's module; -1 if there is none, or if the segment is also an
- * argument, so that its edge is drawn already. */
-static int module_of(const struct sgpu_operation *operation)
-{
-	for (int k = 0; operation->module && k < operation->arg_count; k++) {
-		if (operation->args[k].segment == operation->module->segment) {
-			return -1;
-		}
-	}
-	return operation->module ? operation->module->segment : -1;
-}
-
-/* Prints the graph for Graphviz: segments as ellipses (HIGH ones filled), operations as boxes,
- * dependencies without data as dashed edges. Neither ids nor kernels contain quotes or backslashes:
- * a kernel is a name from the table, or ids and an identifier. */
-static void show_dot(const struct sgpu_manifest *manifest)
-{
-	printf("digraph manifest {\n\trankdir=LR;\n\tnode [fontname=\"sans-serif\"];\n");
-	for (int i = 0; i < manifest->segment_count; i++) {
-		dot_segment(&manifest->segments[i]);
-	}
-	for (int i = 0; i < manifest->operation_count; i++) {
-		const struct sgpu_operation *operation = &manifest->operations[i];
-
-		printf("\t\"o:%s\" [shape=box, label=\"%s\\n%s%s\"];\n", operation->id,
-		       operation->id, operation->kernel,
-		       operation->declassify ? "\\ndeclassify" : "");
-		for (int k = 0; k < operation->arg_count; k++) {
-			const char *id = manifest->segments[operation->args[k].segment].id;
-
-			printf(operation->args[k].output
-				       ? "\t\"o:%s\" -> \"s:%s\" [label=\"%s\"];\n"
-				       : "\t\"s:%2$s\" -> \"o:%1$s\" [label=\"%3$s\"];\n",
-			       operation->id, id, operation->args[k].name);
-		}
-		if (module_of(operation) >= 0) {
-			printf("\t\"s:%s\" -> \"o:%s\" [label=\"module\"];\n",
-			       manifest->segments[operation->module->segment].id, operation->id);
-		}
-		for (int k = 0; k < operation->before_count; k++) {
-			if (!has_data_edge(manifest, operation->before[k], i)) {
-				printf("\t\"o:%s\" -> \"o:%s\" [style=dashed];\n",
-				       manifest->operations[operation->before[k]].id,
-				       operation->id);
-			}
-		}
-	}
-	printf("}\n");
-}
+const struct cli_option show_options[] = { CLI_COMMON, OPTION_OUTSIDE, CLI_END };
 
 static json_t *operation_ids(const struct sgpu_manifest *manifest, const int *list, int count)
 {
@@ -302,26 +99,45 @@ static json_t *show_json(const struct sgpu_manifest *manifest)
 			 operation_ids(manifest, manifest->order, manifest->operation_count));
 }
 
+/* Takes the reference. */
+static void print(json_t *manifest)
+{
+	json_t *segments = json_incref(json_object_get(manifest, "segments"));
+	json_t *operations = json_incref(json_object_get(manifest, "operations"));
+
+	json_object_del(manifest, "segments");
+	json_object_del(manifest, "operations");
+	cli_record(stdout, manifest);
+	putchar('\n');
+	cli_table(stdout, segments,
+		  "segment_id sensitivity_level direction dtype shape bytes data_location_client "
+		  "writer readers");
+	putchar('\n');
+	cli_table(stdout, operations, "gpu_operation_id kernel arguments params after");
+	json_decref(operations);
+	json_decref(segments);
+	json_decref(manifest);
+}
+
 int verb_show(int argc, char **argv)
 {
 	struct request request = { 0 };
 	struct document document;
+	json_t *json;
 	char **paths;
 	int status = cli_read(argc, argv, &request, &paths);
 
 	if (status) {
 		return status;
 	}
-	if (request.dot && cli_json) {
-		return cli_usage("--dot and --json exclude each other");
-	}
 	status = document_load(paths[0], request.outside ? 0 : SGPU_MANIFEST_INSIDE, &document);
-	if (!status && request.dot) {
-		show_dot(document.manifest);
-	} else if (!status && cli_json) {
-		status = json_write(NULL, show_json(document.manifest));
-	} else if (!status) {
-		status = print_text(document.manifest);
+	if (!status) {
+		json = show_json(document.manifest);
+		if (cli_json || !json) {
+			status = json_write(NULL, json);
+		} else {
+			print(json);
+		}
 	}
 	document_free(&document);
 	return status;

@@ -53,8 +53,7 @@ static void join(int *parent, int a, int b)
 
 static bool is_single(const struct sgpu_segment *segment)
 {
-	if (segment->direction == SGPU_INPUT_OUTPUT ||
-	    (segment->location && strcmp(segment->location, "-") == 0)) {
+	if (segment->direction == SGPU_INPUT_OUTPUT) {
 		return true;
 	}
 	for (int i = 0; i < SGPU_DMA_VARS; i++) {
@@ -92,7 +91,7 @@ static void join_all(const struct sgpu_manifest *manifest, int *parent)
 
 /* Finds the independent parts and distributes them to shards, in their order. Operations belong to
  * one part if an edge joins them, or if they use a segment that cannot be in two shards: an
- * INPUT_OUTPUT, standard input, one whose file's geometry is kept, or one that names client
+ * INPUT_OUTPUT, one whose file's geometry is kept, or one that names client
  * variables. Makes `wanted` shards (0: any number), but at most one for each part. Returns false
  * when out of memory. */
 static bool find_shards(struct splitter *splitter, uint64_t wanted)
@@ -123,26 +122,6 @@ static bool find_shards(struct splitter *splitter, uint64_t wanted)
 }
 
 /* ---- shards ---- */
-/* Removes dependencies on ids outside the shard. They delay nothing; otherwise the ids would be in
- * the shard. */
-static void filter_dependencies(json_t *entry, const json_t *ids)
-{
-	json_t *kept = json_array(), *item;
-	size_t i;
-
-	json_array_foreach (json_object_get(entry, "dependencies"), i, item) {
-		if (json_object_get(ids, json_string_value(item))) {
-			json_array_append(kept, item);
-		}
-	}
-	if (json_array_size(kept)) {
-		json_object_set(entry, "dependencies", kept);
-	} else {
-		json_object_del(entry, "dependencies");
-	}
-	json_decref(kept);
-}
-
 static json_t *entry_of(const struct sgpu_manifest *manifest, const char *list, int index)
 {
 	return json_array_get(json_object_get(manifest->json, list), (size_t)index);
@@ -174,15 +153,28 @@ static void take_segment(struct splitter *splitter, int index, json_t **ids)
 	}
 }
 
+/* Removes dependencies on ids outside the shard. They delay nothing; otherwise the ids would be in
+ * the shard. */
 static void filter_shard(json_t *shard, const json_t *ids)
 {
 	const char *key;
-	json_t *list, *entry;
-	size_t k;
+	json_t *list, *entry, *item;
+	size_t k, i;
 
 	json_object_foreach (shard, key, list) {
 		json_array_foreach (list, k, entry) {
-			filter_dependencies(entry, ids);
+			json_t *kept = json_array();
+
+			json_array_foreach (json_object_get(entry, "dependencies"), i, item) {
+				if (json_object_get(ids, json_string_value(item))) {
+					json_array_append(kept, item);
+				}
+			}
+			json_object_del(entry, "dependencies");
+			if (json_array_size(kept)) {
+				json_object_set(entry, "dependencies", kept);
+			}
+			json_decref(kept);
 		}
 	}
 }
@@ -228,50 +220,34 @@ static int make_shards(struct splitter *splitter)
 	return 0;
 }
 
-static char *shard_path(const struct splitter *splitter, size_t i)
-{
-	char *path = NULL;
-
-	return asprintf(&path, "%s/shard-%03zu.json", splitter->directory, i) < 0 ? NULL : path;
-}
-
-/* Writes all shards, as new files, or none. */
+/* Writes all shards, as new files, or none if one of them is there. */
 static int write_shards(const struct splitter *splitter)
 {
-	json_t *shard, *list = json_array();
+	struct cli_list paths = { .items = NULL };
+	json_t *shard;
 	int status = 0;
 	size_t i;
 
-	json_array_foreach (splitter->shards, i, shard) {
-		char *path = shard_path(splitter, i);
+	for (int k = 0; !status && k < splitter->shard_count; k++) {
+		char *path = NULL;
 
-		status = path ? cli_output_prepare(path, 0666, true) : cli_fail_nomem();
-		status = status ? status : json_write(path, json_incref(shard));
-		if (!status && cli_json) {
-			json_array_append_new(
-				list, json_pack("{s:o, s:O, s:i}", "file", cli_json_text(path),
-						"manifest_id",
-						json_object_get(shard, "manifest_id"), "operations",
-						(int)json_array_size(
-							json_object_get(shard, "operations"))));
-		} else if (!status) {
-			printf("%s\n", path);
-		}
-		free(path);
+		status = asprintf(&path, "%s/shard-%03d.json", splitter->directory, k) >= 0 &&
+					 cli_list_add(&paths, path)
+				 ? cli_output_prepare(path, 0666, true)
+				 : cli_fail_nomem();
+	}
+	json_array_foreach (splitter->shards, i, shard) {
+		status = status ? status : json_write(paths.items[i], json_incref(shard));
 		if (status) {
 			break;
 		}
+		printf("%s\n", paths.items[i]);
 	}
-	while (status && i-- > 0) {
-		char *path = shard_path(splitter, i);
-		(void)(path && unlink(path));
-		free(path);
+	for (int k = 0; k < paths.count; k++) { /* all are taken, or none is any more */
+		free((char *)(uintptr_t)paths.items[k]);
 	}
-	if (status || !cli_json) {
-		json_decref(list);
-		return status;
-	}
-	return json_write(NULL, list);
+	free(paths.items);
+	return status;
 }
 
 static int split(const struct document *document, uint64_t wanted)

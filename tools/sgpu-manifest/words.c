@@ -9,8 +9,6 @@
 #include "draft.h"
 #include "manifest/manifest.h"
 
-enum { NAMES_MAX = SGPU_ARGUMENTS_MAX + SGPU_PARAMS_MAX };
-
 static struct draft_stage *last(struct draft_request *request)
 {
 	return request->count ? &request->stages[request->count - 1] : NULL;
@@ -78,38 +76,11 @@ static json_t *param_value(const char *text)
 									  : json_string(text);
 }
 
-static int refuse_name(const struct draft_stage *stage, const char *word, size_t length)
-{
-	const char *names[NAMES_MAX + 1] = { NULL };
-	char name[DRAFT_NAME_MAX + 1];
-	const struct sgpu_op *op = stage->op;
-	struct sgpu_error error = { 0 };
-	const char *near;
-	int count = 0;
-
-	for (int i = 0; op->args[i].name; i++) {
-		if (!sgpu_op_is_output(&op->args[i])) {
-			names[count++] = op->args[i].name;
-		}
-	}
-	for (int i = 0; op->params[i].name; i++) {
-		names[count++] = op->params[i].name;
-	}
-	snprintf(name, sizeof(name), "%.*s", (int)length, word);
-	near = sgpu_nearest_name(name, names);
-	sgpu_fail(&error, SGPU_EUSAGE, "'%s' is no argument or parameter of '%s'", name, op->name);
-	(void)(near ? sgpu_hint(&error, "did you mean '%s'? A file of that name is './%s'", near,
-				SGPU_EXCERPT(word))
-		    : sgpu_hint(&error,
-				"'sgpu-manifest ops %s' shows them; a file of that name is './%s'",
-				op->name, SGPU_EXCERPT(word)));
-	return cli_error(&error);
-}
-
 /* Takes NAME=VALUE for an argument or a parameter of the stage. */
 static int take_named(struct draft_stage *stage, const char *word, size_t length)
 {
 	const char *value = word + length + 1;
+	struct sgpu_error error = { 0 };
 	char name[DRAFT_NAME_MAX + 1];
 	int argument;
 
@@ -129,7 +100,12 @@ static int take_named(struct draft_stage *stage, const char *word, size_t length
 		return store(&stage->inputs, word, length, value);
 	}
 	if (length > DRAFT_NAME_MAX || sgpu_op_param(stage->op, name) < 0) {
-		return refuse_name(stage, word, length);
+		sgpu_fail(&error, SGPU_EUSAGE, "'%s' is no argument or parameter of '%s'", name,
+			  stage->op->name);
+		(void)sgpu_hint(&error,
+				"'sgpu-manifest ops %s' shows them; a file of that name is './%s'",
+				stage->op->name, SGPU_EXCERPT(word));
+		return cli_error(&error);
 	}
 	if (json_object_get(stage->params, name)) {
 		return cli_usage("'%s' is given twice", name);

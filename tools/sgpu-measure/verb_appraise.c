@@ -33,7 +33,8 @@ const struct cli_option appraise_options[] = {
 	CLI_END,
 };
 
-static int load_policy(struct task *task, struct sgpu_error *error)
+/* Reads the policy, and verifies the quote. Returns an exit status. */
+static int check(struct task *task, struct sgpu_error *error)
 {
 	char *text = NULL;
 	size_t size = 0;
@@ -42,26 +43,14 @@ static int load_policy(struct task *task, struct sgpu_error *error)
 
 	rc = rc ? rc : sgpu_policy_parse(text, size, task->policy_path, &task->policy, error);
 	free(text);
-	return rc;
-}
-
-static int write_recipient(const struct task *task, struct sgpu_error *error)
-{
-	struct sgpu_key key;
-	char *text = NULL;
-	size_t size = 0;
-	int rc = sgpu_quote_recipient(task->checks.result.claims, &key, error);
-
-	rc = rc ? rc
-		: sgpu_key_set_text(&(struct sgpu_key_set){ .has_key = true, .key = key }, &text,
-				    &size, error);
-	rc = rc ? rc : cli_write_text(task->recipient_path, 0644, text, size, error);
-	free(text);
-	return rc;
+	return rc ? cli_error(error) : measure_run_checks(&task->checks, task->quote_path, error);
 }
 
 static int judge(struct task *task, struct sgpu_error *error)
 {
+	struct sgpu_key_set recipient = { .has_key = true };
+	char *text = NULL;
+	size_t size = 0;
 	int rc = sgpu_appraise(task->policy, &task->checks.result, time(NULL), &task->appraisal,
 			       error);
 
@@ -69,9 +58,13 @@ static int judge(struct task *task, struct sgpu_error *error)
 	if (!rc && task->ear_path) {
 		rc = cli_write_json(task->ear_path, 0644, json_incref(task->appraisal.ear), error);
 	}
-	if (!rc && task->appraisal.accepted && task->recipient_path) {
-		rc = write_recipient(task, error);
+	if (rc || !task->appraisal.accepted || !task->recipient_path) {
+		return rc;
 	}
+	rc = sgpu_quote_recipient(task->checks.result.claims, &recipient.key, error);
+	rc = rc ? rc : sgpu_key_set_text(&recipient, &text, &size, error);
+	rc = rc ? rc : cli_write_text(task->recipient_path, 0644, text, size, error);
+	free(text);
 	return rc;
 }
 
@@ -167,10 +160,7 @@ static int run(struct task *task)
 
 	status = status ? status : cli_output_prepare(task->ear_path, 0644, false);
 	status = status ? status : cli_output_prepare(task->recipient_path, 0644, false);
-	if (!status && load_policy(task, &error)) {
-		status = cli_error(&error);
-	}
-	status = status ? status : measure_run_checks(&task->checks, task->quote_path, &error);
+	status = status ? status : check(task, &error);
 	return status ? status : judge(task, &error) ? cli_error(&error) : report(task);
 }
 

@@ -23,16 +23,6 @@ static json_t *machine_json(const json_t *claims)
 		       : json_null();
 }
 
-static json_t *record_json(const struct sgpu_record *record)
-{
-	if (!record->value) {
-		return json_pack("{s:s, s:o}", "label", record->label, "absent",
-				 cli_json_text(record->absent));
-	}
-	return json_pack("{s:s, s:s, s:o}", "label", record->label, "type", record->type, "value",
-			 sgpu_json_from_bytes(record->value, record->size));
-}
-
 static json_t *authority_json(const char *text, size_t size)
 {
 	uint8_t digest[SGPU_SHA256_SIZE];
@@ -54,7 +44,14 @@ static int print(const json_t *claims, const uint8_t *ak, json_t *authority,
 	json_t *list = json_array();
 
 	for (; record->label; record++) {
-		if (json_array_append_new(list, record_json(record))) {
+		json_t *one = record->value
+				      ? json_pack("{s:s, s:s, s:o}", "label", record->label, "type",
+						  record->type, "value",
+						  sgpu_json_from_bytes(record->value, record->size))
+				      : json_pack("{s:s, s:o}", "label", record->label, "absent",
+						  cli_json_text(record->absent));
+
+		if (json_array_append_new(list, one)) {
 			json_decref(list);
 			list = NULL;
 		}

@@ -173,20 +173,6 @@ static int certify(struct certification *task, struct sgpu_error *error)
 	return rc;
 }
 
-static int read_request(struct certification *task, const char *path)
-{
-	if (!task->key_path || !task->certificate_path) {
-		return cli_usage("%s is missing",
-				 task->key_path ? "the issuer's certificate, --certificate,"
-						: "the issuer's key, -k,");
-	}
-	int status = cli_output_prepare(task->out_path, 0644, false);
-
-	return status ? status
-		      : measure_read_input(path, "a request for a certificate", &task->request,
-					   &task->request_size);
-}
-
 int verb_certify(int argc, char **argv)
 {
 	struct sgpu_error error = { 0 };
@@ -194,7 +180,15 @@ int verb_certify(int argc, char **argv)
 	char **arguments;
 	int status = cli_read(argc, argv, &task, &arguments);
 
-	status = status ? status : read_request(&task, arguments[0]);
+	if (!status && (!task.key_path || !task.certificate_path)) {
+		status = cli_usage("%s is missing",
+				   task.key_path ? "the issuer's certificate, --certificate,"
+						 : "the issuer's key, -k,");
+	}
+	status = status ? status : cli_output_prepare(task.out_path, 0644, false);
+	status = status ? status
+			: measure_read_input(arguments[0], "a request for a certificate",
+					     &task.request, &task.request_size);
 	if (!status && certify(&task, &error)) {
 		status = cli_error(&error);
 	}

@@ -15,7 +15,6 @@
 
 struct task {
 	const char *device_name;
-	bool keyed;
 	struct cli_bytes expected; /* a digest */
 	/* of the file */
 	char *data;
@@ -29,8 +28,6 @@ const struct cli_option memory_options[] = {
 	CLI_COMMON,
 	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
 	  CLI_TEXT(struct task, device_name) },
-	{ "keyed", 0, NULL, "a digest with the context's key, which is new in every run",
-	  CLI_FLAG(struct task, keyed) },
 	{ "expect", 0, "DIGEST", "the expected digest; the exit status is 1 if it differs",
 	  CLI_BYTES(struct task, expected, SGPU_KT128_SIZE, SGPU_KT128_SIZE) },
 	CLI_END,
@@ -62,9 +59,7 @@ static int measure(struct task *task, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_secure_create(device, NULL, &context, error);
 	rc = rc ? rc : sgpu_device_alloc(sgpu_secure_device(context), task->size, &memory, error);
 	rc = rc ? rc : sgpu_secure_memcpy(context, task->data, memory, task->size, error);
-	rc = rc ? rc
-		: sgpu_secure_measure(context, memory, task->size, task->keyed, task->digest,
-				      error);
+	rc = rc ? rc : sgpu_secure_measure(context, memory, task->size, false, task->digest, error);
 	if (memory) {
 		sgpu_device_free(sgpu_secure_device(context), &memory, task->size);
 	}
@@ -80,10 +75,9 @@ static int report(const struct task *task, const char *name)
 
 	sgpu_hex_encode(task->digest, sizeof(task->digest), digest);
 	if (cli_json) {
-		status = cli_print_json(json_pack("{s:s, s:b, s:o, s:I, s:s}", "algorithm",
-						  SGPU_MEASURE_CUSTOM, "keyed", task->keyed,
-						  "label", cli_json_text(name), "size",
-						  (json_int_t)task->size, "digest", digest),
+		status = cli_print_json(json_pack("{s:s, s:o, s:I, s:s}", "algorithm",
+						  SGPU_MEASURE_CUSTOM, "label", cli_json_text(name),
+						  "size", (json_int_t)task->size, "digest", digest),
 					stdout, JSON_COMPACT);
 	} else {
 		cli_print_line(stdout, "%s  %s", digest, name);
@@ -103,10 +97,6 @@ static int run(struct task *task, const char *path)
 	struct sgpu_error error = { 0 };
 	int fd = -1, status;
 
-	if (task->keyed && task->expected.size) {
-		return cli_usage(
-			"--keyed and --expect exclude each other: the key is new in every run");
-	}
 	status = cli_input(path, &name, &fd);
 	if (status) {
 		return status;

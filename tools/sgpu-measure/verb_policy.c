@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure policy: writes a policy, or bare reference values, from a quote that is trusted or
+ * sgpu-measure policy: writes a policy from a quote that is trusted or
  * from the files of a build.
  */
 #include <stdlib.h>
@@ -13,15 +13,12 @@
 struct task {
 	const char *quote_path, *build_path, *release_path, *key_path, *owners_path, *at_least;
 	const char *out_path;
-	bool reference_values;
 	struct sgpu_owners owners;
 	json_t *claims;
 };
 
 const struct cli_option policy_options[] = {
 	CLI_COMMON,
-	{ "reference-values", 0, NULL, "only digests, as {\"name\": [\"hex\", ...]}",
-	  CLI_FLAG(struct task, reference_values) },
 	{ "build", 0, "DIR", "from the files of a build, not from a quote",
 	  CLI_TEXT(struct task, build_path) },
 	{ "release", 0, "FILE", "from the signed digests of a release",
@@ -49,24 +46,18 @@ static bool is_open(const char *kind)
 /* ---- claims that a quote of the build should have: digests of files, and conditions without which
  * the digests prove nothing: the process that holds the key made the quote, is not debugged, and
  * runs no other code ---- */
-/* Returns the owners' ids; NULL: any owner, or out of memory. */
-static json_t *owner_claims(const struct task *task)
-{
-	json_t *list = task->owners.count ? json_array() : NULL;
-
-	for (int i = 0; list && i < task->owners.count; i++) {
-		json_array_append_new(list, json_string(task->owners.names[i]));
-	}
-	return list;
-}
-
 static json_t *runner_claims(const struct task *task, const json_t *file)
 {
+	json_t *owners = task->owners.count ? json_array() : NULL; /* NULL: any owner */
+
+	for (int i = 0; owners && i < task->owners.count; i++) {
+		json_array_append_new(owners, json_string(task->owners.names[i]));
+	}
 	return json_pack("{s:s, s:s, s:{s:O, s:O, s:s, s:b, s:b, s:o*, s:s, s:{s:b}, s:s}}",
 			 "swname", RELEASE_RUNNER, "dbgstat", "disabled", SGPU_EAT_PROFILE,
 			 "digest", json_object_get(file, "digest"), "size",
 			 json_object_get(file, "size"), "measured", "process", "modules", 0,
-			 "files", 0, "owners", owner_claims(task), "sessions",
+			 "files", 0, "owners", owners, "sessions",
 			 task->owners.count ? "owners" : "none", "confinement", "all", 1, "key",
 			 "ephemeral");
 }
@@ -126,70 +117,7 @@ static int claims_of_build(struct task *task, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- reference values ---- */
-static int add_digest(json_t *values, const json_t *name, const json_t *digest,
-		      struct sgpu_error *error)
-{
-	const char *key = json_string_value(name), *text = json_string_value(digest);
-	uint8_t bytes[SGPU_KT128_SIZE];
-
-	if (!key || !text || sgpu_base64url_decode(text, bytes, sizeof(bytes), NULL)) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "the quote has a digest without a name, or of another length");
-	}
-	json_t *list = json_object_get(values, key);
-	if (!list) {
-		list = json_array();
-		json_object_set_new(values, key, list);
-	}
-	return json_array_append_new(list, measure_hex(bytes, sizeof(bytes)))
-		       ? sgpu_fail_nomem(error)
-		       : 0;
-}
-
-static int reference_values(const json_t *claims, json_t **list, struct sgpu_error *error)
-{
-	const json_t *submods = json_object_get(claims, "submods"), *submod = NULL, *item = NULL;
-	json_t *values = *list = json_object();
-	const char *name = NULL;
-	int rc = values ? 0 : sgpu_fail_nomem(error);
-
-	json_object_foreach ((json_t *)(uintptr_t)submods, name, submod) {
-		const json_t *own = json_object_get(submod, SGPU_EAT_PROFILE);
-		size_t i = 0;
-		if (!rc && json_object_get(own, "digest")) {
-			rc = add_digest(values, json_object_get(submod, "swname"),
-					json_object_get(own, "digest"), error);
-		}
-		json_array_foreach (json_object_get(own, "code"), i, item) {
-			rc = rc ? rc
-				: add_digest(values, json_object_get(item, "name"),
-					     json_object_get(item, "digest"), error);
-		}
-	}
-	return rc;
-}
-
 /* ---- the verb ---- */
-static int write_policy(const struct task *task, struct sgpu_error *error)
-{
-	json_t *values = NULL;
-	char *text = NULL;
-	size_t size = 0;
-	int rc;
-
-	if (task->reference_values) {
-		rc = reference_values(task->claims, &values, error);
-		rc = rc ? rc : cli_write_json(task->out_path, 0644, json_incref(values), error);
-	} else {
-		rc = sgpu_policy_from_claims(task->claims, &text, &size, error);
-		rc = rc ? rc : cli_write_text(task->out_path, 0644, text, size, error);
-	}
-	json_decref(values);
-	free(text);
-	return rc;
-}
-
 static int read_quote(struct task *task, struct sgpu_error *error)
 {
 	char *text = NULL;
@@ -209,21 +137,13 @@ static int read_quote(struct task *task, struct sgpu_error *error)
 	return status;
 }
 
-/* Whether the policy needs the measurements of a hardware report, which neither a quote's claims
- * nor a build contain. */
-static bool guest_missing(const struct task *task)
-{
-	const char *kind = json_string_value(json_object_get(
-		json_object_get(json_object_get(task->claims, SGPU_EAT_PROFILE), "platform"),
-		"kind"));
-
-	return !task->reference_values && !is_open(kind);
-}
-
 static int run(struct task *task)
 {
 	struct sgpu_error error = { 0 };
-	int status = cli_output_prepare(task->out_path, 0644, false);
+	const char *kind;
+	char *text = NULL;
+	size_t size = 0;
+	int rc, status = cli_output_prepare(task->out_path, 0644, false);
 
 	if (status) {
 		return status;
@@ -236,11 +156,18 @@ static int run(struct task *task)
 	if (status) {
 		return status;
 	}
-	if (guest_missing(task)) {
+	/* Neither a quote's claims nor a build contain the measurements of a hardware report. */
+	kind = json_string_value(json_object_get(
+		json_object_get(json_object_get(task->claims, SGPU_EAT_PROFILE), "platform"),
+		"kind"));
+	if (!is_open(kind)) {
 		cli_note("the policy accepts no guest before its 'platform' has the 'measurements' "
 			 "of one");
 	}
-	return write_policy(task, &error) ? cli_error(&error) : 0;
+	rc = sgpu_policy_from_claims(task->claims, &text, &size, &error);
+	rc = rc ? rc : cli_write_text(task->out_path, 0644, text, size, &error);
+	free(text);
+	return rc ? cli_error(&error) : 0;
 }
 
 static int check_options(const struct task *task)
@@ -269,7 +196,7 @@ static int check_options(const struct task *task)
 				 task->owners_path ? "--owners" : "--at-least");
 	}
 	/* A policy that names no owners accepts no runner. */
-	if (build && !task->owners_path && !task->reference_values) {
+	if (build && !task->owners_path) {
 		return cli_usage("the file of owners is missing, with --owners; '--owners any' "
 				 "accepts a runner that takes "
 				 "work of anybody");

@@ -39,17 +39,6 @@ const struct cli_option quote_options[] = {
 	CLI_END,
 };
 
-static int load(struct task *task, struct sgpu_error *error)
-{
-	int rc = sgpu_signer_load(task->key_path, &task->ak, error);
-
-	rc = rc ? rc : sgpu_chain_load(task->certificate_path, &task->chain, error);
-	if (!rc && task->recipient_path) {
-		rc = measure_load_x25519(task->recipient_path, &task->recipient, error);
-	}
-	return rc;
-}
-
 static int collect(struct task *task, char **quote, size_t *size, struct sgpu_error *error)
 {
 	struct sgpu_device_info info;
@@ -74,8 +63,12 @@ static int run(struct task *task, struct sgpu_error *error)
 {
 	char *quote = NULL;
 	size_t size = 0;
-	int rc = load(task, error);
+	int rc = sgpu_signer_load(task->key_path, &task->ak, error);
 
+	rc = rc ? rc : sgpu_chain_load(task->certificate_path, &task->chain, error);
+	if (!rc && task->recipient_path) {
+		rc = measure_load_x25519(task->recipient_path, &task->recipient, error);
+	}
 	rc = rc ? rc : sgpu_device_open(task->device_name, NULL, &task->device, error);
 	rc = rc ? rc : collect(task, &quote, &size, error);
 	rc = rc ? rc : cli_write_text(task->out_path, 0644, quote, size, error);

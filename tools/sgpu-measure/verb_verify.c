@@ -33,34 +33,7 @@ static int load_roots(const char *path, struct sgpu_chain *chain, struct sgpu_er
 	return rc;
 }
 
-static int load(struct measure_checks *checks, struct sgpu_error *error)
-{
-	int rc = load_roots(checks->roots_path, &checks->roots, error);
-
-	rc = rc ? rc : load_roots(checks->tee_roots_path, &checks->tee_roots, error);
-	if (!rc && checks->tee_certificates_path) {
-		rc = sgpu_chain_load(checks->tee_certificates_path, &checks->tee_certificates,
-				     error);
-	}
-	if (!rc && checks->owner_path) {
-		rc = measure_load_x25519(checks->owner_path, &checks->owner, error);
-	}
-	return rc;
-}
-
 /* Fails if --tee-roots was given and no hardware report was verified. */
-static int demand_report(const struct measure_checks *checks, struct sgpu_error *error)
-{
-	if (!checks->tee_roots_path || checks->result.tee_verified) {
-		return 0;
-	}
-	sgpu_fail(error, SGPU_EPOLICY,
-		  "the quote has no report of the hardware that could be verified");
-	return sgpu_hint(
-		error,
-		"--tee-roots asks for one; without it the quote is verified as far as it goes");
-}
-
 static int verify(struct measure_checks *checks, struct sgpu_error *error)
 {
 	const struct sgpu_quote_checks wanted = {
@@ -77,31 +50,43 @@ static int verify(struct measure_checks *checks, struct sgpu_error *error)
 	const int rc = sgpu_quote_verify(checks->quote, checks->quote_size, &wanted,
 					 &checks->result, error);
 
-	return rc ? rc : demand_report(checks, error);
+	if (rc || !checks->tee_roots_path || checks->result.tee_verified) {
+		return rc;
+	}
+	sgpu_fail(error, SGPU_EPOLICY,
+		  "the quote has no report of the hardware that could be verified");
+	return sgpu_hint(
+		error,
+		"--tee-roots asks for one; without it the quote is verified as far as it goes");
 }
 
-static int check_options(const struct measure_checks *checks, const char *quote_path)
+int measure_run_checks(struct measure_checks *checks, const char *quote_path,
+		       struct sgpu_error *error)
 {
+	int rc, status;
+
 	if (!checks->roots_path) {
 		return cli_usage("the trusted certificates are missing, with --roots");
 	}
 	if (checks->tee_certificates_path && !checks->tee_roots_path) {
 		return cli_usage("--tee-certificates lead to nothing without --tee-roots");
 	}
-	return cli_take_input(quote_path);
-}
-
-int measure_run_checks(struct measure_checks *checks, const char *quote_path,
-		       struct sgpu_error *error)
-{
-	int status = check_options(checks, quote_path);
-
-	if (!status && load(checks, error)) {
-		status = cli_error(error);
+	status = cli_take_input(quote_path);
+	if (status) {
+		return status;
 	}
-	status = status ? status
-			: measure_read_input(quote_path, "a quote", &checks->quote,
-					     &checks->quote_size);
+	rc = load_roots(checks->roots_path, &checks->roots, error);
+	rc = rc ? rc : load_roots(checks->tee_roots_path, &checks->tee_roots, error);
+	if (!rc && checks->tee_certificates_path) {
+		rc = sgpu_chain_load(checks->tee_certificates_path, &checks->tee_certificates,
+				     error);
+	}
+	if (!rc && checks->owner_path) {
+		rc = measure_load_x25519(checks->owner_path, &checks->owner, error);
+	}
+	status =
+		rc ? cli_error(error)
+		   : measure_read_input(quote_path, "a quote", &checks->quote, &checks->quote_size);
 	return status || !verify(checks, error)
 		       ? status
 		       : measure_quote_error(quote_path, checks->quote, checks->quote_size, error);
@@ -203,19 +188,11 @@ json_t *measure_checks_json(const struct measure_checks *checks)
 
 void measure_print_checks(const struct measure_checks *checks)
 {
-	static const char *const labels[][2] = { { "tsm_report", "TSM report" },
-						 { "sgx_quote", "SGX quote" },
-						 { "gpu_evidence", "GPU evidence" } };
 	json_t *list = measure_checks_json(checks), *check;
 	const char *name;
 
 	json_object_foreach (list, name, check) {
-		const char *label = name;
-
-		for (size_t i = 0; i < SGPU_ARRAY_LENGTH(labels); i++) {
-			label = strcmp(name, labels[i][0]) == 0 ? labels[i][1] : label;
-		}
-		cli_print_line(stdout, "%-13s  %s: %s", label, cli_text_of(check, "state"),
+		cli_print_line(stdout, "%-13s  %s: %s", name, cli_text_of(check, "state"),
 			       cli_text_of(check, "text"));
 	}
 	json_decref(list);

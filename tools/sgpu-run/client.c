@@ -6,11 +6,9 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -24,7 +22,7 @@ enum { COPY_SIZE = 1 << 18, SHOW_MS = 100, PAUSE_MS = 200 };
 
 /* How long a server may take for its first message: it may have to start a worker. */
 static const uint64_t PATIENCE_NS = UINT64_C(90000000000);
-/* How long a worker may be silent after the deadline, and how often it is asked meanwhile. */
+/* How long a worker may be silent after the deadline, and how often it is asked how far it is. */
 static const uint64_t SILENCE_NS = UINT64_C(30000000000), ASK_NS = UINT64_C(1000000000);
 
 struct remote {
@@ -32,7 +30,7 @@ struct remote {
 	const struct sgpu_service_path *service;
 	int in_fd; /* the batch */
 	const char *in_name;
-	int connection, signal_fd;
+	int connection;
 	struct sgpu_output response;
 	int batch_fd, memory_fd;     /* copies in memory, if the server does not take the files
 					themselves; or -1 */
@@ -158,7 +156,6 @@ static int send_request(const struct remote *m, struct sgpu_error *error)
 	const int fds[] = { batch_fd, m->memory_fd >= 0 ? m->memory_fd : m->response.fd,
 			    m->manifest_fd >= 0 ? m->manifest_fd : batch_fd };
 	struct wire_submit *message = calloc(1, sizeof(*message));
-	struct stat status;
 	uint64_t now;
 
 	if (!message) {
@@ -170,10 +167,6 @@ static int send_request(const struct remote *m, struct sgpu_error *error)
 						     : 1;
 	message->lease = r->lease;
 	message->manifest = m->manifest_fd >= 0;
-	if (!cli_is_standard(r->output) && stat(r->output, &status) == 0) {
-		message->replaced_device = status.st_dev;
-		message->replaced_inode = status.st_ino;
-	}
 	snprintf(message->results, sizeof(message->results), "%s", r->results ? r->results : "");
 	snprintf(message->in_name, sizeof(message->in_name), "%s", m->in_name);
 	snprintf(message->out_name, sizeof(message->out_name), "%s", out_name(m));
@@ -185,7 +178,7 @@ static int send_request(const struct remote *m, struct sgpu_error *error)
 }
 
 /* Receives a message. Returns 1 if it is the answer. */
-static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct sgpu_error *error)
+static int hear_server(struct remote *m, struct sgpu_error *error)
 {
 	struct wire_progress progress;
 	enum wire_kind kind;
@@ -199,11 +192,8 @@ static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct s
 	}
 	if (rc == SGPU_OK && kind == WIRE_PROGRESS_IS) {
 		rc = wire_receive(m->connection, kind, &progress, sizeof(progress), NULL, 0, error);
-		if (rc == SGPU_OK && *asked) {
-			report_progress_print(&progress.progress);
-			*asked = false;
-		} else if (rc == SGPU_OK && on_terminal) {
-			report_progress_show(&progress.progress);
+		if (rc == SGPU_OK) {
+			cli_progress_of(progress.progress.bytes_in, progress.progress.bytes_in_all);
 		}
 		return rc;
 	}
@@ -224,23 +214,13 @@ static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct s
 	return rc == SGPU_ETIMEOUT ? SGPU_OK : rc;
 }
 
-/* Fails if the deadline has passed and the worker is silent. A working worker ends a late run,
- * which takes a while; a stopped or hung one does not answer. */
-static int check_late(struct remote *m, struct sgpu_error *error)
+/* Returns how long the worker has been silent since the deadline. One that works ends a late run,
+ * which takes a while; one that was stopped or hangs does not answer. */
+static uint64_t silence(const struct remote *m, uint64_t now)
 {
-	const uint64_t now = sgpu_now_ns();
+	const uint64_t since = m->heard_ns > m->deadline_ns ? m->heard_ns : m->deadline_ns;
 
-	m->heard_ns = m->heard_ns < m->deadline_ns ? m->deadline_ns : m->heard_ns;
-	if (now > m->heard_ns && now - m->heard_ns > SILENCE_NS) {
-		return sgpu_fail(
-			error, SGPU_ETIMEOUT,
-			"the deadline passed, and the worker that runs the batch does not answer");
-	}
-	if (now > m->deadline_ns && now - m->asked_ns > ASK_NS) {
-		(void)wire_say(m->connection, WIRE_PROGRESS, -1);
-		m->asked_ns = now;
-	}
-	return SGPU_OK;
+	return m->taken && m->deadline_ns != 0 && now > since ? now - since : 0;
 }
 
 /* Waits until the answer is there, or nobody is left to give one. */
@@ -248,22 +228,18 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 {
 	const bool on_terminal = isatty(cli_error_fd) && !cli_quiet && !cli_json;
 	const uint64_t begin = sgpu_now_ns();
-	struct pollfd fds[3] = { { .fd = m->connection, .events = POLLIN },
-				 { .fd = m->signal_fd, .events = POLLIN },
+	struct pollfd fds[2] = { { .fd = m->connection, .events = POLLIN },
 				 { .fd = m->response.fd } };
-	bool asked = false, wanted = false;
 	int rc = SGPU_OK;
 
 	while (rc == SGPU_OK) {
-		/* A SIGUSR1 from before the run was taken is passed on now. */
-		if (m->taken && (wanted || (on_terminal && cli_progress_due()))) {
-			(void)wire_say(m->connection, WIRE_PROGRESS, -1);
-			wanted = false;
-		}
+		const uint64_t now = sgpu_now_ns();
+		const bool asks = m->taken && (on_terminal || m->deadline_ns != 0);
+
 		if (sgpu_io_interrupted()) {
 			return sgpu_fail(error, SGPU_ECANCELED, "the run was stopped");
 		}
-		if (!m->taken && !m->queued && sgpu_now_ns() - begin > PATIENCE_NS) {
+		if (!m->taken && !m->queued && now - begin > PATIENCE_NS) {
 			sgpu_fail(error, SGPU_ESYSTEM, "the server at '%s' does not answer",
 				  m->service->text);
 			return sgpu_set_retryable(error);
@@ -272,25 +248,26 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 			return sgpu_fail(error, SGPU_ETIMEOUT,
 					 "the server gave the batch no turn before the deadline");
 		}
-		if (m->taken && m->deadline_ns != 0) {
-			rc = check_late(m, error);
+		if (silence(m, now) > SILENCE_NS) {
+			return sgpu_fail(error, SGPU_ETIMEOUT,
+					 "the deadline passed, and the worker that runs the batch "
+					 "does not answer");
 		}
-		fds[0].revents = fds[1].revents = fds[2].revents = 0;
-		if (rc < 0 ||
-		    poll(fds, 3, m->taken && !on_terminal && m->deadline_ns == 0 ? -1 : SHOW_MS) <
-			    0) {
+		if (asks && (on_terminal || is_late(m)) && now - m->asked_ns > ASK_NS) {
+			(void)wire_say(m->connection, WIRE_PROGRESS, -1);
+			m->asked_ns = now;
+		}
+		fds[0].revents = fds[1].revents = 0;
+		if (poll(fds, 2, m->taken && !asks ? -1 : SHOW_MS) < 0) {
 			continue; /* interrupted by a signal */
 		}
-		if (fds[2].revents & POLLERR) { /* as behind an ssh that has ended */
+		if (fds[1].revents & POLLERR) { /* as behind an ssh that has ended */
 			return sgpu_fail(error, SGPU_ECANCELED,
 					 "nobody reads the response any more");
 		}
-		if (fds[1].revents && cli_take_signal(m->signal_fd)) {
-			asked = wanted = true;
-		}
 		if (fds[0].revents) {
 			m->heard_ns = sgpu_now_ns();
-			rc = hear_server(m, on_terminal, &asked, error);
+			rc = hear_server(m, error);
 		}
 	}
 	return rc > 0 ? SGPU_OK : rc;
@@ -390,7 +367,6 @@ int submit_to_server(const struct run_request *r, const struct sgpu_service_path
 			    .service = service,
 			    .in_fd = -1,
 			    .connection = -1,
-			    .signal_fd = cli_signal_fd(SIGUSR1),
 			    .batch_fd = -1,
 			    .memory_fd = -1,
 			    .manifest_fd = -1,
@@ -421,7 +397,6 @@ int submit_to_server(const struct run_request *r, const struct sgpu_service_path
 	sgpu_close(m.batch_fd);
 	sgpu_close(m.memory_fd);
 	sgpu_close(m.manifest_fd);
-	sgpu_close(m.signal_fd);
 	cli_input_close(m.in_fd);
 	return status != 0 || rc == SGPU_OK		       ? status
 	       : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc)

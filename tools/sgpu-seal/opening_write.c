@@ -59,18 +59,6 @@ static int find_leased(struct opening *opening, struct sgpu_error *error)
 	return rc;
 }
 
-/* Gives the lease back after all wanted outputs were read, unless it holds unwanted ones. */
-static void release_lease(struct open_lease *lease)
-{
-	struct sgpu_error error = { 0 };
-
-	if (lease->read_all && lease->client.connection >= 0 &&
-	    lease_client_done(&lease->client, &error)) {
-		/* the lease expires by itself */
-		cli_detail("a lease was not given back: %s", error.text);
-	}
-}
-
 /* ---- output files ---- */
 /* Opens an output at a target's path below the folder, without following links on the way. */
 static int open_below(const struct opening *opening, int i, mode_t mode, struct sgpu_output *output,
@@ -112,18 +100,6 @@ static int write_format(void *writer, uint64_t position, const void *data, size_
 {
 	(void)position; /* it is written in order */
 	return sgpu_file_write(writer, data, size, error);
-}
-
-/* Copies an output, or its whole file, from the temporary file in which it was verified. */
-static int copy_verified(const struct opening *opening, const struct sgpu_output *output,
-			 struct sgpu_error *error)
-{
-	const off_t size = lseek(opening->spool, 0, SEEK_END);
-
-	return size < 0 || lseek(opening->spool, 0, SEEK_SET) < 0
-		       ? sgpu_fail_errno(error, "cannot read a temporary file")
-		       : cli_copy(opening->spool, "temporary file", (uint64_t)size, output->fd,
-				  output->path, NULL, error);
 }
 
 /* Returns the size of a redirected file if the output is appended to it; else -1. */
@@ -182,20 +158,6 @@ static int commit(struct opening *opening, struct sgpu_error *error)
 	return rc;
 }
 
-/* Finds the payload of segment i in the archive. Skips payloads that are not wanted. */
-static int find_in_archive(struct opening *opening, int i, struct sgpu_error *error)
-{
-	int segment = -1, rc;
-	do {
-		rc = sgpu_batch_next_payload(opening->reader, opening->response, &segment, error);
-	} while (!rc && segment >= 0 && segment < i);
-	if (!rc && segment != i) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "'%s': a payload is not where it belongs",
-			       opening->in_name);
-	}
-	return rc;
-}
-
 /* Sets the part's sink. A pipe or redirected file, unlike a new file, keeps its bytes if a later
  * chunk fails, so they must be a prefix of the output, without gaps. */
 static int prepare_sink(struct opening *opening, struct seal_payload *payload,
@@ -243,10 +205,17 @@ static int prepare_output(void *argument, struct sgpu_host_part *part, struct sg
 	struct seal_payload *payload = argument;
 	struct opening *opening = payload->moves->owner;
 	const struct sgpu_batch_segment *s = &opening->response->segments[payload->segment];
-	int rc;
+	int segment = -1, rc;
 
 	if (s->location.kind == SGPU_LOCATION_INLINE) {
-		rc = find_in_archive(opening, payload->segment, error);
+		do { /* payloads that are not wanted are skipped */
+			rc = sgpu_batch_next_payload(opening->reader, opening->response, &segment,
+						     error);
+		} while (!rc && segment >= 0 && segment < payload->segment);
+		if (!rc && segment != payload->segment) {
+			rc = sgpu_fail(error, SGPU_EINVALID,
+				       "'%s': a payload is not where it belongs", opening->in_name);
+		}
 		if (!rc) {
 			seal_payload_from_archive(payload, part);
 		}
@@ -329,8 +298,15 @@ static int move_outputs(struct opening *opening, struct seal_moves *moves, struc
 		struct opening_target *target = &opening->targets[segment];
 		rc = target->writer ? sgpu_file_end(target->writer, error) : 0;
 		sgpu_file_writer_free(&target->writer);
+		/* The output, or its whole file, is in the file in which it was verified. */
 		if (!rc && opening->spool >= 0) {
-			rc = copy_verified(opening, &target->output, error);
+			const off_t size = lseek(opening->spool, 0, SEEK_END);
+
+			rc = size < 0 || lseek(opening->spool, 0, SEEK_SET) < 0
+				     ? sgpu_fail_errno(error, "cannot read a temporary file")
+				     : cli_copy(opening->spool, "temporary file", (uint64_t)size,
+						target->output.fd, target->output.path, NULL,
+						error);
 		}
 		target->written = !rc;
 		opening->bytes_in += sgpu_batch_payload_size(opening->response, segment);
@@ -367,6 +343,7 @@ int opening_write(struct opening *opening, struct sgpu_error *error)
 	const off_t end = opening->folder ? -1 : end_of_redirection(&opening->out);
 	int rc = seal_moves_create(&moves, opening->response->segment_count, opening->reader,
 				   opening, NULL, error);
+	struct sgpu_error ignored = { 0 };
 	int next = 0, segment;
 
 	rc = rc ? rc : find_leased(opening, error);
@@ -397,8 +374,11 @@ int opening_write(struct opening *opening, struct sgpu_error *error)
 		}
 	}
 	rc = rc ? rc : commit(opening, error);
-	if (!rc) {
-		release_lease(&opening->lease);
+	/* Gives the lease back, unless it holds unwanted outputs. */
+	if (!rc && opening->lease.read_all && opening->lease.client.connection >= 0 &&
+	    lease_client_done(&opening->lease.client, &ignored)) {
+		/* it expires by itself */
+		cli_detail("a lease was not given back: %s", ignored.text);
 	}
 	return rc;
 }

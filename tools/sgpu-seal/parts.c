@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys from the options of several verbs, and reports of what was done and how fast, for people
- * (-v) and for scripts (--json).
+ * Keys from the options of several verbs, and what is reported with --json.
  */
 #include <stdlib.h>
 
@@ -90,37 +89,12 @@ void seal_keys_clear(struct seal_keys *keys)
 }
 
 /* ---- reports ---- */
-static double seconds_since(const struct seal_meter *meter)
-{
-	const double seconds = (double)(sgpu_now_ns() - meter->begin_ns) / 1e9;
-	return seconds > 0 ? seconds : 1e-9;
-}
-
-static unsigned threads(const struct seal_meter *meter)
-{
-	return meter->jobs ? meter->jobs : sgpu_cpu_count();
-}
-
-void seal_detail(const char *what, uint64_t bytes, const struct seal_meter *meter)
-{
-	const double seconds = seconds_since(meter);
-	cli_detail("%s %llu bytes in %.3f s, %.2f GB/s, AES-256-GCM by %s, up to %u threads", what,
-		   (unsigned long long)bytes, seconds, (double)bytes / seconds / 1e9,
-		   sgpu_aead_provider(), threads(meter));
-}
-
-void seal_record(json_t *record, uint64_t bytes_in, uint64_t bytes_out,
-		 const struct seal_meter *meter)
+void seal_record(json_t *record, uint64_t bytes_in, uint64_t bytes_out)
 {
 	if (cli_json && record) {
-		const double seconds = seconds_since(meter);
-		json_t *rate = json_pack("{s:I, s:I, s:f, s:f, s:s, s:i}", "bytes_in",
-					 (json_int_t)bytes_in, "bytes_out", (json_int_t)bytes_out,
-					 "seconds", seconds, "bytes_per_second",
-					 (double)bytes_in / seconds, "provider",
-					 sgpu_aead_provider(), "jobs", (int)threads(meter));
-		json_object_update(record, rate);
-		json_decref(rate);
+		json_object_set_new(record, "bytes_in", json_integer((json_int_t)bytes_in));
+		json_object_set_new(record, "bytes_out", json_integer((json_int_t)bytes_out));
+		json_object_set_new(record, "provider", json_string(sgpu_aead_provider()));
 		cli_print_json(json_incref(record), stderr, JSON_COMPACT);
 	}
 	json_decref(record);

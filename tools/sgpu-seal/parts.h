@@ -48,10 +48,9 @@ void seal_keys_clear(struct seal_keys *keys); /* wipes them */
 	}
 
 /* ---- payloads ---- */
-/* Counts bytes over all payloads of a run, for the progress line and the report. */
+/* Counts bytes over all payloads of a run, for the progress line. */
 struct seal_meter {
 	uint64_t done; /* by earlier calls of seal_moves_run */
-	uint64_t begin_ns;
 	unsigned jobs;
 };
 
@@ -146,12 +145,9 @@ SGPU_MUST_CHECK int seal_moves_run(struct seal_moves *moves, struct seal_meter *
 SGPU_MUST_CHECK int seal_refuse_name(const char *place, struct sgpu_error *error);
 
 /* ---- reports ---- */
-/* -v: "sealed 1073741824 bytes in 0.310 s, 3.46 GB/s, AES-256-GCM by ..., up to 2 threads". */
-void seal_detail(const char *what, uint64_t bytes, const struct seal_meter *meter);
-/* --json: adds the rate to `record` and prints it on standard error. Takes the reference, or
- * NULL. */
-void seal_record(json_t *record, uint64_t bytes_in, uint64_t bytes_out,
-		 const struct seal_meter *meter);
+/* --json: adds the bytes, and who computed, to `record` and prints it on standard error. Takes the
+ * reference, or NULL. */
+void seal_record(json_t *record, uint64_t bytes_in, uint64_t bytes_out);
 /* Returns the kids of the recipients as a new array. */
 json_t *seal_recipient_kids(const struct sgpu_batch *batch);
 

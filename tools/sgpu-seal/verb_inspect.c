@@ -3,8 +3,6 @@
  * sgpu-seal inspect: describes a batch, a response, or a file that is sealed to a public key. The
  * description contains no secrets.
  */
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include <sgpu/base.h>
@@ -16,8 +14,7 @@ struct task {
 	struct seal_keys keys;
 	const char *in_name;
 	const char *kid; /* of the given key that is a recipient, or NULL */
-	json_t *json;	 /* what --json prints */
-	int status;	 /* of printing without --json */
+	json_t *json;	 /* what is printed */
 };
 
 const struct cli_option inspect_options[] = {
@@ -27,15 +24,12 @@ const struct cli_option inspect_options[] = {
 	CLI_END,
 };
 
-/* Where the payload is, or else where it goes. */
-static const struct sgpu_location *location_of(const struct sgpu_batch_segment *s)
-{
-	return s->location.kind || !s->place ? &s->location : s->place;
-}
-
 /* Without a manifest, which of the outputs are inputs, too, is not known. */
 static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s)
 {
+	/* Where the payload is, or else where it goes. */
+	const struct sgpu_location *at_place =
+		s->location.kind || !s->place ? &s->location : s->place;
 	const bool response = batch->response, high = s->masking == SGPU_MASKING_AES_GCM;
 	const int at = batch->manifest ? sgpu_manifest_segment(batch->manifest, s->id) : -1;
 	json_t *failed = s->status == SGPU_OK
@@ -43,25 +37,24 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ba
 				 : json_pack("{s:s, s:s}", "code", sgpu_error_name(s->status),
 					     "text", s->error_text);
 
-	return json_pack(
-		"{s:s, s:s, s:s, s:s, s:I, s:o, s:o*, s:s*, s:o*}", "segment_id", s->id,
-		"direction",
-		sgpu_direction_name(at >= 0    ? batch->manifest->segments[at].direction
-				    : s->input ? SGPU_INPUT
-					       : SGPU_OUTPUT),
-		"sensitivity_level", sgpu_sensitivity_name(high ? SGPU_HIGH : SGPU_LOW),
-		"masking_level",
-		s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
-		response ? "actual_output_data_size_bytes" : "size",
-		(json_int_t)(response ? s->actual_size : s->size), "location",
-		sgpu_location_json(location_of(s),
-				   sgpu_batch_payload_size(batch, (int)(s - batch->segments))),
-		"sealed_size", s->sealed ? json_integer((json_int_t)s->sealed_size) : NULL,
-		"status",
-		!response	       ? NULL
-		: s->status == SGPU_OK ? "OK"
-				       : "FAILED",
-		"error", failed);
+	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o*, s:s*, s:o*}", "segment_id", s->id,
+			 "direction",
+			 sgpu_direction_name(at >= 0	? batch->manifest->segments[at].direction
+					     : s->input ? SGPU_INPUT
+							: SGPU_OUTPUT),
+			 "sensitivity_level", sgpu_sensitivity_name(high ? SGPU_HIGH : SGPU_LOW),
+			 "masking_level",
+			 s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
+			 response ? "actual_output_data_size_bytes" : "size",
+			 (json_int_t)(response ? s->actual_size : s->size), "location",
+			 sgpu_location_json(at_place, sgpu_batch_payload_size(
+							      batch, (int)(s - batch->segments))),
+			 "sealed_size", s->sealed ? json_integer((json_int_t)s->sealed_size) : NULL,
+			 "status",
+			 !response		? NULL
+			 : s->status == SGPU_OK ? "OK"
+						: "FAILED",
+			 "error", failed);
 }
 
 /* Lists the signatures. Each is verified with the public key that it contains, which need not be
@@ -80,8 +73,12 @@ static json_t *signatures_json(const struct sgpu_batch *batch)
 	return list;
 }
 
-static json_t *archive_json(const struct sgpu_batch *batch, const char *mac)
+static json_t *archive_json(const struct task *task, const struct sgpu_batch *batch,
+			    const char *mac)
 {
+	const time_t seconds = (time_t)(batch->counter / 1000000);
+	struct tm utc;
+	char sealed_at[32] = "";
 	json_t *segments = json_array(), *recipients = json_array(), *recipient = NULL;
 	char hash[2 * SGPU_SHA256_SIZE + 1];
 	size_t i = 0;
@@ -96,103 +93,40 @@ static json_t *archive_json(const struct sgpu_batch *batch, const char *mac)
 						json_object_get(recipient, "kid")));
 	}
 	sgpu_hex_encode(batch->manifest_sha256, sizeof(batch->manifest_sha256), hash);
-	return json_pack("{s:s, s:o, s:s?, s:s, s:s, s:o, s:o, s:o*, s:o*, s:O*}", "kind",
-			 batch->response ? "response"
-			 : batch->packed ? "packed"
-					 : "batch",
-			 "batch_id", sgpu_json_from_bytes(batch->id, sizeof(batch->id)),
-			 "manifest_id", batch->manifest ? batch->manifest->id : NULL,
-			 "manifest_sha256", hash, "mac", mac, "recipients", recipients, "segments",
-			 segments, "signatures", batch->response ? NULL : signatures_json(batch),
-			 "counter",
-			 batch->response ? NULL : json_integer((json_int_t)batch->counter),
-			 "timings", batch->timings);
+	if (!batch->response && gmtime_r(&seconds, &utc)) {
+		strftime(sealed_at, sizeof(sealed_at), "%Y-%m-%dT%H:%M:%SZ", &utc);
+	}
+	return json_pack(
+		"{s:s, s:o, s:s?, s:s, s:s, s:s*, s:o, s:o, s:o*, s:o*, s:s*, s:O*}", "kind",
+		batch->response ? "response"
+		: batch->packed ? "packed"
+				: "batch",
+		"batch_id", sgpu_json_from_bytes(batch->id, sizeof(batch->id)), "manifest_id",
+		batch->manifest ? batch->manifest->id : NULL, "manifest_sha256", hash, "mac", mac,
+		"key", task->kid, "recipients", recipients, "segments", segments, "signatures",
+		batch->response ? NULL : signatures_json(batch), "counter",
+		batch->response ? NULL : json_integer((json_int_t)batch->counter), "sealed_at",
+		batch->counter ? sealed_at : NULL, "timings", batch->timings);
 }
 
-static void print_counter(uint64_t counter)
+/* Takes the reference. */
+static void print(json_t *json)
 {
-	char text[32] = "";
-	const time_t seconds = (time_t)(counter / 1000000);
-	struct tm utc;
+	json_t *segments = json_incref(json_object_get(json, "segments"));
 
-	if (gmtime_r(&seconds, &utc)) {
-		strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &utc);
+	json_object_del(json, "segments");
+	cli_record(stdout, json);
+	if (segments) {
+		putchar('\n');
+		cli_table(stdout, segments,
+			  json_object_get(json, "counter")
+				  ? "segment_id direction sensitivity_level size sealed_size "
+				    "location"
+				  : "segment_id direction sensitivity_level "
+				    "actual_output_data_size_bytes status error location");
 	}
-	printf("counter     %llu (%s)\n", (unsigned long long)counter, text);
-}
-
-/* Returns where a payload is. From malloc; NULL when out of memory. */
-static char *location_text(const struct sgpu_location *location)
-{
-	char *text = NULL;
-
-	if (location->kind == SGPU_LOCATION_INLINE || location->kind == SGPU_LOCATION_NONE) {
-		return strdup(location->kind == SGPU_LOCATION_INLINE ? "inline" : "-");
-	}
-	return asprintf(&text, "%s %s at %llu",
-			location->kind == SGPU_LOCATION_LEASE	 ? "lease"
-			: location->kind == SGPU_LOCATION_REGION ? "region"
-								 : "file",
-			location->file ? location->file : location->region,
-			(unsigned long long)location->offset) < 0
-		       ? NULL
-		       : text;
-}
-
-static int print_segments(const struct sgpu_batch *batch, const json_t *list)
-{
-	struct cli_table table = { 0 };
-	const json_t *item;
-	size_t i;
-
-	cli_row(&table, "segment", "direction", "level", "state", "bytes", "location");
-	json_array_foreach (list, i, item) {
-		const struct sgpu_batch_segment *s = &batch->segments[i];
-		const char *state = batch->response		      ? sgpu_error_name(s->status)
-				    : !s->input			      ? "-"
-				    : s->sealed			      ? "sealed"
-				    : s->masking == SGPU_MASKING_NONE ? "plain"
-								      : "unsealed";
-		char bytes[24], *place = location_text(location_of(s));
-
-		snprintf(bytes, sizeof(bytes), "%llu",
-			 (unsigned long long)(batch->response ? s->actual_size : s->size));
-		cli_row(&table, s->id, cli_text_of(item, "direction"),
-			cli_text_of(item, "sensitivity_level"), state, bytes,
-			s->status != SGPU_OK && s->error_text ? s->error_text : place);
-		free(place);
-	}
-	return cli_table_print(&table);
-}
-
-static int print_archive(const struct task *task, const struct sgpu_batch *batch)
-{
-	const json_t *json = task->json, *item = NULL;
-	const char *id = cli_text_of(json, "manifest_id"), *mac = cli_text_of(json, "mac");
-	size_t i = 0;
-
-	printf("%s\nbatch id    %s\nmanifest    %s\n            sha256 %s\n",
-	       batch->packed ? "packed batch" : cli_text_of(json, "kind"),
-	       cli_text_of(json, "batch_id"), *id ? id : "-", cli_text_of(json, "manifest_sha256"));
-	if (batch->counter) {
-		print_counter(batch->counter);
-	}
-	printf("mac         %s%s\n", mac,
-	       strcmp(mac, "not checked") == 0 ? ", no key was given" : "");
-	json_array_foreach (json_object_get(json, "recipients"), i, item) {
-		const char *kid = cli_text_of(item, "kid");
-		cli_print_line(stdout, "recipient   %s  %s%s", kid, cli_text_of(item, "kind"),
-			       task->kid && !strcmp(task->kid, kid) ? "  (the key given)" : "");
-	}
-	json_array_foreach (json_object_get(json, "signatures"), i, item) {
-		const char *kid = cli_text_of(item, "kid");
-		cli_print_line(stdout, "signature   %s  %s, %s", *kid ? kid : "-",
-			       cli_text_of(item, "kind"),
-			       json_is_true(json_object_get(item, "verified")) ? "verified"
-									       : "does not verify");
-	}
-	putchar('\n');
-	return print_segments(batch, json_object_get(json, "segments"));
+	json_decref(segments);
+	json_decref(json);
 }
 
 static int authenticate(struct task *task, const struct sgpu_batch *batch, const char **mac,
@@ -233,11 +167,8 @@ static int inspect_archive(struct task *task, int in, struct sgpu_error *error)
 	}
 	rc = rc ? rc : authenticate(task, batch, &mac, error);
 	if (!rc) {
-		task->json = archive_json(batch, mac);
+		task->json = archive_json(task, batch, mac);
 		rc = task->json ? 0 : sgpu_fail_nomem(error);
-	}
-	if (!rc && !cli_json) {
-		task->status = print_archive(task, batch);
 	}
 	sgpu_batch_free(&batch);
 	sgpu_tar_close(&reader);
@@ -254,9 +185,6 @@ static bool inspect_file(struct task *task, int in)
 	if (sgpu_pread(in, task->in_name, header, sizeof(header), 0, &got, NULL) ||
 	    !sgpu_sealed_to_kid(header, got, kid)) {
 		return false;
-	}
-	if (!cli_json) {
-		printf("sealed file\nrecipient   %s\n", kid);
 	}
 	task->json = json_pack("{s:s, s:[{s:s, s:s}]}", "kind", "file", "recipients", "kind",
 			       SGPU_KIND_HPKE, "kid", kid);
@@ -276,9 +204,13 @@ int verb_inspect(int argc, char **argv)
 		cli_signals(NULL);
 		const int rc = inspect_file(&task, in) ? 0 : inspect_archive(&task, in, &error);
 
-		status = rc	    ? cli_error(&error)
-			 : cli_json ? cli_print_json(task.json, stdout, JSON_COMPACT)
-				    : task.status;
+		if (rc) {
+			status = cli_error(&error);
+		} else if (cli_json) {
+			status = cli_print_json(task.json, stdout, JSON_COMPACT);
+		} else {
+			print(task.json);
+		}
 	}
 	seal_keys_clear(&task.keys);
 	cli_input_close(in);

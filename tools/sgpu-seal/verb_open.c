@@ -180,27 +180,22 @@ static int authenticate(struct opening *opening, struct sgpu_error *error)
 }
 
 /* ---- which outputs ---- */
-static void list_names(const struct sgpu_batch *response, char text[NAMES_SHOWN])
+/* Marks the outputs of --only, or all, as wanted. */
+static int mark_wanted(struct opening *opening, struct sgpu_error *error)
 {
-	text[0] = '\0';
-	for (int i = 0; i < response->segment_count; i++) {
-		const bool fits = strlen(text) + SGPU_ID_MAX + 8 < NAMES_SHOWN;
+	const struct sgpu_batch *response = opening->response;
+	char names[NAMES_SHOWN] = "";
+	int wanted = 0;
 
-		cli_append(text, NAMES_SHOWN, "%s%s", i ? ", " : "",
+	for (int i = 0; i < response->segment_count; i++) {
+		const bool fits = strlen(names) < NAMES_SHOWN - SGPU_ID_MAX - 8;
+
+		cli_append(names, NAMES_SHOWN, "%s%s", i ? ", " : "",
 			   fits ? response->segments[i].id : "...");
 		if (!fits) {
 			break;
 		}
 	}
-}
-
-/* Marks the outputs of --only, or all, as wanted. */
-static int mark_wanted(struct opening *opening, struct sgpu_error *error)
-{
-	const struct sgpu_batch *response = opening->response;
-	char names[NAMES_SHOWN];
-	list_names(response, names);
-	int wanted = 0;
 	for (int i = 0; i < opening->only.count; i++) {
 		const int segment = sgpu_batch_segment(response, opening->only.items[i]);
 		if (segment < 0) {
@@ -269,20 +264,6 @@ static int take_note(struct opening *opening, struct sgpu_error *error)
 	return rc;
 }
 
-/* Raises the limit of descriptors and sets pending_max: each open output takes some, and most
- * should stay open until the whole response has verified. */
-static void raise_limits(struct opening *opening)
-{
-	const uint64_t limit = cli_raise_descriptors(),
-		       most = SGPU_MANIFEST_SEGMENTS_MAX * DESCRIPTORS_AN_OUTPUT +
-			      SPARE_DESCRIPTORS,
-		       usable = limit < most ? limit : most;
-
-	opening->pending_max = usable > 2 * SPARE_DESCRIPTORS
-				       ? (int)((usable - SPARE_DESCRIPTORS) / DESCRIPTORS_AN_OUTPUT)
-				       : 1;
-}
-
 /* Decides which outputs are wanted and where they go. */
 static int choose(struct opening *opening, struct sgpu_error *error)
 {
@@ -296,7 +277,16 @@ static int choose(struct opening *opening, struct sgpu_error *error)
 	}
 	int rc = mark_wanted(opening, error);
 	if (!rc && opening->folder) {
-		raise_limits(opening);
+		/* Each open output takes some descriptors, and most should stay open until the
+		 * whole response has verified. */
+		const uint64_t most = SGPU_MANIFEST_SEGMENTS_MAX * DESCRIPTORS_AN_OUTPUT,
+			       usable = sgpu_min_u64(cli_raise_descriptors(),
+						     most + SPARE_DESCRIPTORS);
+
+		if (usable > 2 * SPARE_DESCRIPTORS) {
+			opening->pending_max =
+				(int)((usable - SPARE_DESCRIPTORS) / DESCRIPTORS_AN_OUTPUT);
+		}
 	}
 	return rc ? rc : take_note(opening, error);
 }
@@ -395,12 +385,11 @@ static int report(const struct opening *opening)
 				    sgpu_error_name(s->status));
 		}
 	}
-	seal_detail("opened", opening->bytes_in, &opening->meter);
 	seal_record(json_pack("{s:s, s:o, s:i, s:o}", "verb", "open", "batch_id",
 			      sgpu_json_from_bytes(opening->response->id,
 						   sizeof(opening->response->id)),
 			      "opened", opening->opened, "failed", failures),
-		    opening->bytes_in, opening->bytes_out, &opening->meter);
+		    opening->bytes_in, opening->bytes_out);
 	return opening->failed ? sgpu_exit_status(SGPU_ESEGMENTS) : 0;
 }
 
@@ -442,7 +431,6 @@ int verb_open(int argc, char **argv)
 	status = status ? status : opening.folder || cli_binary_apart(opening.out_path) ? 0 : 2;
 	if (!status) {
 		cli_signals(NULL);
-		opening.meter.begin_ns = sgpu_now_ns();
 		status = run(&opening, in, &error) ? cli_error(&error) : report(&opening);
 	}
 	const bool has_begun = opening.reader != NULL;

@@ -27,7 +27,6 @@ const struct cli_option rewrap_options[] = {
 	CLI_PASSPHRASE,
 	{ "key", 'k', "KEY", "a key that is a recipient now", CLI_LIST(struct task, keys.own) },
 	{ "recipient", 'r', "FILE", "add this recipient", CLI_LIST(struct task, added.others) },
-	{ "add", 0, "FILE", "the same", CLI_LIST(struct task, added.others) },
 	{ "remove", 0, "KID", "remove the recipient with this key id",
 	  CLI_LIST(struct task, removed) },
 	{ "only", 0, NULL, "remove all recipients except those added",
@@ -142,32 +141,27 @@ static int pass_through(struct task *task, struct sgpu_error *error)
 	return rc;
 }
 
-static int write_all(struct task *task, struct sgpu_error *error)
-{
-	int rc = sgpu_batch_write_head(task->out.fd, task->out.path, task->batch, error);
-	if (!rc) {
-		cli_progress_begin("copying", 0);
-		rc = pass_through(task, error);
-		cli_progress_end();
-	}
-	rc = rc ? rc : sgpu_tar_end(task->out.fd, task->out.path, error);
-	return rc ? rc : sgpu_output_commit(&task->out, error);
-}
-
 static int run(struct task *task, int in, struct sgpu_error *error)
 {
 	int rc = sgpu_output_open(&task->out, task->out_path, 0644, false, error);
 	rc = rc ? rc : sgpu_tar_open(in, task->in_name, &task->reader, error);
 	rc = rc ? rc : sgpu_batch_read(task->reader, SGPU_READ_EITHER, &task->batch, error);
 	rc = rc ? rc : change(task, error);
-	rc = rc ? rc : write_all(task, error);
+	rc = rc ? rc : sgpu_batch_write_head(task->out.fd, task->out.path, task->batch, error);
+	if (!rc) {
+		cli_progress_begin("copying", 0);
+		rc = pass_through(task, error);
+		cli_progress_end();
+	}
+	rc = rc ? rc : sgpu_tar_end(task->out.fd, task->out.path, error);
+	rc = rc ? rc : sgpu_output_commit(&task->out, error);
 	if (rc) {
 		return rc;
 	}
 	seal_record(json_pack("{s:s, s:o, s:o}", "verb", "rewrap", "batch_id",
 			      sgpu_json_from_bytes(task->batch->id, sizeof(task->batch->id)),
 			      "recipients", seal_recipient_kids(task->batch)),
-		    task->meter.done, task->meter.done, &task->meter);
+		    task->meter.done, task->meter.done);
 	return 0;
 }
 
@@ -190,22 +184,9 @@ static int read_options(struct task *task, int argc, char **argv, char ***paths)
 	return 0;
 }
 
-static void clear(struct task *task)
-{
-	sgpu_output_close(&task->out);
-	sgpu_tar_close(&task->reader);
-	sgpu_batch_free(&task->batch);
-	sgpu_wipe(task->batch_key, sizeof(task->batch_key));
-	seal_keys_clear(&task->keys);
-	seal_keys_clear(&task->added);
-	free(task->removed.items);
-}
-
 int verb_rewrap(int argc, char **argv)
 {
-	struct task task = { .out_path = "-",
-			     .out = SGPU_OUTPUT_INIT,
-			     .meter = { .begin_ns = sgpu_now_ns() } };
+	struct task task = { .out_path = "-", .out = SGPU_OUTPUT_INIT };
 	struct sgpu_error error = { 0 };
 	char **paths;
 	int in = -1, status = read_options(&task, argc, argv, &paths);
@@ -216,7 +197,13 @@ int verb_rewrap(int argc, char **argv)
 		cli_signals(NULL);
 		status = run(&task, in, &error) ? cli_error(&error) : 0;
 	}
-	clear(&task);
+	sgpu_output_close(&task.out);
+	sgpu_tar_close(&task.reader);
+	sgpu_batch_free(&task.batch);
+	sgpu_wipe(task.batch_key, sizeof(task.batch_key));
+	seal_keys_clear(&task.keys);
+	seal_keys_clear(&task.added);
+	free(task.removed.items);
 	cli_input_close(in);
 	return cli_finish(status);
 }

@@ -39,7 +39,7 @@ struct task {
 	struct sgpu_source *slices; /* where payloads go, by segment */
 	struct sgpu_output out;
 	struct seal_meter meter;
-	uint64_t payload_bytes, sealed_bytes;
+	uint64_t payload_bytes;
 	int sealed_count;
 };
 
@@ -133,7 +133,6 @@ static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is too large", s->id);
 		}
 		task->sealed_count++;
-		task->sealed_bytes += s->size;
 	}
 	if (s->place) {
 		s->location = *s->place;
@@ -227,37 +226,29 @@ static int plan(struct task *task, struct sgpu_error *error)
 	return rc ? rc : sgpu_batch_sign(batch, task->batch_key, error);
 }
 
-/* Finds the next payload of the incoming archive, which must be that of segment i. The archive has
- * the payloads whose old location, in task->from, is inline. */
-static int find_in_archive(struct task *task, int i, struct sgpu_error *error)
-{
-	const struct sgpu_batch_segment *s = &task->batch->segments[i];
-	const char *member = NULL;
-	uint64_t size = 0;
-	int rc = sgpu_tar_next(task->reader, &member, &size, error);
-	if (!rc && (!member || strncmp(member, "segments/", 9) || strcmp(member + 9, s->id) ||
-		    size != s->size)) {
-		rc = sgpu_fail(error, SGPU_EINVALID,
-			       "'%s': the payload of '%s' is not where it belongs", task->in_name,
-			       s->id);
-	}
-	return rc;
-}
-
+/* The archive has the payloads whose old location, in task->from, is inline, in their order. */
 static int prepare_payload(void *argument, struct sgpu_host_part *part, struct sgpu_error *error)
 {
 	struct seal_payload *payload = argument;
 	struct task *task = payload->moves->owner;
 	const struct sgpu_batch_segment *s = &task->batch->segments[payload->segment];
 	const struct sgpu_location *from = &task->from[payload->segment];
-	int rc = 0;
+	const char *member = NULL;
+	uint64_t size = 0;
+	int rc;
 
 	if (from->array) {
 		rc = seal_payload_from_array(payload, part, from, error);
 	} else if (from->kind != SGPU_LOCATION_INLINE) {
 		rc = seal_payload_from(payload, part, from, error);
 	} else {
-		rc = find_in_archive(task, payload->segment, error);
+		rc = sgpu_tar_next(task->reader, &member, &size, error);
+		if (!rc && (!member || strncmp(member, "segments/", 9) ||
+			    strcmp(member + 9, s->id) || size != s->size)) {
+			rc = sgpu_fail(error, SGPU_EINVALID,
+				       "'%s': the payload of '%s' is not where it belongs",
+				       task->in_name, s->id);
+		}
 		if (!rc) {
 			seal_payload_from_archive(payload, part);
 		}
@@ -301,23 +292,8 @@ static int write_slice(void *slice, uint64_t position, const void *data, size_t 
 	return sgpu_slice_write(slice, position, data, size, error);
 }
 
-/* Sets where a payload that is not in the batch goes; false: it is in the batch, or stays. */
-static bool find_sink(struct task *task, int i, struct sgpu_transfer_sink *sink)
-{
-	const struct sgpu_location *location = &task->batch->segments[i].location;
-
-	*sink = (struct sgpu_transfer_sink){ .write = write_slice,
-					     .parallel = true,
-					     .context = &task->slices[i] };
-	if (location->kind == SGPU_LOCATION_LEASE) {
-		sink->write = write_leased;
-		sink->context = task->lease.mapping.memory + location->offset;
-		return true;
-	}
-	return task->slices[i].owned;
-}
-
-/* Moves the payloads that go into the batch, or those that go elsewhere. */
+/* Moves the payloads that go into the batch, or those that go elsewhere: into a lease or a slice.
+ * The others stay. */
 static int move_payloads(struct task *task, bool elsewhere, struct seal_moves *moves,
 			 struct sgpu_error *error)
 {
@@ -327,46 +303,29 @@ static int move_payloads(struct task *task, bool elsewhere, struct seal_moves *m
 
 	for (int i = 0; !rc && i < task->batch->segment_count; i++) {
 		const struct sgpu_batch_segment *s = &task->batch->segments[i];
-		struct sgpu_transfer_sink sink;
-		if (elsewhere ? !find_sink(task, i, &sink)
+		const bool leased = s->location.kind == SGPU_LOCATION_LEASE;
+		const enum sgpu_host_action action = s->sealed ? SGPU_HOST_SEAL : SGPU_HOST_COPY;
+
+		if (elsewhere ? !leased && !task->slices[i].owned
 			      : s->location.kind != SGPU_LOCATION_INLINE) {
 			continue;
 		}
-		const enum sgpu_host_action action = s->sealed ? SGPU_HOST_SEAL : SGPU_HOST_COPY;
 		if (elsewhere) {
 			seal_moves_add(moves, action, i, s->size, s->id, prepare_payload);
+			moves->parts[moves->count - 1].sink = (struct sgpu_transfer_sink){
+				.write = leased ? write_leased : write_slice,
+				.parallel = true,
+				.context = leased ? (void *)(task->lease.mapping.memory +
+							     s->location.offset)
+						  : &task->slices[i]
+			};
 		} else {
 			rc = seal_moves_member(moves, task->batch, action, i, prepare_payload,
 					       error);
 		}
-		struct sgpu_host_part *part = &moves->parts[moves->count - 1];
-		part->digest = s->sealed ? NULL : s->kt128;
-		if (elsewhere) {
-			part->sink = sink;
-		}
+		moves->parts[moves->count - 1].digest = s->sealed ? NULL : s->kt128;
 	}
 	return rc ? rc : seal_moves_run(moves, &task->meter, &failed, error);
-}
-
-static int check_end(struct task *task, struct sgpu_error *error)
-{
-	const char *member = NULL;
-	uint64_t size = 0;
-	const int rc = sgpu_tar_next(task->reader, &member, &size, error);
-	return rc || !member ? rc
-			     : sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' does not belong there",
-					 task->in_name, member);
-}
-
-static int write_seal(struct task *task, struct sgpu_error *error)
-{
-	struct sgpu_output out = SGPU_OUTPUT_INIT;
-	int rc = sgpu_output_open(&out, task->seal_path, 0600, false, error);
-
-	rc = rc ? rc : sgpu_batch_write_seal(out.fd, task->seal_path, task->batch, error);
-	rc = rc ? rc : sgpu_output_commit(&out, error);
-	sgpu_output_close(&out);
-	return rc;
 }
 
 /* Fills leases and regions first, and then writes the batch, so that nobody who reads it reads
@@ -375,17 +334,28 @@ static int write_batch(struct task *task, struct sgpu_error *error)
 {
 	const bool leased = task->lease.wanted;
 	const int fd = task->out.fd;
-	const char *path = task->out.path;
+	const char *path = task->out.path, *member = NULL;
 	struct seal_moves moves[2] = { SEAL_MOVES_INIT, SEAL_MOVES_INIT };
+	struct sgpu_output seal = SGPU_OUTPUT_INIT;
+	uint64_t size = 0;
 	int rc = leased ? open_lease(&task->lease, task->batch, error) : 0;
 
 	rc = rc ? rc : move_payloads(task, true, &moves[0], error);
 	rc = rc || !leased ? rc : lease_client_done(&task->lease.client, error);
-	rc = rc || !task->seal_path ? rc : write_seal(task, error);
+	if (!rc && task->seal_path) {
+		rc = sgpu_output_open(&seal, task->seal_path, 0600, false, error);
+		rc = rc ? rc : sgpu_batch_write_seal(seal.fd, task->seal_path, task->batch, error);
+		rc = rc ? rc : sgpu_output_commit(&seal, error);
+		sgpu_output_close(&seal);
+	}
 	rc = rc ? rc : sgpu_batch_write_head(fd, path, task->batch, error);
 	rc = rc ? rc : move_payloads(task, false, &moves[1], error);
 	rc = rc ? rc : sgpu_tar_padding(fd, path, moves[1].at, error);
-	rc = rc ? rc : check_end(task, error);
+	rc = rc ? rc : sgpu_tar_next(task->reader, &member, &size, error);
+	if (!rc && member) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' does not belong there",
+			       task->in_name, member);
+	}
 	seal_moves_clear(&moves[0]);
 	seal_moves_clear(&moves[1]);
 	return rc ? rc : sgpu_tar_end(fd, path, error);
@@ -421,13 +391,12 @@ static void report(const struct task *task)
 			bytes_out += sgpu_batch_payload_size(task->batch, i);
 		}
 	}
-	seal_detail("sealed", task->sealed_bytes, &task->meter);
 	seal_record(json_pack("{s:s, s:o, s:I, s:i, s:i, s:o, s:o}", "verb", "seal", "batch_id",
 			      sgpu_json_from_bytes(task->batch->id, sizeof(task->batch->id)),
 			      "counter", (json_int_t)task->batch->counter, "segments",
 			      task->batch->segment_count, "sealed", task->sealed_count,
 			      "recipients", seal_recipient_kids(task->batch), "signed_by", signers),
-		    task->payload_bytes, bytes_out, &task->meter);
+		    task->payload_bytes, bytes_out);
 }
 
 static void clear(struct task *task)
@@ -479,8 +448,7 @@ int verb_seal(int argc, char **argv)
 {
 	struct task task = { .out_path = "-",
 			     .out = SGPU_OUTPUT_INIT,
-			     .lease = { .client = LEASE_CLIENT_INIT },
-			     .meter = { .begin_ns = sgpu_now_ns() } };
+			     .lease = { .client = LEASE_CLIENT_INIT } };
 	struct sgpu_error error = { 0 };
 	char **paths;
 	int in = -1, status = read_options(&task, argc, argv, &paths);
@@ -489,7 +457,6 @@ int verb_seal(int argc, char **argv)
 	status = status ? status : cli_binary_apart(task.out_path) ? 0 : 2;
 	if (!status) {
 		cli_signals(NULL);
-		task.meter.begin_ns = sgpu_now_ns();
 		status = run(&task, in, &error) ? cli_error(&error) : 0;
 		if (!status) {
 			report(&task);

@@ -169,44 +169,10 @@ static int open_output(struct task *task)
 	return 0;
 }
 
-/* Moves the positions of redirected descriptors to the end of the data, so that programs that share
- * them continue there. */
-static void move_positions(const struct task *task)
-{
-	if (task->job.in.positioned) {
-		(void)lseek(task->in, (off_t)task->job.in.offset, SEEK_SET);
-	}
-	if (task->job.out.positioned && !task->out.regular) {
-		(void)lseek(task->out.fd, (off_t)task->job.out.offset, SEEK_SET);
-	}
-}
-
-static int report(const struct task *task, double seconds)
-{
-	const struct sgpu_seal_job *job = &task->job;
-	const uint64_t plain = task->opening ? job->bytes_out : job->bytes_in;
-
-	cli_detail("%s: %llu bytes in, %llu bytes out, %.3f s, %.2f GB/s", sgpu_aead_provider(),
-		   (unsigned long long)job->bytes_in, (unsigned long long)job->bytes_out, seconds,
-		   seconds > 0 ? (double)plain / seconds / 1e9 : 0.0);
-	if (!cli_json) {
-		return 0;
-	}
-	json_t *record = json_pack(
-		"{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:s*}", "verb",
-		task->opening ? "open-file" : "seal-file", "alg", "c2sp.org/chunked-encryption",
-		"aead", "AEAD_AES_256_GCM", "provider", sgpu_aead_provider(), "bytes_in",
-		(json_int_t)job->bytes_in, "bytes_out", (json_int_t)job->bytes_out, "seconds",
-		seconds, "recipient", task->to_public ? task->keys.list[0].kid : NULL);
-	return cli_print_json(record, cli_is_standard(task->out_path) ? stderr : stdout,
-			      JSON_COMPACT);
-}
-
-static int transfer(struct task *task, double *seconds)
+static int transfer(struct task *task)
 {
 	struct sgpu_error error = { 0 };
 	struct stat status;
-	uint64_t begin = sgpu_now_ns();
 
 	bool sized = task->job.in.positioned && fstat(task->in, &status) == 0 &&
 		     (uint64_t)status.st_size > task->job.in.offset;
@@ -227,10 +193,15 @@ static int transfer(struct task *task, double *seconds)
 	if (!rc) {
 		*(task->opening ? &task->job.bytes_in : &task->job.bytes_out) +=
 			task->to_public ? SGPU_SEALED_TO : 0;
-		move_positions(task);
+		/* Programs that share redirected descriptors continue at the end of the data. */
+		if (task->job.in.positioned) {
+			(void)lseek(task->in, (off_t)task->job.in.offset, SEEK_SET);
+		}
+		if (task->job.out.positioned && !task->out.regular) {
+			(void)lseek(task->out.fd, (off_t)task->job.out.offset, SEEK_SET);
+		}
 		rc = sgpu_output_commit(&task->out, &error);
 	}
-	*seconds = (double)(sgpu_now_ns() - begin) / 1e9;
 	return rc ? cli_error(&error) : 0;
 }
 
@@ -243,7 +214,6 @@ static int single_file(int argc, char **argv, bool opening)
 		.job = { .size = SGPU_SIZE_UNKNOWN, .progress = cli_progress },
 	};
 	const char *name = NULL;
-	double seconds = 0;
 	int status = read_options(&task, argc, argv);
 
 	task.job.context = task.context.data;
@@ -255,8 +225,12 @@ static int single_file(int argc, char **argv, bool opening)
 		sgpu_descriptor_from_fd(task.in, name, &task.job.in);
 		status = open_output(&task);
 	}
-	status = status ? status : transfer(&task, &seconds);
-	status = status ? status : report(&task, seconds);
+	status = status ? status : transfer(&task);
+	if (!status) {
+		seal_record(json_pack("{s:s, s:s*}", "verb", opening ? "open-file" : "seal-file",
+				      "recipient", task.to_public ? task.keys.list[0].kid : NULL),
+			    task.job.bytes_in, task.job.bytes_out);
+	}
 	sgpu_output_close(&task.out);
 	cli_input_close(task.in);
 	seal_keys_clear(&task.keys);

@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "serve.h"
 
-enum { PATIENCE_S = 10, CELL_MAX = 48, COLUMNS_MAX = 16 };
+enum { PATIENCE_S = 10, NAME_MAX_LENGTH = 48 };
 
 struct question {
 	const char *socket, *output;
@@ -40,96 +40,13 @@ const struct cli_option status_options[] = {
 static const json_t *status_find(const json_t *object, const char *path)
 {
 	const char *dot = strchr(path, '.');
-	char name[CELL_MAX];
+	char name[NAME_MAX_LENGTH];
 
 	if (!dot) {
 		return json_object_get(object, path);
 	}
 	snprintf(name, sizeof(name), "%.*s", (int)(dot - path), path);
 	return status_find(json_object_get(object, name), dot + 1);
-}
-
-/* A column of a table with a row for each object. `limit` is printed after a slash. */
-struct column {
-	const char *title, *path, *limit;
-	enum { PLAIN, SECONDS, MIB } unit;
-};
-
-static const struct column worker_columns[] = {
-	{ "WORKER", "pid", NULL, PLAIN },
-	{ "STATE", "state", NULL, PLAIN },
-	{ "USER", "uid", NULL, PLAIN },
-	{ "IN FLIGHT", "in_flight", NULL, PLAIN },
-	{ "DONE", "done", NULL, PLAIN },
-	{ "FAILED", "failed", NULL, PLAIN },
-	{ "LEASES", "leases", NULL, PLAIN },
-	{ "OF MIB", "leased_bytes", "pool_bytes", MIB },
-	{ .title = NULL },
-};
-static const struct column tenant_columns[] = {
-	{ "USER", "uid", NULL, PLAIN },
-	{ "WAITING", "waiting", NULL, PLAIN },
-	{ "IN FLIGHT", "in_flight", NULL, PLAIN },
-	{ "DONE", "done", NULL, PLAIN },
-	{ "FAILED", "failed", NULL, PLAIN },
-	{ "PARTLY", "some_failed", NULL, PLAIN },
-	{ "REFUSED", "refused", NULL, PLAIN },
-	{ "REPLAYED", "replayed", NULL, PLAIN },
-	{ "OVER QUOTA", "over_quota", NULL, PLAIN },
-	{ "CANCELLED", "cancelled", NULL, PLAIN },
-	{ "NAME", "user", NULL, PLAIN },
-	{ .title = NULL },
-};
-static const struct column share_columns[] = {
-	{ "USER", "uid", NULL, PLAIN },
-	{ "BUSY S", "busy_ns", NULL, SECONDS },
-	{ "WEIGHT", "weight", NULL, PLAIN },
-	{ "PRIORITY", "priority", NULL, PLAIN },
-	{ "DEVICE MIB", "device_bytes", "limits.device_memory", MIB },
-	{ "HOST MIB", "host_bytes", "limits.host_memory", MIB },
-	{ "SESSIONS", "sessions", NULL, PLAIN },
-	{ .title = NULL },
-};
-
-static const char *cell_of(const json_t *row, const struct column *column, char text[CELL_MAX])
-{
-	const json_t *value = status_find(row, column->path),
-		     *limit = column->limit ? status_find(row, column->limit) : NULL;
-	const json_int_t number = json_integer_value(value);
-
-	if (json_is_integer(limit)) {
-		snprintf(text, CELL_MAX, "%lld/%lld", number >> 20,
-			 json_integer_value(limit) >> 20);
-	} else if (json_is_integer(value) && column->unit == SECONDS) {
-		snprintf(text, CELL_MAX, "%.1f", (double)number / 1e9);
-	} else if (json_is_integer(value)) {
-		snprintf(text, CELL_MAX, "%lld", column->unit == MIB ? number >> 20 : number);
-	} else {
-		return json_string_value(value);
-	}
-	return text;
-}
-
-static int print_rows(const json_t *rows, const struct column *columns)
-{
-	struct cli_table table = { .cells = NULL };
-	char texts[COLUMNS_MAX][CELL_MAX];
-	const char *cells[COLUMNS_MAX];
-	const json_t *row;
-	size_t i, count;
-
-	for (count = 0; columns[count].title; count++) {
-		cells[count] = columns[count].title;
-	}
-	cli_table_row(&table, count, cells);
-	json_array_foreach (rows, i, row) {
-		for (size_t k = 0; k < count; k++) {
-			cells[k] = cell_of(row, &columns[k], texts[k]);
-		}
-		cli_table_row(&table, count, cells);
-	}
-	printf("\n");
-	return cli_table_print(&table);
 }
 
 /* A server's status for Prometheus, in its text format 0.0.4. All samples of a metric come in a
@@ -273,6 +190,29 @@ static int fetch_status(int argc, char **argv, struct question *question, json_t
 	return rc ? cli_error(&error) : 0;
 }
 
+/* Prints the lists as tables, and what else there is. */
+static void print_lists(json_t *status)
+{
+	json_t *workers = json_incref(json_object_get(status, "workers")),
+	       *tenants = json_incref(json_object_get(status, "tenants"));
+
+	json_object_del(status, "workers");
+	json_object_del(status, "tenants");
+	cli_record(stdout, status);
+	putchar('\n');
+	cli_table(stdout, workers,
+		  "pid state uid in_flight done failed leases leased_bytes pool_bytes");
+	putchar('\n');
+	cli_table(stdout, tenants,
+		  "uid waiting in_flight done failed some_failed refused replayed over_quota "
+		  "cancelled user");
+	putchar('\n');
+	cli_table(stdout, tenants,
+		  "uid busy_ns weight priority device_bytes host_bytes limits sessions");
+	json_decref(workers);
+	json_decref(tenants);
+}
+
 int verb_status(int argc, char **argv)
 {
 	static struct question question;
@@ -288,17 +228,7 @@ int verb_status(int argc, char **argv)
 	if (question.prometheus) {
 		print_metrics(json_object_get(status, "status"));
 	} else {
-		const json_t *s = json_object_get(status, "status");
-		const json_t *tenants = json_object_get(s, "tenants");
-		const char *version = json_string_value(json_object_get(s, "version"));
-
-		cli_print_line(stdout, "server %lld, version %s, up %.0f s",
-			       json_integer_value(json_object_get(s, "pid")),
-			       version ? version : "unknown",
-			       (double)json_integer_value(json_object_get(s, "uptime_ns")) / 1e9);
-		exit_status = print_rows(json_object_get(s, "workers"), worker_columns);
-		exit_status = exit_status ? exit_status : print_rows(tenants, tenant_columns);
-		exit_status = exit_status ? exit_status : print_rows(tenants, share_columns);
+		print_lists(json_object_get(status, "status"));
 	}
 	json_decref(status);
 	return exit_status;

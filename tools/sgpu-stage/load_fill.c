@@ -165,10 +165,16 @@ static int check_digest(const struct load *load, int segment, struct sgpu_error 
 	return rc;
 }
 
-static int fill_inlines(struct load *load, struct sgpu_error *error)
+int load_fill(struct load *load, struct sgpu_error *error)
 {
-	int segment = 0, rc = SGPU_OK;
+	char size[STAGE_BYTES_TEXT];
+	struct sgpu_error why;
+	const char *reason;
+	int segment = 0, rc = sgpu_pool_create(load->jobs, &load->pool, error);
 
+	if (load->payload >= LARGE && sgpu_dsa_open(&load->dsa, &why) != SGPU_OK) {
+		cli_detail("no accelerator copies: %s", why.text);
+	}
 	while (rc == SGPU_OK && segment >= 0) {
 		rc = sgpu_batch_next_payload(load->reader, load->batch, &segment, error);
 		if (rc == SGPU_OK && segment >= 0) {
@@ -176,29 +182,7 @@ static int fill_inlines(struct load *load, struct sgpu_error *error)
 			rc = rc ? rc : check_digest(load, segment, error);
 		}
 	}
-	return rc;
-}
-
-static void tell_accelerator(const struct load *load)
-{
-	char size[STAGE_BYTES_TEXT];
-	const char *why;
-	const uint64_t copied = sgpu_dsa_copied(load->dsa, &why);
-
-	cli_detail("an accelerator copied %s%s%s", stage_bytes(copied, size), why[0] ? ": " : "",
-		   why);
-}
-
-int load_fill(struct load *load, struct sgpu_error *error)
-{
-	struct sgpu_error why;
-	int i, rc = sgpu_pool_create(load->jobs, &load->pool, error);
-
-	if (load->payload >= LARGE && sgpu_dsa_open(&load->dsa, &why) != SGPU_OK) {
-		cli_detail("no accelerator copies: %s", why.text);
-	}
-	rc = rc ? rc : fill_inlines(load, error);
-	for (i = 0; rc == SGPU_OK && i < load->batch->segment_count; i++) {
+	for (int i = 0; rc == SGPU_OK && i < load->batch->segment_count; i++) {
 		const struct load_slice *slice = &load->slices[i];
 		const struct sgpu_batch_segment *s = &load->batch->segments[i];
 
@@ -212,7 +196,10 @@ int load_fill(struct load *load, struct sgpu_error *error)
 		}
 	}
 	if (load->dsa) {
-		tell_accelerator(load);
+		const uint64_t copied = sgpu_dsa_copied(load->dsa, &reason);
+
+		cli_detail("an accelerator copied %s%s%s", stage_bytes(copied, size),
+			   reason[0] ? ": " : "", reason);
 	}
 	sgpu_dsa_close(&load->dsa);
 	sgpu_pool_free(&load->pool);

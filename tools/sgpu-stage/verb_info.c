@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-stage info: what this machine offers for staging, the node that would be used, and why. The
- * text is made from the object that --json prints. GPUs are looked up in sysfs alone, so no
- * software of NVIDIA is needed.
+ * sgpu-stage info: what this machine offers for staging, the node that would be used, and why.
+ * GPUs are looked up in sysfs alone, so no software of NVIDIA is needed.
  */
 #include <dirent.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,76 +156,6 @@ static json_t *look(struct sgpu_error *error)
 	return found;
 }
 
-/* ---- as text ---- */
-/* A line has members in braces: of what was found, or of its member `of`. If that is an array, each
- * item has a line; if it is empty, the line is `none`. */
-static const struct line {
-	const char *head, *of, *text, *none;
-} lines[] = {
-	{ "directory", "directory", "{path} ({in_memory}, {free_bytes} free)", NULL },
-	{ "processor", NULL, "{processor}, {cpus} usable", NULL },
-	{ "memory", NULL, "{memory_bytes}, {memory_available_bytes} available", NULL },
-	{ "GPU", "gpus", "{address}, NVIDIA {device_id}, driver {driver}, node {numa_node}",
-	  "none on the PCI bus" },
-	{ "node", "choice", "{numa_node}: {numa_node_why}", NULL },
-	{ "lockable", NULL, "{lockable_bytes}: {lockable_why}", NULL },
-};
-
-static void print_member(const json_t *object, const char *key)
-{
-	const json_t *value = json_object_get(object, key);
-	const bool is_bytes = strstr(key, "_bytes");
-	char text[STAGE_BYTES_TEXT];
-
-	if (json_is_integer(value) && is_bytes) {
-		printf("%s", stage_bytes((uint64_t)json_integer_value(value), text));
-	} else if (json_is_integer(value)) {
-		printf("%lld", json_integer_value(value));
-	} else if (json_is_boolean(value)) {
-		printf("%s%s", json_is_true(value) ? "" : "not ", key);
-	} else if (json_is_null(value) || !*cli_text_of(object, key)) {
-		printf(is_bytes ? "unlimited" : "none");
-	} else {
-		cli_print_text(stdout, cli_text_of(object, key));
-	}
-}
-
-static void print_line(const char *head, const char *text, const json_t *object)
-{
-	char key[32];
-	int used;
-
-	printf("%-13s ", head);
-	while (*text) {
-		if (sscanf(text, "{%31[a-z_]}%n", key, &used) == 1) {
-			print_member(object, key);
-			text += used;
-		} else {
-			putchar(*text++);
-		}
-	}
-	putchar('\n');
-}
-
-static void print_text(const json_t *found)
-{
-	const json_t *item;
-	size_t k;
-
-	for (const struct line *line = lines; line < lines + SGPU_ARRAY_LENGTH(lines); line++) {
-		const json_t *of = line->of ? json_object_get(found, line->of) : found;
-
-		json_array_foreach (of, k, item) {
-			print_line(line->head, line->text, item);
-		}
-		if (json_is_object(of)) {
-			print_line(line->head, line->text, of);
-		} else if (json_array_size(of) == 0) {
-			print_line(line->head, line->none, NULL);
-		}
-	}
-}
-
 int verb_info(int argc, char **argv)
 {
 	struct sgpu_error error = { .code = SGPU_ENOMEM };
@@ -246,7 +174,7 @@ int verb_info(int argc, char **argv)
 		status =
 			cli_print_json(json_incref(found), stdout, JSON_INDENT(2) | JSON_SORT_KEYS);
 	} else {
-		print_text(found);
+		cli_record(stdout, found);
 	}
 	stage_warn_of_directory(cli_text_of(json_object_get(found, "directory"), "path"));
 	json_decref(found);

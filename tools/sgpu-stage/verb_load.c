@@ -115,21 +115,9 @@ static int plan_input(struct load *load, int segment, struct sgpu_error *error)
 	return place(load, segment, sgpu_batch_payload_size(load->batch, segment), error);
 }
 
-static bool wants_place(const struct load *load, int segment)
-{
-	const struct sgpu_batch_segment *s = &load->batch->segments[segment];
-	int index =
-		load->batch->manifest ? sgpu_manifest_segment(load->batch->manifest, s->id) : -1;
-	const struct sgpu_segment *described =
-		index < 0 ? NULL : &load->batch->manifest->segments[index];
-
-	return described && described->sensitivity == SGPU_LOW &&
-	       described->direction == SGPU_OUTPUT && !s->place &&
-	       described->dma_var[SGPU_DMA_OUTPUT_HOST];
-}
-
 static int plan(struct load *load, struct sgpu_error *error)
 {
+	const struct sgpu_manifest *manifest = load->batch->manifest;
 	int i, rc = SGPU_OK;
 
 	load->slices = calloc((size_t)load->batch->segment_count + 1, sizeof(*load->slices));
@@ -137,11 +125,18 @@ static int plan(struct load *load, struct sgpu_error *error)
 		return sgpu_fail_nomem(error);
 	}
 	for (i = 0; rc == SGPU_OK && i < load->batch->segment_count; i++) {
-		if (load->batch->segments[i].input) {
+		const struct sgpu_batch_segment *s = &load->batch->segments[i];
+		const int index = manifest ? sgpu_manifest_segment(manifest, s->id) : -1;
+		const struct sgpu_segment *described =
+			index < 0 ? NULL : &manifest->segments[index];
+
+		if (s->input) {
 			rc = plan_input(load, i, error);
-		} else if (wants_place(load, i)) {
+		} else if (described && described->sensitivity == SGPU_LOW &&
+			   described->direction == SGPU_OUTPUT && !s->place &&
+			   described->dma_var[SGPU_DMA_OUTPUT_HOST]) {
 			load->outputs++;
-			rc = place(load, i, load->batch->segments[i].size, error);
+			rc = place(load, i, s->size, error);
 		}
 	}
 	if (load->outputs > 0) {
@@ -171,20 +166,10 @@ static int relocate(struct load *load, struct sgpu_error *error)
 	return rc;
 }
 
-/* Says where the region is. */
-static void tell_region(const struct load *load)
+static int stage(struct load *load, struct sgpu_error *error)
 {
 	const struct sgpu_region *region = &load->region;
 	char size[STAGE_BYTES_TEXT];
-
-	stage_warn_of_directory(region->path);
-	cli_detail("region %s: %s for %d payloads and %d outputs%s", region->id,
-		   stage_bytes(region->size, size), load->staged, load->outputs,
-		   region->keep ? ", kept" : "");
-}
-
-static int stage(struct load *load, struct sgpu_error *error)
-{
 	int reaped = 0, rc = sgpu_region_reap(&reaped, error);
 
 	if (rc < 0) {
@@ -197,7 +182,10 @@ static int stage(struct load *load, struct sgpu_error *error)
 	if (rc == SGPU_OK && load->staged + load->outputs > 0) {
 		rc = sgpu_region_create(load->total, &load->options, &load->region, error);
 		if (rc == SGPU_OK) {
-			tell_region(load);
+			stage_warn_of_directory(region->path);
+			cli_detail("region %s: %s for %d payloads and %d outputs%s", region->id,
+				   stage_bytes(region->size, size), load->staged, load->outputs,
+				   region->keep ? ", kept" : "");
 		}
 	}
 	if (rc == SGPU_OK) {
@@ -301,17 +289,6 @@ static int run(struct load *load, int in, struct sgpu_error *error)
 	return rc;
 }
 
-static void clear(struct load *load)
-{
-	sgpu_output_close(&load->out);
-	free(load->slices);
-	sgpu_leases_free(&load->leases);
-	sgpu_files_free(&load->files);
-	sgpu_region_close(&load->region);
-	sgpu_batch_free(&load->batch);
-	sgpu_tar_close(&load->reader);
-}
-
 int verb_load(int argc, char **argv)
 {
 	struct load load = { .options = { .use = SGPU_REGION_INPUTS },
@@ -338,7 +315,13 @@ int verb_load(int argc, char **argv)
 	if (status == 0) {
 		record(&load);
 	}
-	clear(&load);
+	sgpu_output_close(&load.out);
+	free(load.slices);
+	sgpu_leases_free(&load.leases);
+	sgpu_files_free(&load.files);
+	sgpu_region_close(&load.region);
+	sgpu_batch_free(&load.batch);
+	sgpu_tar_close(&load.reader);
 	cli_input_close(in);
 	return cli_finish(status);
 }

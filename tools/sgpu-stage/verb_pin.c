@@ -65,20 +65,6 @@ static int print_pinned(const struct pin *pin, const struct sgpu_region *region)
 	return 0;
 }
 
-static int make_region(struct pin *pin, uint64_t size, struct sgpu_region *region,
-		       struct sgpu_error *error)
-{
-	int rc = sgpu_region_reap(NULL, error);
-
-	rc = rc ? rc : sgpu_region_create(size, &pin->options, region, error);
-	if (rc == SGPU_OK) {
-		stage_warn_of_directory(region->path);
-		rc = sgpu_region_back(region, 0, size, error);
-		rc = rc ? rc : sgpu_region_publish(region, error);
-	}
-	return rc;
-}
-
 int verb_pin(int argc, char **argv)
 {
 	struct pin pin = { .options = { .keep = true }, .node = UINT_MAX };
@@ -86,7 +72,7 @@ int verb_pin(int argc, char **argv)
 	struct sgpu_error error = { 0 };
 	uint64_t size = 0;
 	char **arguments;
-	int status = cli_read(argc, argv, &pin, &arguments);
+	int rc, status = cli_read(argc, argv, &pin, &arguments);
 
 	if (status) {
 		return status;
@@ -101,8 +87,14 @@ int verb_pin(int argc, char **argv)
 	pin.options.numa_node = pin.node == UINT_MAX ? stage_gpu_node() : (int)pin.node;
 	pin.options.use = pin.results ? SGPU_REGION_RESULTS : SGPU_REGION_INPUTS;
 	cli_signals(NULL);
-	status = make_region(&pin, size, &region, &error) ? cli_error(&error)
-							  : print_pinned(&pin, &region);
+	rc = sgpu_region_reap(NULL, &error);
+	rc = rc ? rc : sgpu_region_create(size, &pin.options, &region, &error);
+	if (rc == SGPU_OK) {
+		stage_warn_of_directory(region.path);
+		rc = sgpu_region_back(&region, 0, size, &error);
+		rc = rc ? rc : sgpu_region_publish(&region, &error);
+	}
+	status = rc ? cli_error(&error) : print_pinned(&pin, &region);
 	sgpu_region_close(&region);
 	return cli_finish(status);
 }

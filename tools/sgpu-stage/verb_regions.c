@@ -14,73 +14,45 @@
 
 const struct cli_option list_options[] = { CLI_COMMON, CLI_END };
 
-/* Describes a duration: "3d", "59m", "12s"; "-" if it is not positive. */
-static void span(int64_t seconds, char text[24])
-{
-	static const struct {
-		int64_t length;
-		char unit;
-	} units[] = { { 86400, 'd' }, { 3600, 'h' }, { 60, 'm' }, { 1, 's' } };
-	size_t i = 0;
-
-	if (seconds <= 0) {
-		snprintf(text, 24, "-");
-		return;
-	}
-	while (i < 3 && seconds < 2 * units[i].length) {
-		i++;
-	}
-	snprintf(text, 24, "%lld%c", (long long)(seconds / units[i].length), units[i].unit);
-}
-
-static int print_text(const struct sgpu_region *list, int count)
-{
-	char size[STAGE_BYTES_TEXT], age[24], left[24], node[16];
-	const int64_t now = time(NULL);
-	struct cli_table table = { 0 };
-
-	for (int i = 0; i < count; i++) {
-		if (i == 0) {
-			cli_row(&table, "REGION", "SIZE", "AGE", "EXPIRES", "NODE", "FOR", "STATE");
-		}
-		span(now - list[i].created, age);
-		span(list[i].expires - now, left);
-		snprintf(node, sizeof(node), list[i].numa_node < 0 ? "-" : "%d", list[i].numa_node);
-		cli_row(&table, list[i].id, stage_bytes(list[i].size, size), age, left, node,
-			sgpu_region_use_name(list[i].use),
-			list[i].usable	  ? list[i].locked ? "locked"
-					    : list[i].keep ? "kept"
-							   : "once"
-			: list[i].expired ? "expired"
-					  : "refused");
-		if (!list[i].usable && !list[i].expired) {
-			cli_note("%s", list[i].why);
-		}
-	}
-	return cli_table_print(&table);
-}
-
 static json_t *to_json(const struct sgpu_region *region)
 {
-	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:s, s:o, s:s?}",
-			 "region", region->id, "path", region->path, "size",
-			 (json_int_t)region->size, "owner", (json_int_t)region->owner, "maker",
-			 (json_int_t)region->maker, "created", (json_int_t)region->created,
-			 "expires", (json_int_t)region->expires, "locked", region->locked, "keep",
-			 region->keep, "usable", region->usable, "expired", region->expired, "use",
-			 sgpu_region_use_name(region->use), "numa_node",
-			 region->numa_node < 0 ? json_null() : json_integer(region->numa_node),
-			 "why", region->why[0] ? region->why : NULL);
+	const int64_t left = region->expires - time(NULL);
+	const char *state = region->usable    ? region->locked ? "locked"
+						: region->keep ? "kept"
+							       : "once"
+			    : region->expired ? "expired"
+					      : "refused";
+
+	return json_pack(
+		"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:s, s:s, s:o, s:s?}",
+		"region", region->id, "path", region->path, "size", (json_int_t)region->size,
+		"owner", (json_int_t)region->owner, "maker", (json_int_t)region->maker, "created",
+		(json_int_t)region->created, "expires", (json_int_t)region->expires, "expires_in",
+		(json_int_t)(left > 0 ? left : 0), "locked", region->locked, "keep", region->keep,
+		"usable", region->usable, "expired", region->expired, "use",
+		sgpu_region_use_name(region->use), "state", state, "numa_node",
+		region->numa_node < 0 ? json_null() : json_integer(region->numa_node), "why",
+		region->why[0] ? region->why : NULL);
 }
 
-static int print_json(const struct sgpu_region *list, int count)
+static int print(const struct sgpu_region *list, int count)
 {
 	json_t *array = json_array();
 
 	for (int i = 0; i < count; i++) {
 		json_array_append_new(array, to_json(&list[i]));
+		if (!cli_json && !list[i].usable && !list[i].expired) {
+			cli_note("%s", list[i].why);
+		}
 	}
-	return cli_print_json(array, stdout, JSON_INDENT(2) | JSON_SORT_KEYS);
+	if (cli_json) {
+		return cli_print_json(array, stdout, JSON_INDENT(2) | JSON_SORT_KEYS);
+	}
+	if (count) {
+		cli_table(stdout, array, "region size expires_in numa_node use state");
+	}
+	json_decref(array);
+	return 0;
 }
 
 int verb_list(int argc, char **argv)
@@ -100,7 +72,7 @@ int verb_list(int argc, char **argv)
 		stage_warn_of_directory(folder);
 	}
 	free(folder);
-	status = cli_json ? print_json(list, count) : print_text(list, count);
+	status = print(list, count);
 	sgpu_region_list_free(&list, count);
 	return status;
 }
