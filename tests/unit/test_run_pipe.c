@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What goes on while the pipe of a batch is silent: whatever has arrived is computed with, and an
+ * operation that ends meanwhile is noticed. On the device that $SGPU_TEST_DEVICE names.
+ */
+#include <pthread.h>
+
+#include "fake_gpu.h"
+
+/* The operation that is under way takes longer than the run needs to come to the silence. */
+enum { WORK_US = 100000, LARGE = 3 << 20 };
+
+struct feeder {
+	pthread_t thread;
+	int from, to;
+	uint64_t pause_at; /* bytes of the batch before the silence */
+	bool went_on;	   /* an operation ended during it */
+};
+
+static struct sgpu_run *_Atomic run_under_way;
+
+static void note_run(struct sgpu_run *run)
+{
+	atomic_store(&run_under_way, run);
+}
+
+static void send(struct feeder *f, uint64_t most)
+{
+	uint8_t data[1 << 16];
+
+	for (size_t got = 1; most > 0 && got > 0; most -= got) {
+		size_t want = most < sizeof(data) ? (size_t)most : sizeof(data);
+
+		if (sgpu_read(f->from, "batch", data, want, &got, NULL) != SGPU_OK ||
+		    sgpu_write(f->to, "pipe", data, got, NULL) != SGPU_OK) {
+			break;
+		}
+	}
+}
+
+static void *feed(void *argument)
+{
+	const uint64_t until = sgpu_now_ns() + UINT64_C(60000000000);
+	struct sgpu_run_progress progress = { 0 };
+	struct feeder *f = argument;
+
+	send(f, f->pause_at);
+	while (progress.operations_done == 0 && sgpu_now_ns() < until) {
+		usleep(1000);
+		if (atomic_load(&run_under_way)) {
+			sgpu_run_get_progress(atomic_load(&run_under_way), &progress);
+		}
+	}
+	f->went_on = progress.operations_done > 0;
+	send(f, UINT64_MAX);
+	close(f->to);
+	return NULL;
+}
+
+static atomic_bool is_slow;
+
+static int copy_slowly(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	if (atomic_exchange(&is_slow, false)) {
+		usleep(WORK_US);
+	}
+	return call->op->cpu(call, launch);
+}
+
+static sgpu_op_fn always_copy_slowly(const char *name)
+{
+	(void)name;
+	return copy_slowly;
+}
+
+/* Runs the job, whose pipe is silent after so many bytes until an operation has ended. */
+static void run_silent(struct job *job, uint64_t pause_at, bool slow)
+{
+	sgpu_op_fn (*op)(const char *) = fake.backend.table.op;
+	int in = sign_and_write(job), out = memfd_create("response", MFD_CLOEXEC), ends[2];
+	struct feeder feeder = { .from = in, .pause_at = pause_at };
+	struct answer answer;
+
+	REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+	feeder.to = ends[1];
+	atomic_store(&run_under_way, NULL);
+	atomic_store(&is_slow, slow);
+	fake.backend.table.op = always_copy_slowly;
+	submitted = note_run;
+	REQUIRE(pthread_create(&feeder.thread, NULL, feed, &feeder) == 0);
+	CHECK(run_with(&owner, ends[0], out, 0, NULL) == SGPU_OK);
+	pthread_join(feeder.thread, NULL);
+	submitted = NULL;
+	fake.backend.table.op = op;
+	CHECK(feeder.went_on);
+	lseek(out, 0, SEEK_SET);
+	REQUIRE(read_answer(out, job->key, &answer));
+	CHECK(answer.data[0] && memcmp(answer.data[0], job->scan, job->size) == 0);
+	CHECK(answer.data[1] && memcmp(answer.data[1], job->bias, job->size) == 0);
+	free_answer(&answer);
+	close(ends[0]);
+	close(out);
+	close(in);
+}
+
+/* The beginning of a payload in the batch. */
+static uint64_t find_payload(struct job *job, const uint8_t *payload)
+{
+	int in = sign_and_write(job);
+	off_t end = lseek(in, 0, SEEK_END);
+	uint8_t *all = mmap(NULL, (size_t)end, PROT_READ, MAP_PRIVATE, in, 0);
+	const uint8_t *found = all == MAP_FAILED ? NULL : memmem(all, (size_t)end, payload, 64);
+	uint64_t at = found ? (uint64_t)(found - all) : 0;
+
+	if (!found) {
+		abort();
+	}
+	munmap(all, (size_t)end);
+	close(in);
+	return at;
+}
+
+UNIT_TEST(a_small_payload_is_computed_with_while_the_next_one_does_not_come)
+{
+	struct job job;
+
+	make_job(&job, 20000);
+	for (int slow = 0; slow < 2; slow++) {
+		run_silent(&job, find_payload(&job, job.bias) - SGPU_TAR_BLOCK, slow);
+		run_silent(&job, find_payload(&job, job.bias) - SGPU_TAR_BLOCK / 2, slow);
+	}
+	free_job(&job);
+}
+
+UNIT_TEST(an_operation_ends_while_a_large_payload_is_incomplete)
+{
+	char *path = NULL;
+	int fd = new_file(&path);
+	struct job job;
+	uint64_t at;
+
+	make_job(&job, LARGE);
+	REQUIRE(sgpu_pwrite(fd, path, job.bias, job.size, 0, &error) == SGPU_OK);
+	job.batch->segments[1].location =
+		(struct sgpu_location){ .kind = SGPU_LOCATION_FILE, .file = path };
+	at = find_payload(&job, job.sealed);
+	run_silent(&job, at, true);
+	run_silent(&job, at + 100, true);
+	run_silent(&job, at + LARGE / 2 + 77, true);
+	free_job(&job);
+	close(fd);
+}
+
+static void all_tests(void)
+{
+	UNIT_RUN(a_small_payload_is_computed_with_while_the_next_one_does_not_come);
+	UNIT_RUN(an_operation_ends_while_a_large_payload_is_incomplete);
+}
+
+int main(void)
+{
+	open_device(2);
+	if (sgpu_key_generate(SGPU_KEY_OCT, &owner, &error)) {
+		bail_out();
+	}
+	if (strcmp(device_name(), "cpu") != 0) {
+		printf("1..0 # SKIP the device is what it is\n");
+		return 0;
+	}
+	run_on_both(make_fake_gpu, all_tests, unmake_fake_gpu);
+	sgpu_device_close(&device);
+	return unit_done();
+}
