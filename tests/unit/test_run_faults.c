@@ -236,6 +236,48 @@ UNIT_TEST(no_kernel_runs_on_what_a_failed_one_left)
 	free_job(&job);
 }
 
+/* The first digest is that of an input. It may be refused, behind the copy. */
+static sgpu_devptr digested;
+static bool refuses_digest;
+static atomic_int cleared;
+
+static int watch_digested(struct sgpu_stream *stream, const struct sgpu_work *work)
+{
+	if (work->kind == SGPU_WORK_DIGEST && digested == 0) {
+		digested = work->in;
+		if (refuses_digest) {
+			return SGPU_EDEVICE;
+		}
+	}
+	atomic_fetch_add(&cleared, work->kind == SGPU_WORK_CLEAR && work->out == digested);
+	return fake_enqueue(stream, work);
+}
+
+UNIT_TEST(a_small_payload_that_does_not_verify_is_cleared)
+{
+	struct answer answer;
+	struct job job;
+	int out;
+
+	make_job(&job, 1000);
+	atomic_store(&fail_at, -1);
+	for (int i = 0; i < 3; i++) {
+		digested = 0;
+		atomic_store(&cleared, 0);
+		refuses_digest = i == 1;
+		job.bias[0] ^= i == 2;
+		fake.backend.stream.enqueue = watch_digested;
+		CHECK(run_job(&job, &owner, &out) == (i == 0 ? SGPU_OK : SGPU_ESEGMENTS));
+		fake.backend.stream.enqueue = fake_enqueue;
+		CHECK(digested != 0 && atomic_load(&cleared) == (i > 0));
+		REQUIRE(read_answer(out, job.key, &answer));
+		CHECK((answer.data[1] != NULL) == (i == 0));
+		free_answer(&answer);
+		close(out);
+	}
+	free_job(&job);
+}
+
 /* What the third operation writes goes where the first one wrote, and may leave in the clear. */
 static void make_low_output(struct job *job)
 {
@@ -309,6 +351,7 @@ static void all_tests(void)
 	fake.plain = true;
 	pinned_max = SGPU_RUNNER_PINNED_MAX;
 	UNIT_RUN(no_kernel_runs_on_what_a_failed_one_left);
+	UNIT_RUN(a_small_payload_that_does_not_verify_is_cleared);
 	UNIT_RUN(what_was_in_the_place_of_a_low_result_does_not_leave);
 	UNIT_RUN(a_run_ends_well_whichever_call_of_the_device_fails);
 	UNIT_RUN(a_run_of_small_payloads_ends_well_too);
