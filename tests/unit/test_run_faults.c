@@ -236,6 +236,56 @@ UNIT_TEST(no_kernel_runs_on_what_a_failed_one_left)
 	free_job(&job);
 }
 
+/* Each kernel says what it reads by its second byte, and that of scan or bias takes long. */
+static atomic_int slow_byte, ended_scan, ended_bias;
+static atomic_bool too_early;
+
+static int copy_in_turn(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	const uint8_t *input = call->data[sgpu_op_arg(call->op, "input")];
+	const bool of_scan = input[1] == 7;
+	int rc;
+
+	if (of_scan && atomic_load(&ended_scan) > 0 && atomic_load(&ended_bias) == 0) {
+		atomic_store(&too_early, true);
+	}
+	if (input[1] == atomic_load(&slow_byte)) {
+		usleep(100000);
+	}
+	rc = call->op->cpu(call, launch);
+	atomic_fetch_add(of_scan ? &ended_scan : &ended_bias, 1);
+	return rc;
+}
+
+static sgpu_op_fn always_in_turn(const char *name)
+{
+	(void)name;
+	return copy_in_turn;
+}
+
+UNIT_TEST(an_operation_waits_for_those_before_it_on_other_streams)
+{
+	sgpu_op_fn (*op)(const char *) = fake.backend.table.op;
+	struct job job;
+	int out;
+
+	make_job(&job, 200000); /* more than the thread that enqueues it runs itself */
+	add_edge(&job);
+	atomic_store(&fail_at, -1);
+	atomic_store(&too_early, false);
+	for (int i = 0; i < 2; i++) {
+		atomic_store(&slow_byte, i == 0 ? 7 : 13);
+		atomic_store(&ended_scan, 0);
+		atomic_store(&ended_bias, 0);
+		fake.backend.table.op = always_in_turn;
+		CHECK(run_job(&job, &owner, &out) == SGPU_OK && is_right(&job, out));
+		fake.backend.table.op = op;
+		close(out);
+	}
+	CHECK(!atomic_load(&too_early));
+	free_job(&job);
+}
+
 /* The first digest is that of an input. It may be refused, behind the copy. */
 static sgpu_devptr digested;
 static bool refuses_digest;
@@ -351,6 +401,7 @@ static void all_tests(void)
 	fake.plain = true;
 	pinned_max = SGPU_RUNNER_PINNED_MAX;
 	UNIT_RUN(no_kernel_runs_on_what_a_failed_one_left);
+	UNIT_RUN(an_operation_waits_for_those_before_it_on_other_streams);
 	UNIT_RUN(a_small_payload_that_does_not_verify_is_cleared);
 	UNIT_RUN(what_was_in_the_place_of_a_low_result_does_not_leave);
 	UNIT_RUN(a_run_ends_well_whichever_call_of_the_device_fails);

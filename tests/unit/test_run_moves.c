@@ -399,6 +399,8 @@ UNIT_TEST(a_deadline_that_passes_while_a_segment_moves_fails_what_waits_for_it)
 }
 
 /* ---- what follows on another device without reading anything there ---- */
+enum { LATE = 200000 }; /* more than the thread that enqueues it runs itself */
+
 static int add_slowly(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	usleep(300000);
@@ -438,8 +440,8 @@ UNIT_TEST(an_operation_waits_for_what_is_before_it_on_another_device)
 	uint64_t second = 0, third = 0;
 	int in, out = memfd_create("response", MFD_CLOEXEC), number, on_second = -1, on_third = -1;
 
-	make_job(&job, 1000);
-	remake_job(&job, following_manifest(1000));
+	make_job(&job, LATE);
+	remake_job(&job, following_manifest(LATE));
 	backend.table.op = slow_sums;
 	in = sign_and_write(&job);
 	CHECK(run_with(&owner, in, out, 0, &run) == SGPU_OK);

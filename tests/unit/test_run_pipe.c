@@ -151,10 +151,75 @@ UNIT_TEST(an_operation_ends_while_a_large_payload_is_incomplete)
 	close(fd);
 }
 
+/* ---- the response ---- */
+struct reader {
+	pthread_t thread;
+	int from, to;
+	uint64_t begin_ns; /* it reads nothing before */
+};
+
+static void *read_late(void *argument)
+{
+	const struct reader *r = argument;
+	uint8_t data[4096];
+	size_t got = 0;
+
+	while (sgpu_now_ns() < r->begin_ns) {
+		usleep(1000);
+	}
+	while (sgpu_read(r->from, "pipe", data, sizeof(data), &got, NULL) == SGPU_OK && got > 0) {
+		if (sgpu_write(r->to, "response", data, got, NULL) != SGPU_OK) {
+			break;
+		}
+	}
+	return NULL;
+}
+
+/* Its sender says nothing more until the deadline; then its reader takes a moment. */
+UNIT_TEST(a_response_is_written_after_the_deadline_as_long_as_it_is_read)
+{
+	uint64_t after_ns = UINT64_C(200000000);
+	struct answer answer;
+	struct job job;
+	int rc, out;
+
+	make_job(&job, 20000);
+	do {
+		const uint64_t deadline_ns = sgpu_now_ns() + after_ns;
+		struct reader reader = { .begin_ns = deadline_ns + UINT64_C(100000000) };
+		int in = sign_and_write(&job), from[2], to[2];
+		struct feeder feeder = { .from = in };
+
+		out = memfd_create("response", MFD_CLOEXEC);
+		REQUIRE(pipe2(from, O_CLOEXEC) == 0 && pipe2(to, O_CLOEXEC) == 0);
+		(void)fcntl(to[1], F_SETPIPE_SZ, 4096);
+		feeder.to = from[1];
+		send(&feeder, find_payload(&job, job.bias) - SGPU_TAR_BLOCK);
+		reader.from = to[0];
+		reader.to = out;
+		REQUIRE(pthread_create(&reader.thread, NULL, read_late, &reader) == 0);
+		rc = run_with(&owner, from[0], to[1], deadline_ns, NULL);
+		close(to[1]);
+		pthread_join(reader.thread, NULL);
+		close(to[0]);
+		close(from[0]);
+		close(from[1]);
+		close(in);
+	} while (was_too_soon(rc, &after_ns) && close(out) == 0);
+	CHECK(rc == SGPU_ESEGMENTS);
+	lseek(out, 0, SEEK_SET);
+	REQUIRE(read_answer(out, job.key, &answer));
+	CHECK(says(&answer, 1, SGPU_ETIMEOUT, "deadline"));
+	free_answer(&answer);
+	free_job(&job);
+	close(out);
+}
+
 static void all_tests(void)
 {
 	UNIT_RUN(a_small_payload_is_computed_with_while_the_next_one_does_not_come);
 	UNIT_RUN(an_operation_ends_while_a_large_payload_is_incomplete);
+	UNIT_RUN(a_response_is_written_after_the_deadline_as_long_as_it_is_read);
 }
 
 int main(void)

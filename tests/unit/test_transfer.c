@@ -449,9 +449,18 @@ static void catch (const void *from, uint64_t size)
 	}
 }
 
+/* The next number that no chunk has had. */
+static uint64_t next_number;
+static bool is_repeated;
+
 /* Where kernels reach the host's memory, little is opened from there without a copy. */
 static int catch_in(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
+	if (work->kind == SGPU_WORK_OPEN || work->kind == SGPU_WORK_OPEN_FROM) {
+		is_repeated |= work->first < next_number;
+		next_number =
+			work->first + (work->size + SGPU_SEALED_CHUNK - 1) / SGPU_SEALED_CHUNK;
+	}
 	if (work->kind == SGPU_WORK_COPY_IN || work->kind == SGPU_WORK_OPEN_FROM) {
 		catch (work->from, work->size);
 	}
@@ -464,6 +473,7 @@ UNIT_TEST(no_two_live_copies_use_a_nonce_twice)
 	struct fixture f;
 
 	REQUIRE(set_up_wrong(&f));
+	next_number = 0;
 	wrong.stream.enqueue = catch_in;
 	for (int i = 0; i < CAUGHT; i++) {
 		caught_count = i;
@@ -479,6 +489,7 @@ UNIT_TEST(no_two_live_copies_use_a_nonce_twice)
 		}
 		CHECK(caught_count == -1);
 	}
+	CHECK(!is_repeated && next_number > 0);
 	wrong.stream.enqueue = real->stream->enqueue;
 	tear_down(&f);
 }
