@@ -371,7 +371,8 @@ static void place_small(struct output *output)
 						      .bytes = bytes },
 			in_batch(output)->id);
 	if (rc != SGPU_OK) {
-		end_output(output, rc, bad->error.text);
+		error = bad->error; /* which ends with the staging memory */
+		end_output(output, rc, error.text);
 		return;
 	}
 	paths[run->runner->traits.pins ? SGPU_PATH_PINNED : SGPU_PATH_PAGEABLE] = bytes;
