@@ -47,7 +47,7 @@ struct sgpu_cuda_report {
  * the one for long runs. */
 enum sgpu_cuda_kernel { SGPU_CUDA_FASTEST, SGPU_CUDA_SMALL, SGPU_CUDA_LARGE };
 
-/* Bytes of a key's state, a multiple of 256: round keys, tables for GHASH, the nonce. */
+/* Bytes of a key's state, a multiple of 256: round keys, powers of H, the nonce. */
 size_t sgpu_cuda_key_size(void);
 /* Loads the kernels. Called first, once for each device, with its context current.
  */

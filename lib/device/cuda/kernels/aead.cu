@@ -193,15 +193,10 @@ static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
 		}
 		return;
 	}
-#pragma unroll
-	for (int i = 0; i < HASH_BYTES / 16 / THREADS; i++) {
-		((uint4 *)table)[i * THREADS + threadIdx.x] =
-			__ldg(&j.state->table[i * THREADS + threadIdx.x]);
-	}
 	if (threadIdx.x <= sgpu_aes::ROUNDS) {
 		r->round_keys[threadIdx.x] = __ldg(&j.state->round_keys[threadIdx.x]);
 	}
-	__syncthreads();
+	make_table<THREADS>((uint4 *)table, __ldg(&j.state->power[ROW]));
 	w.lane = threadIdx.x % 32;
 	w.cipher.tables = shared;
 	w.cipher.keys = r->round_keys;

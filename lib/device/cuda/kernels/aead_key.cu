@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Makes a key's state on the device, by one thread block: opens the key if it is sealed, expands
- * it, and computes the powers of H and the tables of GHASH.
+ * it, and computes the powers of H.
  */
 #include <cuda_runtime.h>
 
@@ -17,9 +17,6 @@ struct scratch {
 	uint32_t t0[256];
 	uint32_t round_keys[sgpu_aes::ROUND_KEY_WORDS];
 	uint4 power[POWERS];
-	/* H^32 times x^i, as blocks. Index: 16 times bit i's number in its byte, plus the byte's
-	 * position, since lanes read the same bit of neighbouring positions. */
-	uint4 basis[128];
 	uint32_t material[SGPU_CUDA_MATERIAL /
 			  4]; /* key, base nonce, and USABLE if they have verified */
 	/* For opening a delivery. */
@@ -39,25 +36,6 @@ static __device__ void make_powers(scratch *s)
 			s->power[n + i] = sgpu_gf_product(s->power[n], s->power[i]);
 		}
 		__syncthreads();
-	}
-}
-
-static __device__ void make_table(const scratch *s, uint4 *table)
-{
-	for (int i = threadIdx.x; i < 256 * 16; i += THREADS) {
-		int byte = i / 16, position = i % 16;
-		uint4 sum = make_uint4(0, 0, 0, 0);
-
-		for (int bit = 0; bit < 8; bit++) {
-			uint4 b = s->basis[16 * bit + position];
-			uint32_t mask = byte >> bit & 1 ? 0xffffffffu : 0;
-
-			sum.x ^= b.x & mask;
-			sum.y ^= b.y & mask;
-			sum.z ^= b.z & mask;
-			sum.w ^= b.w & mask;
-		}
-		table[i] = sum;
 	}
 }
 
@@ -142,24 +120,16 @@ static __global__ void __launch_bounds__(THREADS, 1)
 	if (t < sgpu_aes::ROUND_KEY_WORDS) {
 		((uint32_t *)state->round_keys)[t] = s.round_keys[t];
 	}
-	make_powers(&s);
-	for (int i = t; i < POWERS; i += THREADS) {
-		state->power[i] = s.power[i];
-	}
-	if (t < 128) {
-		sgpu_gf::gf x = { t < 64 ? 1ull << t : 0, t < 64 ? 0 : 1ull << (t - 64) };
-
-		s.basis[16 * (7 - t % 8) + t / 8] =
-			sgpu_gf::to_block(sgpu_gf::multiply(sgpu_gf::from_block(s.power[ROW]), x));
-	}
 	if (t == THREADS - 1) {
 		/* The data's length in bits, big-endian, in the last eight bytes. */
 		uint4 length = make_uint4(0, 0, 0, __byte_perm(CHUNK * 8, 0, 0x0123));
 
 		state->full_length = sgpu_gf_product(length, s.power[1]);
 	}
-	__syncthreads();
-	make_table(&s, state->table);
+	make_powers(&s);
+	for (int i = t; i < POWERS; i += THREADS) {
+		state->power[i] = s.power[i];
+	}
 	__syncthreads();
 	for (int i = t; i < (int)(sizeof(s) / 4); i += THREADS) {
 		((volatile uint32_t *)&s)[i] = 0;

@@ -29,9 +29,6 @@ struct key_state {
 	uint4 nonce;	     /* base nonce, 12 bytes, and USABLE */
 	uint4 full_length;   /* the length block of a full chunk, times H */
 	uint4 power[POWERS]; /* powers of H, as blocks */
-	/* Entry 16 * b + p: the block whose byte p is b and whose others are 0, times H^32. So each
-	 * b has 256 bytes, the first 128 for positions in the block's first half. */
-	uint4 table[256 * 16];
 };
 
 } // namespace sgpu_aead
