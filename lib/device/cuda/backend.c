@@ -263,9 +263,6 @@ static int set_up(struct sgpu_device *device, const struct sgpu_device_config *c
 	if (rc == SGPU_OK) {
 		rc = sgpu_cuda_host_open(device, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_cuda_keys_open(device, error);
-	}
 	return rc == SGPU_OK ? sgpu_cuda_completer_start(device, error) : rc;
 }
 
@@ -325,7 +322,7 @@ static void close_device(struct sgpu_device *device)
 		sgpu_cuda_digests_free(&device->digests);
 	}
 	sgpu_cuda_natives_close(device);
-	sgpu_cuda_keys_close(device);
+	sgpu_cuda_trust_close(device);
 	sgpu_cuda_pages_close(device);
 	sgpu_cuda_memory_close(device);
 	sgpu_cuda_host_close(device);

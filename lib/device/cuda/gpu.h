@@ -172,7 +172,7 @@ SGPU_MUST_CHECK int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devpt
 					  uint64_t size, struct sgpu_task *task);
 void sgpu_cuda_memory_limit(struct sgpu_device *device, uint64_t bytes);
 void sgpu_cuda_memory_figures(struct sgpu_device *device, uint64_t *total, uint64_t *available);
-/* Allocates memory for the device's own use, which no copy reaches. It is not cleared. May wait. */
+/* Allocates memory for the device's own use, which no copy reaches. It is clear. May wait. */
 SGPU_MUST_CHECK int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t size,
 					    CUdeviceptr *memory, struct sgpu_error *error);
 /* Clears and frees such memory, in the order of the internal stream. Accepts 0. */
@@ -268,10 +268,6 @@ SGPU_MUST_CHECK int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launc
 int sgpu_cuda_graph_end(struct sgpu_recording *graph, struct sgpu_task *task);
 
 /* ---- keys.c ---- */
-struct sgpu_cuda_key_state {
-	CUdeviceptr address; /* in the device's private memory */
-	struct sgpu_cuda_key_state *next;
-};
 /* The agreement between the host and the device, which has to succeed before any key is loaded. */
 struct sgpu_cuda_trust {
 	pthread_mutex_t lock; /* held during the agreement; taken before the keys' lock */
@@ -286,23 +282,17 @@ struct sgpu_cuda_trust {
 struct sgpu_cuda_keys {
 	pthread_mutex_t lock;
 	struct sgpu_cuda_trust trust;
-	size_t size;			      /* bytes of a state */
-	struct sgpu_cuda_key_state *idle;     /* clear states */
-	struct sgpu_cuda_key_state *clearing; /* states not known to be clear */
-	CUevent cleared;		      /* if `marked`, recorded after all of `clearing` */
-	bool marked;
 };
-SGPU_MUST_CHECK int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error);
-void sgpu_cuda_keys_close(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_keys_load(struct sgpu_stream *stream,
 					const struct sgpu_sealed_keys *material, int count,
 					struct sgpu_device_key **keys, struct sgpu_error *error);
-void sgpu_cuda_key_free(struct sgpu_device_key *key);
+void sgpu_cuda_keys_free(struct sgpu_device_key **keys, int count);
 /* Notes that work with the key has ended, and so has its set-up. */
 void sgpu_cuda_key_was_used(struct sgpu_device_key *key);
-/* Gets the state's address, and makes later work of `stream` wait until the key is set up. */
+/* Gets the state's address, and makes later work of `stream` wait until the key is set up, as it
+ * does already if the key was loaded together with `before`, unless that is NULL. */
 CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key,
-			   CUdeviceptr *state);
+			   const struct sgpu_device_key *before, uint64_t *state);
 
 /* ---- agree.c ---- */
 struct sgpu_cuda_delivery;
@@ -427,6 +417,10 @@ SGPU_MUST_CHECK int sgpu_cuda_begin(struct sgpu_stream *stream, struct sgpu_task
 /* `result` is that of the enqueueing; if it failed, the error's text begins with `what`. */
 SGPU_MUST_CHECK int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record,
 				     CUresult result, const char *what);
+/* Does as sgpu_cuda_commit, for records of pieces of one operation, which end together. */
+SGPU_MUST_CHECK int sgpu_cuda_commit_all(struct sgpu_stream *stream,
+					 struct sgpu_cuda_record *records, int count,
+					 CUresult result, const char *what);
 
 /* Returns the code that a kernel left in a status word. */
 int sgpu_cuda_code_from(int64_t word);
@@ -445,7 +439,8 @@ void sgpu_cuda_measure_free(struct sgpu_device *device, struct sgpu_cuda_measure
 /* ---- work.c ---- */
 extern const struct sgpu_device_memory_calls sgpu_cuda_memory_calls;
 extern const struct sgpu_device_key_calls sgpu_cuda_key_calls;
-SGPU_MUST_CHECK int sgpu_cuda_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work);
+SGPU_MUST_CHECK int sgpu_cuda_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
+				      int count);
 SGPU_MUST_CHECK int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function,
 				     void *argument, const struct sgpu_device_range *ranges,
 				     int count, struct sgpu_task *task);

@@ -207,38 +207,43 @@ int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error)
 	return rc == SGPU_OK ? sgpu_cuda_sync_internal(device, error) : rc;
 }
 
-/* Whether the stream's last work opens or seals and reports success within VERDICT_NS: polling for
- * that is faster than an event and needs no driver call. All earlier work has then ended as well.
- * `order` is held. */
+/* Whether the stream's last work opens or seals and reports success of all its runs within
+ * VERDICT_NS: polling for that is faster than an event and needs no driver call. All earlier work
+ * has then ended as well. `order` is held. */
 static bool hears_verdict(struct sgpu_stream *stream)
 {
-	const volatile struct sgpu_cuda_verdict *verdict = NULL;
-	const uint64_t begin = sgpu_now_ns();
-	uint64_t expected = 0;
+	const volatile struct sgpu_cuda_verdict *verdicts[SGPU_CUDA_RUNS];
+	const uint64_t until = sgpu_now_ns() + VERDICT_NS;
+	const struct sgpu_cuda_record *record;
+	uint64_t expected[SGPU_CUDA_RUNS];
+	int count = 0, heard = 0;
 
-	pthread_mutex_lock(&stream->queue);
-	if (stream->tail && stream->tail->operation == stream->operations && stream->tail->status &&
-	    stream->tail->key) {
-		verdict = (const volatile struct sgpu_cuda_verdict *)(uintptr_t)
-				  stream->tail->status->host;
-		expected = stream->tail->expected;
-	}
-	pthread_mutex_unlock(&stream->queue);
-	/* No kernel reports on an empty run. */
-	if (!verdict || expected == 0 || !stream->device->memory_operations ||
-	    !stream->device->may_spin) {
+	if (!stream->device->memory_operations || !stream->device->may_spin) {
 		return false;
 	}
+	pthread_mutex_lock(&stream->queue);
+	for (record = stream->head; record && count < SGPU_CUDA_RUNS; record = record->next) {
+		/* No kernel reports on an empty run. */
+		if (record->operation == stream->operations && record->status && record->key &&
+		    record->expected > 0) {
+			verdicts[count] = (const void *)(uintptr_t)record->status->host;
+			expected[count++] = record->expected;
+		}
+	}
+	pthread_mutex_unlock(&stream->queue);
 	/* Other work gets these status words only after the record has ended, when there is nothing
 	 * left to wait for. */
-	while (verdict->done != expected && verdict->bad == UINT64_MAX && verdict->refused == 0) {
-		if (atomic_load(&stream->device->faulted) != 0 ||
-		    sgpu_now_ns() - begin > VERDICT_NS) {
-			return false;
+	while (heard < count && verdicts[heard]->bad == UINT64_MAX &&
+	       verdicts[heard]->refused == 0) {
+		if (verdicts[heard]->done == expected[heard]) {
+			heard++;
+		} else if (atomic_load(&stream->device->faulted) != 0 || sgpu_now_ns() > until) {
+			break;
+		} else {
+			SGPU_CUDA_PAUSE();
 		}
-		SGPU_CUDA_PAUSE();
 	}
-	return verdict->done == expected && verdict->bad == UINT64_MAX && verdict->refused == 0;
+	return count > 0 && heard == count;
 }
 
 /* Fails only if the device is faulted, since callers free what the stream's work uses. */
@@ -374,20 +379,20 @@ static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 	sgpu_cuda_unmark(device, record);
 }
 
-int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record, CUresult result,
-		     const char *what)
+/* Ends the enqueueing of one record; `order` stays held. */
+static int commit_one(struct sgpu_stream *stream, struct sgpu_cuda_record *record, CUresult result,
+		      const char *what)
 {
-	struct sgpu_device *device = stream->device;
 	struct sgpu_error error = { 0 };
 	int rc;
 
-	record->operation = ++stream->operations;
+	record->operation = stream->operations;
 	record->enqueue_ns = record->enqueue_ns ? record->enqueue_ns : sgpu_now_ns();
 	if (result == CUDA_SUCCESS && record->kind != SGPU_CUDA_CALL && record->task &&
 	    !record->task->untimed) {
 		result = sgpu_cuda_mark(stream, record);
 	}
-	rc = sgpu_cuda_check(device, result, what, &error);
+	rc = sgpu_cuda_check(stream->device, result, what, &error);
 	if (rc == SGPU_OK &&
 	    (record->task || record->status || record->graph || record->kind == SGPU_CUDA_CALL)) {
 		rc = append(stream, record);
@@ -399,12 +404,35 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 		abandon(stream, record);
 		tell(record->task, &error);
 	}
+	return rc;
+}
+
+int sgpu_cuda_commit_all(struct sgpu_stream *stream, struct sgpu_cuda_record *records, int count,
+			 CUresult result, const char *what)
+{
+	int rc = SGPU_OK;
+
+	stream->operations++;
+	for (int i = 0; i < count; i++) {
+		const int one = commit_one(stream, &records[i], result, what);
+
+		if (one < 0 && result == CUDA_SUCCESS) {
+			result = CUDA_ERROR_OUT_OF_MEMORY; /* later pieces count as not enqueued */
+		}
+		rc = rc == SGPU_OK ? one : rc;
+	}
 	pthread_mutex_unlock(&stream->order);
-	if (atomic_load(&device->faulted) != 0) {
-		/* The thread that ended pending work may have missed this record. */
+	if (atomic_load(&stream->device->faulted) != 0) {
+		/* The thread that ended pending work may have missed these records. */
 		sgpu_cuda_advance(stream, UINT64_MAX);
 	}
 	return rc;
+}
+
+int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record, CUresult result,
+		     const char *what)
+{
+	return sgpu_cuda_commit_all(stream, record, 1, result, what);
 }
 
 /* ---- events: a thread that learns that an event has completed ends the records before it in its
