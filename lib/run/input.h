@@ -97,7 +97,8 @@ SGPU_MUST_CHECK int input_prepare(struct input *input, const uint8_t *from,
 				  struct sgpu_device_key **key, struct sgpu_error *error);
 
 /* ---- small.c ---- */
-/* Brings in a small payload with others. Returns false if it has to be brought in as a large one. */
+/* Brings in a small payload with others. Returns false if it has to be brought in as a large one.
+ */
 bool input_bring_small(struct input *input);
 /* Enqueues the group that is being filled. */
 void inputs_flush(struct sgpu_inputs *inputs);

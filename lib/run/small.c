@@ -61,9 +61,9 @@ static void end_member(const struct member *member)
 					      .end_ns = member->check.end_ns,
 					      .bytes = bytes },
 		input_segment(input)->id);
-	paths[!run->runner->traits.pins		      ? SGPU_PATH_PAGEABLE
+	paths[!run->runner->traits.pins			 ? SGPU_PATH_PAGEABLE
 	      : input_kind(input) == SGPU_LOCATION_LEASE ? SGPU_PATH_REGISTERED
-						      : SGPU_PATH_PINNED] =
+							 : SGPU_PATH_PINNED] =
 		input->code == SGPU_OK ? bytes : 0;
 	sgpu_trace_paths(&run->trace, false, paths);
 	input_end(input);
@@ -111,8 +111,8 @@ void inputs_flush(struct sgpu_inputs *inputs)
 					sgpu_fail(&member->check.error, rc, "%s",
 						  error.text[0] ? error.text : sgpu_strerror(rc));
 			}
-			(void)!sgpu_device_clear(stream, input_memory(input), input_segment(input)->size,
-						 NULL);
+			(void)!sgpu_device_clear(stream, input_memory(input),
+						 input_segment(input)->size, NULL);
 		}
 		(void)!(stream ? sgpu_stream_sync(stream, NULL) : SGPU_OK);
 		end_group(inputs, group);
@@ -188,8 +188,8 @@ static struct group *group_for(struct input *input)
 {
 	struct sgpu_inputs *inputs = input->all;
 
-	if (inputs->filling &&
-	    (inputs->filling->device != input_device(input) || inputs->filling->count == GROUP_MAX)) {
+	if (inputs->filling && (inputs->filling->device != input_device(input) ||
+				inputs->filling->count == GROUP_MAX)) {
 		inputs_flush(inputs);
 	}
 	if (!inputs->filling) {
@@ -207,7 +207,8 @@ bool input_bring_small(struct input *input)
 	const uint64_t size = input_size(input), begin = sgpu_now_ns();
 	const bool leased = input_kind(input) == SGPU_LOCATION_LEASE;
 	const uint8_t *from =
-		leased ? sgpu_lent_input(input_run(input)->lent, &input_segment(input)->location) : NULL;
+		leased ? sgpu_lent_input(input_run(input)->lent, &input_segment(input)->location)
+		       : NULL;
 	struct group *group = group_for(input);
 	struct sgpu_device_key *key = NULL;
 	struct sgpu_error error = { 0 };
@@ -225,8 +226,8 @@ bool input_bring_small(struct input *input)
 	if (staged) {
 		rc = input_read(input, 0, staged, size, &error);
 		from = staged;
-		sgpu_trace_add(&input_run(input)->trace, SGPU_SPAN_READ, -1, input_segment(input)->id,
-			       begin, sgpu_now_ns(), size);
+		sgpu_trace_add(&input_run(input)->trace, SGPU_SPAN_READ, -1,
+			       input_segment(input)->id, begin, sgpu_now_ns(), size);
 	}
 	rc = rc ? rc : input_prepare(input, from, &key, &error);
 	if (rc != SGPU_OK) {
@@ -236,7 +237,6 @@ bool input_bring_small(struct input *input)
 	}
 	return true;
 }
-
 
 bool inputs_end_groups(struct sgpu_inputs *inputs)
 {

@@ -51,15 +51,18 @@ uint64_t sgpu_chunk_run_most(uint64_t largest, uint64_t smallest)
 static int plan_chunks(struct sgpu_transfer *t, struct sgpu_error *error)
 {
 	const struct sgpu_transfer_request *request = &t->request;
-	uint64_t unit = request->key && sgpu_transfer_is_in(t) ? SGPU_SEALED_CHUNK : SGPU_CHUNK, end;
+	uint64_t unit = request->key && sgpu_transfer_is_in(t) ? SGPU_SEALED_CHUNK : SGPU_CHUNK,
+		 end;
 
 	if (!sgpu_add_u64(request->size, (request->size / SGPU_CHUNK + 1) * SGPU_TAG_SIZE, &end) ||
-	    (request->key && !sgpu_transfer_is_in(t) && !request->last && request->size % SGPU_CHUNK != 0)) {
+	    (request->key && !sgpu_transfer_is_in(t) && !request->last &&
+	     request->size % SGPU_CHUNK != 0)) {
 		return sgpu_fail(error, SGPU_EUSAGE, "a transfer of %llu bytes has no whole chunks",
 				 (unsigned long long)request->size);
 	}
-	t->plan.total = request->size / unit +
-			(request->size % unit != 0 || (request->key && !sgpu_transfer_is_in(t) && request->last));
+	t->plan.total =
+		request->size / unit + (request->size % unit != 0 ||
+					(request->key && !sgpu_transfer_is_in(t) && request->last));
 	return SGPU_OK;
 }
 
@@ -107,9 +110,9 @@ static void plan_runs(struct sgpu_transfer *t)
 	}
 	if (sealed && plan->total > plan->largest) {
 		plan->at_end = sgpu_transfer_is_in(t) ? config->last_run / SGPU_CHUNK : 0;
-		plan->at_begin = t->request.source.live ? config->first_run / SGPU_CHUNK
-				 : sgpu_transfer_is_in(t)		? 0
-							: config->last_run / SGPU_CHUNK;
+		plan->at_begin = t->request.source.live	  ? config->first_run / SGPU_CHUNK
+				 : sgpu_transfer_is_in(t) ? 0
+							  : config->last_run / SGPU_CHUNK;
 	}
 }
 
@@ -144,4 +147,3 @@ int sgpu_transfer_begin(struct sgpu_engine *engine, const struct sgpu_transfer_r
 	*transfer = t;
 	return SGPU_OK;
 }
-
