@@ -487,12 +487,13 @@ UNIT_TEST(no_two_live_copies_use_a_nonce_twice)
 
 static int reached, alone_count; /* work in the host's memory; and of these, where nobody else is */
 
-static int note_alone(struct sgpu_stream *stream, const struct sgpu_work *work)
+static int note_one(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	reached += work->kind >= SGPU_WORK_OPEN_FROM;
 	alone_count += work->kind >= SGPU_WORK_OPEN_FROM && work->alone;
-	return real->stream->enqueue(stream, work);
+	return real->stream->enqueue(stream, work, 1);
 }
+FAKE_ENQUEUE(note_alone, note_one)
 
 /* The client may change what lies in a lease while it is opened. */
 UNIT_TEST(memory_of_the_caller_is_not_taken_for_memory_that_nobody_changes)
