@@ -40,8 +40,9 @@ struct sgpu_device_stream_calls {
 	void (*free)(struct sgpu_stream *stream);
 	int (*sync)(struct sgpu_stream *stream, struct sgpu_error *error);
 	int (*wait)(struct sgpu_stream *stream, struct sgpu_event *event);
-	/* Gets OPEN_FROM and SEAL_TO only if the key calls have `reaches`. */
-	int (*enqueue)(struct sgpu_stream *stream, const struct sgpu_work *work);
+	/* Gets OPEN_FROM and SEAL_TO only if the key calls have `reaches`. Stops at the first piece
+	 * that cannot be enqueued. */
+	int (*enqueue)(struct sgpu_stream *stream, const struct sgpu_work *work, int count);
 	int (*launch)(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 		      const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
 	int (*event_create)(struct sgpu_device *device, struct sgpu_event **event,
@@ -65,7 +66,7 @@ struct sgpu_device_key_calls {
 	/* All keys or none. */
 	int (*load)(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material, int count,
 		    struct sgpu_device_key **keys, struct sgpu_error *error);
-	void (*free)(struct sgpu_device_key *key);
+	void (*free)(struct sgpu_device_key **keys, int count); /* none is NULL */
 	/* NULL: device memory is host memory. */
 	bool (*reaches)(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
 	/* NULL: keys never leave host memory, so no agreement is needed. */
@@ -185,6 +186,22 @@ static inline struct sgpu_device_guard *sgpu_device_guard_of(const void *object)
 	return ((const struct sgpu_device_object *)object)->guard;
 }
 
+/* If there is a guard, begins a request, which sgpu_guard_leave ends; that returns `rc`. */
+static inline int sgpu_guard_enter(struct sgpu_device_guard *guard,
+				   const struct sgpu_device_range *ranges, int count,
+				   struct sgpu_task *task)
+{
+	return guard ? guard->calls->enter(guard, ranges, count, task) : SGPU_OK;
+}
+
+static inline int sgpu_guard_leave(struct sgpu_device_guard *guard, int rc)
+{
+	if (guard) {
+		guard->calls->leave(guard);
+	}
+	return rc;
+}
+
 SGPU_MUST_CHECK int sgpu_device_check(struct sgpu_device *device,
 				      const struct sgpu_device_range *ranges, int count,
 				      struct sgpu_task *task);
@@ -227,7 +244,7 @@ void sgpu_code_file_unmap(const void *image, size_t size);
 /* ---- the interface between the program and sgpu-cuda.so, which exports one symbol ---- */
 /* Incremented whenever the interface changes: a struct of sgpu/device.h, a call of
  * device/backend.h, or struct sgpu_op_call. */
-enum { SGPU_CUDA_PLUGIN_ABI = 10 };
+enum { SGPU_CUDA_PLUGIN_ABI = 11 };
 #define SGPU_CUDA_PLUGIN_SYMBOL "sgpu_cuda_plugin"
 
 struct sgpu_cuda_plugin {

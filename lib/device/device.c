@@ -27,23 +27,6 @@ static int guarded(int rc, void *made, const void *maker)
 	return rc;
 }
 
-/* If the stream has a guard, begins a request, which leave() ends. */
-static int enter(const struct sgpu_stream *stream, const struct sgpu_device_range *ranges,
-		 int count, struct sgpu_task *task)
-{
-	struct sgpu_device_guard *guard = GUARD(stream);
-
-	return guard ? guard->calls->enter(guard, ranges, count, task) : SGPU_OK;
-}
-
-static int leave(const struct sgpu_stream *stream, int rc)
-{
-	if (GUARD(stream)) {
-		GUARD(stream)->calls->leave(GUARD(stream));
-	}
-	return rc;
-}
-
 #define FREE(name, type, call)                           \
 	void name(struct type **object)                  \
 	{                                                \
@@ -54,7 +37,6 @@ static int leave(const struct sgpu_stream *stream, int rc)
 	}
 FREE(sgpu_stream_free, sgpu_stream, stream->free)
 FREE(sgpu_event_free, sgpu_event, stream->event_free)
-FREE(sgpu_device_key_free, sgpu_device_key, key->free)
 FREE(sgpu_recording_free, sgpu_recording, graph->free)
 FREE(sgpu_device_module_free, sgpu_device_module, module->free)
 FREE(sgpu_space_free, sgpu_space, page->space_free)
@@ -159,6 +141,24 @@ int sgpu_device_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_ke
 	return sgpu_device_keys_load(stream, material, 1, key, error);
 }
 
+void sgpu_device_keys_free(struct sgpu_device_key **keys, int count)
+{
+	for (int i = 0, run; i < count; i += run) {
+		for (run = 0; i + run < count && keys[i + run]; run++) {
+		}
+		if (run > 0) {
+			BACKEND(keys[i])->key->free(keys + i, run);
+			memset(keys + i, 0, (size_t)run * sizeof(*keys));
+		}
+		run += run == 0;
+	}
+}
+
+void sgpu_device_key_free(struct sgpu_device_key **key)
+{
+	sgpu_device_keys_free(key, key ? 1 : 0);
+}
+
 bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write)
 {
 	const struct sgpu_device_key_calls *key = BACKEND(device)->key;
@@ -196,139 +196,6 @@ int sgpu_device_check(struct sgpu_device *device, const struct sgpu_device_range
 							    ranges[i].size, task);
 	}
 	return rc;
-}
-
-/* ---- work with the device's memory ---- */
-int sgpu_work_ranges(const struct sgpu_work *work, struct sgpu_device_range ranges[2])
-{
-	const struct sgpu_device_range in = { work->in, work->size };
-	const uint64_t sealed = sgpu_run_sealed_size(work->size, work->last);
-
-	ranges[0] = in;
-	switch (work->kind) {
-	case SGPU_WORK_COPY_IN:
-	case SGPU_WORK_CLEAR:
-		ranges[0].address = work->out;
-		return 1;
-	case SGPU_WORK_OPEN_FROM:
-		ranges[0] = (struct sgpu_device_range){ work->out, sgpu_opened_size(work->size) };
-		return 1;
-	case SGPU_WORK_OPEN:
-		ranges[1] = (struct sgpu_device_range){ work->out, sgpu_opened_size(work->size) };
-		return 2;
-	case SGPU_WORK_SEAL:
-		ranges[1] = (struct sgpu_device_range){ work->out, sealed };
-		return 2;
-	default:
-		return 1;
-	}
-}
-
-static int enqueue_one(struct sgpu_stream *stream, const struct sgpu_work *work)
-{
-	const bool seals = work->kind == SGPU_WORK_SEAL || work->kind == SGPU_WORK_SEAL_TO;
-	struct sgpu_device_range ranges[2];
-	int rc;
-
-	if ((seals && !work->last && work->size % SGPU_CHUNK != 0) ||
-	    ((work->kind == SGPU_WORK_DIGEST || work->kind == SGPU_WORK_MEASURE) &&
-	     (!work->task || work->custom_size > SGPU_DIGEST_CUSTOM_MAX))) {
-		return SGPU_EUSAGE;
-	}
-	if (work->kind >= SGPU_WORK_OPEN_FROM && !BACKEND(stream)->key->reaches) {
-		return sgpu_task_refuse(work->task, SGPU_EUSAGE,
-					"the device does not reach the host's memory");
-	}
-	if (work->key && GUARD(work->key) != GUARD(stream)) {
-		return sgpu_task_refuse(work->task, SGPU_EPOLICY, "the key is not of this context");
-	}
-	rc = GUARD(stream) ? enter(stream, ranges, sgpu_work_ranges(work, ranges), work->task)
-			   : SGPU_OK;
-	return rc < 0 ? rc : leave(stream, BACKEND(stream)->stream->enqueue(stream, work));
-}
-
-int sgpu_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work, int count)
-{
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		rc = enqueue_one(stream, &work[i]);
-	}
-	return rc;
-}
-
-int sgpu_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
-		 struct sgpu_task *task)
-{
-	const struct sgpu_work work = {
-		.kind = SGPU_WORK_COPY_IN, .out = to, .from = from, .size = size, .task = task
-	};
-
-	return sgpu_enqueue(stream, &work, 1);
-}
-
-int sgpu_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
-		  struct sgpu_task *task)
-{
-	const struct sgpu_work work = {
-		.kind = SGPU_WORK_COPY_OUT, .in = from, .to = to, .size = size, .task = task
-	};
-
-	return sgpu_enqueue(stream, &work, 1);
-}
-
-int sgpu_device_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-		      struct sgpu_task *task)
-{
-	const struct sgpu_work work = {
-		.kind = SGPU_WORK_CLEAR, .out = memory, .size = size, .task = task
-	};
-
-	return sgpu_enqueue(stream, &work, 1);
-}
-
-int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-			const uint8_t *key, uint8_t *digest, struct sgpu_task *task)
-{
-	const struct sgpu_work work = { .kind = SGPU_WORK_MEASURE,
-					.in = memory,
-					.to = digest,
-					.size = size,
-					.custom = key,
-					.custom_size = key ? SGPU_KEY_SIZE : 0,
-					.task = task };
-
-	return sgpu_enqueue(stream, &work, 1);
-}
-
-static int enqueue_chunks(struct sgpu_stream *stream, enum sgpu_work_kind kind,
-			  struct sgpu_device_key *key, uint64_t first, bool last, sgpu_devptr in,
-			  uint64_t size, sgpu_devptr out, struct sgpu_task *task)
-{
-	const struct sgpu_work work = { .kind = kind,
-					.in = in,
-					.out = out,
-					.size = size,
-					.key = key,
-					.first = first,
-					.last = last,
-					.task = task };
-
-	return sgpu_enqueue(stream, &work, 1);
-}
-
-int sgpu_device_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-			    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-			    struct sgpu_task *task)
-{
-	return enqueue_chunks(stream, SGPU_WORK_OPEN, key, first, last, in, size, out, task);
-}
-
-int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-			    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-			    struct sgpu_task *task)
-{
-	return enqueue_chunks(stream, SGPU_WORK_SEAL, key, first, last, in, size, out, task);
 }
 
 /* A caller's recording. The guard must see what is recorded, so the recorder gets it first. */
@@ -370,18 +237,20 @@ int sgpu_recording_launch(struct sgpu_stream *stream, struct sgpu_recording *rec
 		return sgpu_task_refuse(task, SGPU_EPOLICY, "the graph is not of this context");
 	}
 	rc = calls->ranges(recording, &ranges);
-	rc = enter(stream, ranges, rc, task);
-	return rc < 0 ? rc : leave(stream, calls->launch(stream, recording, task));
+	rc = sgpu_guard_enter(GUARD(stream), ranges, rc, task);
+	return rc < 0 ? rc
+		      : sgpu_guard_leave(GUARD(stream), calls->launch(stream, recording, task));
 }
 
 int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 			  const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
 {
-	int rc = enter(stream, ranges, count, task);
+	int rc = sgpu_guard_enter(GUARD(stream), ranges, count, task);
 
 	return rc < 0 ? rc
-		      : leave(stream, BACKEND(stream)->stream->launch(stream, function, argument,
-								      ranges, count, task));
+		      : sgpu_guard_leave(GUARD(stream),
+					 BACKEND(stream)->stream->launch(stream, function, argument,
+									 ranges, count, task));
 }
 
 const char *sgpu_device_timer_name(enum sgpu_device_timer timer)
@@ -516,12 +385,13 @@ int sgpu_device_module_launch_on(struct sgpu_stream *stream, struct sgpu_device_
 		return sgpu_task_refuse(task, SGPU_EPOLICY, "the module is not of this context");
 	}
 	if (GUARD(stream)) {
-		rc = enter(stream, memory->ranges, memory->count, task);
+		rc = sgpu_guard_enter(GUARD(stream), memory->ranges, memory->count, task);
 	}
 	return rc < 0 ? rc
-		      : leave(stream,
-			      BACKEND(stream)->module->launch(stream, module, function, shape, args,
-							      arg_sizes, arg_count, memory, task));
+		      : sgpu_guard_leave(GUARD(stream),
+					 BACKEND(stream)->module->launch(stream, module, function,
+									 shape, args, arg_sizes,
+									 arg_count, memory, task));
 }
 
 int sgpu_device_module_confinement(struct sgpu_device *device,

@@ -158,7 +158,7 @@ SGPU_MUST_CHECK int sgpu_recording_launch(struct sgpu_stream *stream,
 					  struct sgpu_recording *recording, struct sgpu_task *task);
 
 /* ---- keys of sealed segments ---- */
-/* Loads the key schedules of `count` segments into the device, with the tables derived from them:
+/* Loads the key schedules of `count` segments into the device, with what is derived from them:
  * all, or none after an error. Copies `material` before it returns; every stream of the device may
  * then use the keys. Each key schedule goes to a GPU sealed by itself under a session key
  * (sgpu_device_agree). If one is changed on its way, the first task that uses this key ends with
@@ -170,7 +170,9 @@ SGPU_MUST_CHECK int sgpu_device_keys_load(struct sgpu_stream *stream,
 SGPU_MUST_CHECK int sgpu_device_key_load(struct sgpu_stream *stream,
 					 const struct sgpu_sealed_keys *material,
 					 struct sgpu_device_key **key, struct sgpu_error *error);
-/* Frees the key and wipes it on the device, too. No work with it may be pending. */
+/* Frees keys of one device, and wipes them there, too: at once those that were loaded together. No
+ * work with them may be pending. Accepts pointers to NULL; clears them. */
+void sgpu_device_keys_free(struct sgpu_device_key **keys, int count);
 void sgpu_device_key_free(struct sgpu_device_key **key);
 /* Open and seal as sgpu_open_chunks and sgpu_seal_chunks do, in device memory, at any alignment.
  * `in` and `out` may not overlap. A failed open clears what it wrote before its task ends, but does

@@ -81,29 +81,29 @@ static inline sgpu_devptr input_memory(const struct input *input)
 
 /* ---- inputs.c ---- */
 /* Frees the resources of an input that has ended, and tells the graph. */
-void input_end(struct input *input);
-void input_fail(struct input *input, int code, const char *text);
+void sgpu_input_end(struct input *input);
+void sgpu_input_fail(struct input *input, int code, const char *text);
 /* Fails an input whose chunk number `chunk` or whose digest does not verify. */
-void input_fail_unverified(struct input *input, uint64_t chunk);
+void sgpu_input_fail_unverified(struct input *input, uint64_t chunk);
 /* Fails and ends an input that was not begun. */
-void input_miss(struct input *input, int code, const char *text);
+void sgpu_input_miss(struct input *input, int code, const char *text);
 /* Reads bytes of a payload that is not in a lease, in order. */
-SGPU_MUST_CHECK int input_read(struct input *input, uint64_t from, void *data, size_t size,
-			       struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_input_read(struct input *input, uint64_t from, void *data, size_t size,
+				    struct sgpu_error *error);
 /* Checks the header, of which the client may change its own copy in a lease at `from`, and gets the
  * key; NULL if the input is not sealed. from NULL: the header is read. */
-SGPU_MUST_CHECK int input_prepare(struct input *input, const uint8_t *from,
-				  struct sgpu_device_key **key, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_input_prepare(struct input *input, const uint8_t *from,
+				       struct sgpu_device_key **key, struct sgpu_error *error);
 
 /* ---- small.c ---- */
 /* Brings in a small payload with others. Returns false if it has to be brought in as a large one.
  */
-bool input_bring_small(struct input *input);
+bool sgpu_input_bring_small(struct input *input);
 /* Enqueues the group that is being filled. */
-void inputs_flush(struct sgpu_inputs *inputs);
+void sgpu_inputs_flush(struct sgpu_inputs *inputs);
 /* Ends the groups that the device has passed; returns whether there were any. */
-bool inputs_end_groups(struct sgpu_inputs *inputs);
+bool sgpu_inputs_end_groups(struct sgpu_inputs *inputs);
 /* The device of the oldest group. */
-int inputs_group_device(const struct sgpu_inputs *inputs);
+int sgpu_inputs_group_device(const struct sgpu_inputs *inputs);
 
 #endif

@@ -22,7 +22,7 @@ enum {
 
 /* ---- the end of an input ---- */
 /* Frees the resources of an input that has ended, and tells the graph. */
-void input_end(struct input *input)
+void sgpu_input_end(struct input *input)
 {
 	struct sgpu_run *run = input_run(input);
 
@@ -35,7 +35,7 @@ void input_end(struct input *input)
 	}
 }
 
-void input_fail(struct input *input, int rc, const char *text)
+void sgpu_input_fail(struct input *input, int rc, const char *text)
 {
 	input->begun = true;
 	input->code = sgpu_run_failure(input_run(input), "segment", input_segment(input)->id, rc,
@@ -43,7 +43,7 @@ void input_fail(struct input *input, int rc, const char *text)
 }
 
 /* Fails an input whose chunk number `chunk` or whose digest does not verify. */
-void input_fail_unverified(struct input *input, uint64_t chunk)
+void sgpu_input_fail_unverified(struct input *input, uint64_t chunk)
 {
 	char text[64] = "its kt128 is not the one that the batch names";
 
@@ -51,13 +51,13 @@ void input_fail_unverified(struct input *input, uint64_t chunk)
 		snprintf(text, sizeof(text), "chunk %llu does not verify",
 			 (unsigned long long)chunk);
 	}
-	input_fail(input, SGPU_EAUTH, text);
+	sgpu_input_fail(input, SGPU_EAUTH, text);
 }
 
-void input_miss(struct input *input, int rc, const char *text)
+void sgpu_input_miss(struct input *input, int rc, const char *text)
 {
-	input_fail(input, rc == SGPU_OK ? SGPU_EINVALID : rc, text);
-	input_end(input);
+	sgpu_input_fail(input, rc == SGPU_OK ? SGPU_EINVALID : rc, text);
+	sgpu_input_end(input);
 }
 
 /* ---- where the bytes come from ---- */
@@ -92,8 +92,8 @@ static bool payload_waits(void *context)
 }
 
 /* Reads bytes of a payload that is not in a lease, in order. */
-int input_read(struct input *input, uint64_t from, void *data, size_t size,
-	       struct sgpu_error *error)
+int sgpu_input_read(struct input *input, uint64_t from, void *data, size_t size,
+		    struct sgpu_error *error)
 {
 	size_t got = 0;
 	int rc;
@@ -133,8 +133,8 @@ static int check_header(struct input *input, const uint8_t header[SGPU_SEALED_HE
 }
 
 /* Checks the header, of which the client may change its own copy in a lease, and gets the key. */
-int input_prepare(struct input *input, const uint8_t *from, struct sgpu_device_key **key,
-		  struct sgpu_error *error)
+int sgpu_input_prepare(struct input *input, const uint8_t *from, struct sgpu_device_key **key,
+		       struct sgpu_error *error)
 {
 	uint8_t header[SGPU_SEALED_HEADER];
 	int rc = SGPU_OK;
@@ -146,7 +146,7 @@ int input_prepare(struct input *input, const uint8_t *from, struct sgpu_device_k
 	if (from) {
 		memcpy(header, from, sizeof(header));
 	} else {
-		rc = input_read(input, 0, header, sizeof(header), error);
+		rc = sgpu_input_read(input, 0, header, sizeof(header), error);
 	}
 	rc = rc ? rc : check_header(input, header, error);
 	return rc ? rc : sgpu_run_key(input_run(input), input_number(input), false, key, error);
@@ -234,7 +234,7 @@ static int begin_large(struct input *input, struct sgpu_error *error)
 		.span = note_span,
 		.argument = input,
 	};
-	int rc = input_prepare(input, lent, &request.key, error);
+	int rc = sgpu_input_prepare(input, lent, &request.key, error);
 
 	rc = rc ? rc
 		: sgpu_run_get_stream(run, input_device(input), SGPU_RUN_COPY_IN, &request.copy,
@@ -258,12 +258,12 @@ static void end_large(struct input *input, const struct sgpu_transfer_result *re
 	struct sgpu_run *run = input_run(input);
 
 	if (result->code == SGPU_EAUTH) {
-		input_fail_unverified(input, result->bad_chunk);
+		sgpu_input_fail_unverified(input, result->bad_chunk);
 	} else if (result->code != SGPU_OK) {
-		input_fail(input, result->code, result->error.text);
+		sgpu_input_fail(input, result->code, result->error.text);
 	}
 	sgpu_trace_paths(&run->trace, false, result->bytes);
-	input_end(input);
+	sgpu_input_end(input);
 }
 
 /* Returns when all of the payload was read. */
@@ -290,7 +290,7 @@ static void await_tar(struct sgpu_inputs *inputs)
 	struct sgpu_run *run = inputs->run;
 
 	if (tar_waits(run->tar, size)) {
-		inputs_flush(inputs);
+		sgpu_inputs_flush(inputs);
 	}
 	while (tar_waits(run->tar, size) &&
 	       (sgpu_run_advance(run) || !has_nothing_else(run, NULL))) {
@@ -309,14 +309,15 @@ static void bring(struct input *input)
 		rc = sgpu_leases_source(input_run(input)->leases, &input_segment(input)->location,
 					input_size(input), false, &input->file, &error);
 	}
-	if (rc == SGPU_OK && sgpu_run_is_small(input_size(input)) && input_bring_small(input)) {
+	if (rc == SGPU_OK && sgpu_run_is_small(input_size(input)) &&
+	    sgpu_input_bring_small(input)) {
 		return;
 	}
-	inputs_flush(inputs); /* its payloads must not wait for this one */
+	sgpu_inputs_flush(inputs); /* its payloads must not wait for this one */
 	input->begun = true;
 	rc = rc ? rc : begin_large(input, &error);
 	if (rc != SGPU_OK) {
-		input_miss(input, rc, error.text);
+		sgpu_input_miss(input, rc, error.text);
 		return;
 	}
 	input->next = inputs->under_way;
@@ -371,14 +372,15 @@ int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error)
 		}
 	}
 	rc = read_batch(inputs, error);
-	inputs_flush(inputs);
+	sgpu_inputs_flush(inputs);
 	if (rc != SGPU_OK) {
 		sgpu_run_stop(run, rc);
 	}
 	for (int i = 0; i < m->segment_count; i++) {
 		if (sgpu_segment_is_input(&m->segments[i]) && !inputs->list[i].begun) {
-			input_miss(&inputs->list[i], rc != SGPU_OK ? rc : atomic_load(&run->stop),
-				   "it did not arrive");
+			sgpu_input_miss(&inputs->list[i],
+					rc != SGPU_OK ? rc : atomic_load(&run->stop),
+					"it did not arrive");
 		}
 	}
 	return rc;
@@ -387,7 +389,7 @@ int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error)
 bool sgpu_inputs_advance(struct sgpu_run *run)
 {
 	struct sgpu_inputs *inputs = run->inputs;
-	bool any = inputs_end_groups(inputs);
+	bool any = sgpu_inputs_end_groups(inputs);
 
 	for (struct input **link = &inputs->under_way; *link;) {
 		struct input *input = *link;
@@ -415,7 +417,8 @@ void sgpu_inputs_sync(struct sgpu_run *run)
 	struct sgpu_stream *stream;
 
 	if (run->inputs->enqueued &&
-	    sgpu_run_plan_stream(run, inputs_group_device(run->inputs), &stream, NULL) == SGPU_OK) {
+	    sgpu_run_plan_stream(run, sgpu_inputs_group_device(run->inputs), &stream, NULL) ==
+		    SGPU_OK) {
 		(void)!sgpu_stream_sync(stream, NULL); /* its tasks tell of failures */
 	}
 }

@@ -234,18 +234,18 @@ static void end_output(struct output *output, int rc, const char *text)
 	struct sgpu_outputs *all = output->all;
 
 	sgpu_run_drop_key(all->run, number_in_batch(output), true);
-	drop_small(output);
 	sgpu_source_close(&output->region);
 	if ((rc == SGPU_ESYSTEM || rc == SGPU_ENOSPACE) && output->end.place > 0) {
 		(void)sgpu_fail(&all->file_error, rc, "%s", text ? text : "");
 	}
 	if (rc != SGPU_OK) {
 		fail_output(output, rc, text);
-		return;
+	} else {
+		output->end.whole = true;
+		output->end.data = output->data;
+		atomic_fetch_add(&all->run->trace.bytes_out, output->data ? 0 : output->end.size);
 	}
-	output->end.whole = true;
-	output->end.data = output->data;
-	atomic_fetch_add(&all->run->trace.bytes_out, output->data ? 0 : output->end.size);
+	drop_small(output); /* the text may lie in its task */
 }
 
 /* ---- small outputs ---- */
@@ -371,8 +371,7 @@ static void place_small(struct output *output)
 						      .bytes = bytes },
 			in_batch(output)->id);
 	if (rc != SGPU_OK) {
-		error = bad->error; /* which ends with the staging memory */
-		end_output(output, rc, error.text);
+		end_output(output, rc, bad->error.text);
 		return;
 	}
 	paths[run->runner->traits.pins ? SGPU_PATH_PINNED : SGPU_PATH_PAGEABLE] = bytes;

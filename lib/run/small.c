@@ -42,12 +42,12 @@ static void end_member(const struct member *member)
 	struct sgpu_stream *stream;
 
 	if (bad->code == SGPU_EAUTH) {
-		input_fail_unverified(input, bad->bad_chunk);
+		sgpu_input_fail_unverified(input, bad->bad_chunk);
 	} else if (bad->code != SGPU_OK) {
-		input_fail(input, bad->code, bad->error.text);
+		sgpu_input_fail(input, bad->code, bad->error.text);
 	} else if (!sealed &&
 		   !sgpu_equal(input_segment(input)->kt128, member->digest, SGPU_KT128_SIZE)) {
-		input_fail_unverified(input, 0);
+		sgpu_input_fail_unverified(input, 0);
 		if (sgpu_run_plan_stream(run, input_device(input), &stream, NULL) == SGPU_OK) {
 			(void)!sgpu_device_clear(stream, input_memory(input), bytes, NULL);
 			run->unsure = true;
@@ -66,7 +66,7 @@ static void end_member(const struct member *member)
 							 : SGPU_PATH_PINNED] =
 		input->code == SGPU_OK ? bytes : 0;
 	sgpu_trace_paths(&run->trace, false, paths);
-	input_end(input);
+	sgpu_input_end(input);
 }
 
 static void end_group(struct sgpu_inputs *inputs, struct group *group)
@@ -114,7 +114,7 @@ static void fail_group(struct sgpu_inputs *inputs, struct group *group, int rc, 
 }
 
 /* Enqueues the group that is being filled. */
-void inputs_flush(struct sgpu_inputs *inputs)
+void sgpu_inputs_flush(struct sgpu_inputs *inputs)
 {
 	struct group *group = inputs->filling, **last = &inputs->enqueued;
 	struct sgpu_run *run = inputs->run;
@@ -206,7 +206,7 @@ static struct group *group_for(struct input *input)
 
 	if (inputs->filling && (inputs->filling->device != input_device(input) ||
 				inputs->filling->count == GROUP_MAX)) {
-		inputs_flush(inputs);
+		sgpu_inputs_flush(inputs);
 	}
 	if (!inputs->filling) {
 		inputs->filling = calloc(1, sizeof(*inputs->filling));
@@ -218,7 +218,7 @@ static struct group *group_for(struct input *input)
 }
 
 /* Brings in a small payload. Returns false if it has to be brought in as a large one. */
-bool input_bring_small(struct input *input)
+bool sgpu_input_bring_small(struct input *input)
 {
 	const uint64_t size = input_size(input), begin = sgpu_now_ns();
 	const bool leased = input_kind(input) == SGPU_LOCATION_LEASE;
@@ -240,21 +240,21 @@ bool input_bring_small(struct input *input)
 	}
 	input->begun = true;
 	if (staged) {
-		rc = input_read(input, 0, staged, size, &error);
+		rc = sgpu_input_read(input, 0, staged, size, &error);
 		from = staged;
 		sgpu_trace_add(&input_run(input)->trace, SGPU_SPAN_READ, -1,
 			       input_segment(input)->id, begin, sgpu_now_ns(), size);
 	}
-	rc = rc ? rc : input_prepare(input, from, &key, &error);
+	rc = rc ? rc : sgpu_input_prepare(input, from, &key, &error);
 	if (rc != SGPU_OK) {
-		input_miss(input, rc, error.text);
+		sgpu_input_miss(input, rc, error.text);
 	} else {
 		add_work(input, group, from, key);
 	}
 	return true;
 }
 
-bool inputs_end_groups(struct sgpu_inputs *inputs)
+bool sgpu_inputs_end_groups(struct sgpu_inputs *inputs)
 {
 	bool any = false, done = false;
 
@@ -277,7 +277,7 @@ bool inputs_end_groups(struct sgpu_inputs *inputs)
 	return any;
 }
 
-int inputs_group_device(const struct sgpu_inputs *inputs)
+int sgpu_inputs_group_device(const struct sgpu_inputs *inputs)
 {
 	return inputs->enqueued->device;
 }

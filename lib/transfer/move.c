@@ -94,13 +94,14 @@ static void read_in_order(struct pieces *p, uint64_t bytes)
 {
 	struct sgpu_transfer *t = p->transfer;
 	const struct sgpu_transfer_source *source = &t->request.source;
+	const uint64_t slice = source->meanwhile ? SLICE : bytes;
 
 	t->reading = true;
-	for (uint64_t at = 0; at < bytes && p->code == SGPU_OK; at += SLICE) {
-		if (source->meanwhile && source->waits && source->waits(source->context)) {
+	for (uint64_t at = 0; at < bytes && p->code == SGPU_OK; at += slice) {
+		if (source->meanwhile && source->waits(source->context)) {
 			source->meanwhile(source->context);
 		}
-		copy_piece(p, at, sgpu_min_u64(at + SLICE, bytes));
+		copy_piece(p, at, sgpu_min_u64(at + slice, bytes));
 	}
 	t->reading = false;
 }

@@ -38,7 +38,10 @@ static struct {
 	_Atomic unsigned events;  /* records of events, whether it is on or not */
 	int withhold;		  /* launches from here on that never reach the device, */
 	int after;		  /* after so many that do */
-	size_t change;		  /* size of a parameter of which a bit is changed, once; 0: none */
+	/* size of a parameter, or of a copy to the device, of which a bit is changed, once; 0: none
+	 */
+	size_t change;
+	size_t change_at; /* the byte */
 	void *library;
 	/* The host's secrets: of the last agreement. HKDF's output are the last MACs that were
 	 * computed. */
@@ -105,6 +108,15 @@ static void bus_note(const void *data, size_t size)
 	}
 	memcpy(bus.data + bus.size, data, size);
 	bus.size += size;
+}
+
+/* Changes what is about to cross, if it is to be changed. The lock is held. */
+static void bus_alter(void *data, size_t size)
+{
+	if (bus.change != 0 && size == bus.change) {
+		((uint8_t *)data)[bus.change_at] ^= 4;
+		bus.change = 0;
+	}
 }
 
 /* What is new in pinned memory, once it is on; the lock is held. */
@@ -185,10 +197,7 @@ static bool bus_before(void *function, void **params)
 		bus_param_fn info = bus_param(names[k]);
 
 		for (i = 0; info && info(function, i, &offset, &size) == 0; i++) {
-			if (bus.change != 0 && size == bus.change) {
-				((uint8_t *)params[i])[5] ^= 4;
-				bus.change = 0;
-			}
+			bus_alter(params[i], size);
 			bus_note(params[i], size);
 		}
 	}
@@ -243,6 +252,7 @@ static int bus_launch_ex(const struct bus_launch_config *config, void *function,
 static int bus_in(uint64_t to, const void *from, size_t size, void *stream)
 {
 	pthread_mutex_lock(&bus.lock);
+	bus_alter((void *)(uintptr_t)from, size);
 	bus_note(from, size);
 	pthread_mutex_unlock(&bus.lock);
 	return bus_real.in(to, from, size, stream);

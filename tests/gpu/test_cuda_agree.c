@@ -469,7 +469,8 @@ UNIT_TEST(a_key_that_was_changed_on_its_way_opens_and_seals_nothing)
 	REQUIRE(take_memory());
 	CHECK(sgpu_device_agree(device, &agreement, NULL) == SGPU_OK);
 	bus_begin();
-	bus.change = sizeof(struct sgpu_cuda_delivery);
+	bus.change = sizeof(struct sgpu_cuda_message);
+	bus.change_at = offsetof(struct sgpu_cuda_message, few[0].words) + 5;
 	CHECK(sgpu_device_key_load(stream, &keys, &key, NULL) == SGPU_OK);
 	CHECK(bus.change == 0);
 	CHECK(round_trip(key));
@@ -481,6 +482,56 @@ UNIT_TEST(a_key_that_was_changed_on_its_way_opens_and_seals_nothing)
 	CHECK(sgpu_device_key_load(stream, &keys, &key, NULL) == SGPU_OK);
 	CHECK(round_trip(key) && opened.code == SGPU_OK && memcmp(got, sealed, SEALED) == 0);
 	sgpu_device_key_free(&key);
+	give_memory();
+	finish();
+}
+
+/* As parameters of the kernel, and as a copy before it. */
+UNIT_TEST(of_keys_that_come_together_only_one_that_was_changed_fails)
+{
+	static const struct {
+		int count, changed;
+		size_t size, at;
+	} cases[] = {
+		{ 5, 2, sizeof(struct sgpu_cuda_message),
+		  offsetof(struct sgpu_cuda_message, few[2].tag) },
+		{ 40, 37, 40 * sizeof(struct sgpu_cuda_delivery),
+		  37 * sizeof(struct sgpu_cuda_delivery) +
+			  offsetof(struct sgpu_cuda_delivery, words) + 43 },
+	};
+	struct sgpu_device_agreement agreement;
+	struct sgpu_device_key *list[40];
+	struct sgpu_sealed_keys same[40];
+
+	NO_CHECKER();
+	make_segment();
+	REQUIRE(open_device());
+	if (encrypts_bus()) {
+		finish();
+		SKIP("the GPU is in confidential computing mode");
+	}
+	REQUIRE(take_memory());
+	CHECK(sgpu_device_agree(device, &agreement, NULL) == SGPU_OK);
+	for (int i = 0; i < 40; i++) {
+		same[i] = keys;
+	}
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(cases); i++) {
+		bus_begin();
+		bus.change = cases[i].size;
+		bus.change_at = cases[i].at;
+		CHECK(sgpu_device_keys_load(stream, same, cases[i].count, list, NULL) == SGPU_OK);
+		CHECK(bus.change == 0 && bus.launches == 1);
+		bus_end();
+		for (int k = 0; k < cases[i].count; k++) {
+			const bool changed = k == cases[i].changed;
+
+			CHECK(round_trip(list[k]));
+			CHECK(opened.code == (changed ? SGPU_EAUTH : SGPU_OK));
+			CHECK(resealed.code == opened.code);
+			CHECK(changed ? all_are(got, SEALED, 0) : !memcmp(got, sealed, SEALED));
+		}
+		sgpu_device_keys_free(list, cases[i].count);
+	}
 	give_memory();
 	finish();
 }
@@ -565,6 +616,7 @@ int main(void)
 	UNIT_RUN(each_opening_agrees_on_a_key_of_its_own);
 	UNIT_RUN(a_recorder_of_the_bus_finds_no_key_and_no_plaintext);
 	UNIT_RUN(a_key_that_was_changed_on_its_way_opens_and_seals_nothing);
+	UNIT_RUN(of_keys_that_come_together_only_one_that_was_changed_fails);
 	UNIT_RUN(a_launch_that_is_withheld_has_verified_nothing);
 	UNIT_RUN(a_device_that_fails_the_known_answer_is_of_no_use);
 	free(ptx);

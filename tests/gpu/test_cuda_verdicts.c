@@ -276,6 +276,68 @@ UNIT_TEST(only_the_last_work_of_a_stream_is_listened_to)
 	finish_with_key(&p);
 }
 
+static void add(struct sgpu_work *work, struct sgpu_device_key *with, sgpu_devptr in, uint64_t size,
+		sgpu_devptr out, struct sgpu_task *task)
+{
+	*task = (struct sgpu_task){ .untimed = true };
+	*work = (struct sgpu_work){ .kind = size == SEALED ? SGPU_WORK_OPEN : SGPU_WORK_SEAL,
+				    .in = in,
+				    .out = out,
+				    .size = size,
+				    .key = with,
+				    .last = true,
+				    .task = task };
+}
+
+/* Three pieces that open and two that seal, each with a key of its own. */
+UNIT_TEST(pieces_of_one_kernel_are_heard_when_all_are_right)
+{
+	struct sgpu_sealed_keys same[5];
+	struct sgpu_device_key *five[5];
+	struct sgpu_task tasks[5];
+	struct sgpu_work work[5];
+	sgpu_devptr room = 0;
+	struct place p;
+	unsigned expected;
+
+	REQUIRE(begin_with_key(&p));
+	expected = sees_words() ? 0 : 1;
+	for (int i = 0; i < 5; i++) {
+		same[i] = keys;
+	}
+	REQUIRE(sgpu_device_alloc(device, 5 * SEALED, &room, NULL) == SGPU_OK);
+	for (int i = 0; i < (small ? 2 : 100); i++) {
+		const bool bad = i % 2;
+
+		bus.launches = 0;
+		REQUIRE(sgpu_device_keys_load(p.stream, same, 5, five, NULL) == SGPU_OK);
+		CHECK(bus.launches == 1);
+		add(&work[0], five[0], p.good, SEALED, room, &tasks[0]);
+		add(&work[1], five[1], bad ? p.bad : p.good, SEALED, room + SEALED, &tasks[1]);
+		add(&work[2], five[2], p.good, SEALED, room + 2 * SEALED, &tasks[2]);
+		CHECK(sgpu_enqueue(p.stream, work, 3) == SGPU_OK && bus.launches == 2);
+		CHECK(i % 4 < 2 || device_is_done());
+		CHECK(i % 4 < 2 ? sgpu_stream_sync(p.stream, NULL) == SGPU_OK
+				: events_of_sync(&p) == (bad ? 2 : expected));
+		for (int k = 0; k < 3; k++) {
+			const bool this_bad = bad && k == 1;
+
+			CHECK(tasks[k].code == (this_bad ? SGPU_EAUTH : SGPU_OK));
+			CHECK(holds(room + (uint64_t)k * SEALED, this_bad ? NULL : plain, SIZE));
+		}
+		bus.launches = 0;
+		add(&work[3], five[3], room, SIZE, room + 3 * SEALED, &tasks[3]);
+		add(&work[4], five[4], room + 2 * SEALED, SIZE, room + 4 * SEALED, &tasks[4]);
+		CHECK(sgpu_enqueue(p.stream, work + 3, 2) == SGPU_OK && bus.launches == 1);
+		CHECK(bad ? is_done_at_once(&p) : sgpu_stream_sync(p.stream, NULL) == SGPU_OK);
+		CHECK(tasks[3].code == SGPU_OK && holds(room + 3 * SEALED, sealed, SEALED));
+		CHECK(tasks[4].code == SGPU_OK && holds(room + 4 * SEALED, sealed, SEALED));
+		sgpu_device_keys_free(five, 5);
+	}
+	sgpu_device_free(device, &room, 5 * SEALED);
+	finish_with_key(&p);
+}
+
 /* Two streams work at once, while everything is cancelled again and again. */
 struct user {
 	pthread_t thread;
@@ -360,6 +422,7 @@ int main(void)
 	UNIT_RUN(work_that_is_right_is_heard_without_an_event);
 	UNIT_RUN(a_chunk_that_does_not_verify_is_told_and_nothing_is_left);
 	UNIT_RUN(only_the_last_work_of_a_stream_is_listened_to);
+	UNIT_RUN(pieces_of_one_kernel_are_heard_when_all_are_right);
 	UNIT_RUN(work_that_is_cancelled_while_somebody_listens_is_right_or_did_not_happen);
 	free(bus.data);
 	return unit_done();

@@ -29,6 +29,18 @@ static inline void fake_backend_copy(struct fake_backend *to,
 	to->table.module = &to->module;
 }
 
+/* Defines an enqueue call that gives each piece of work to `one`. */
+#define FAKE_ENQUEUE(name, one)                                                                 \
+	static inline int name(struct sgpu_stream *on, const struct sgpu_work *work, int count) \
+	{                                                                                       \
+		int rc = SGPU_OK;                                                               \
+                                                                                                \
+		for (int i = 0; rc == SGPU_OK && i < count; i++) {                              \
+			rc = one(on, &work[i]);                                                 \
+		}                                                                               \
+		return rc;                                                                      \
+	}
+
 /* From here on the calls of an object go to the copy: of a device, a stream, an event, a key or a
  * module. */
 static inline void fake_backend_give(void *object, const struct fake_backend *backend)

@@ -187,14 +187,14 @@ static inline const void *fake_pinned(const void *from)
 	return from;
 }
 
-static inline int fake_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work)
+static inline int fake_enqueue_one(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	struct sgpu_work real = *work;
 	struct sgpu_task *told;
 	int rc = SGPU_EDEVICE;
 
 	if (work->kind == SGPU_WORK_CLEAR) {
-		return fake.real->stream->enqueue(stream, work);
+		return fake.real->stream->enqueue(stream, work, 1);
 	}
 	if (work->kind == SGPU_WORK_COPY_IN && fake.before_copy_in) {
 		fake.before_copy_in(work->size);
@@ -211,11 +211,13 @@ static inline int fake_enqueue(struct sgpu_stream *stream, const struct sgpu_wor
 			late->digest_to = work->to;
 			real.to = late->digest;
 		}
-		rc = fake.real->stream->enqueue(stream, &real);
+		rc = fake.real->stream->enqueue(stream, &real, 1);
 	}
 	fake_order(false);
 	return rc;
 }
+
+FAKE_ENQUEUE(fake_enqueue, fake_enqueue_one)
 
 static inline int fake_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material,
 				int count, struct sgpu_device_key **keys, struct sgpu_error *why)
@@ -233,10 +235,10 @@ static inline int fake_key_load(struct sgpu_stream *stream, const struct sgpu_se
 	return rc;
 }
 
-static inline void fake_key_free(struct sgpu_device_key *key)
+static inline void fake_key_free(struct sgpu_device_key **keys, int count)
 {
-	atomic_fetch_sub(&fake.keys, 1);
-	fake.real->key->free(key);
+	atomic_fetch_sub(&fake.keys, count);
+	fake.real->key->free(keys, count);
 }
 
 static inline int fake_hang(struct sgpu_launch *launch, void *argument)

@@ -158,13 +158,14 @@ static inline struct paged_space *paged_at(struct sgpu_stream *stream, sgpu_devp
 }
 
 /* The processor clears and measures, and does nothing else. */
-static inline int paged_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work)
+static inline int paged_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work, int count)
 {
 	const bool clears = work->kind == SGPU_WORK_CLEAR;
 	const sgpu_devptr memory = clears ? work->out : work->in;
 	struct paged_space *s = paged_at(stream, memory);
 	const struct sgpu_pager *pager = &s->device->pager;
 
+	(void)count; /* 1 */
 	return clears ? pager->clear(pager->device, s->handle, memory - s->base, work->size,
 				     &work->task->error)
 		      : pager->measure(pager->device, s->handle, memory - s->base, work->size,

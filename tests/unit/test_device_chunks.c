@@ -329,6 +329,145 @@ UNIT_TEST(memory_of_the_host_is_used_in_place_where_it_is_reached)
 	tear_down(&f);
 }
 
+/* ---- several pieces by one call ---- */
+enum { PIECES = 70, SMALL = 1000, SMALL_SEALED = SMALL + SGPU_TAG_SIZE };
+
+/* Each piece reads what the one before it wrote: sealed and opened by turns, from `in` to `out` and
+ * back. */
+static void make_chain(struct fixture *f, struct sgpu_work *work, struct sgpu_task *tasks)
+{
+	memset(tasks, 0, PIECES * sizeof(*tasks));
+	for (int i = 0; i < PIECES; i++) {
+		const bool seals = i % 2 == 0;
+
+		work[i] = (struct sgpu_work){ .kind = seals ? SGPU_WORK_SEAL : SGPU_WORK_OPEN,
+					      .in = seals ? f->in : f->out,
+					      .out = seals ? f->out : f->in,
+					      .size = seals ? SMALL : SMALL_SEALED,
+					      .key = f->key,
+					      .first = (uint64_t)i / 2,
+					      .last = true,
+					      .task = &tasks[i] };
+	}
+}
+
+static bool in_is(struct fixture *f, const uint8_t *bytes, sgpu_devptr from, uint64_t size)
+{
+	return sgpu_copy_out(f->stream, result, from, size, NULL) == SGPU_OK &&
+	       sgpu_stream_sync(f->stream, NULL) == SGPU_OK && memcmp(result, bytes, size) == 0;
+}
+
+UNIT_TEST(pieces_of_one_call_are_carried_out_in_their_order)
+{
+	struct sgpu_work work[PIECES];
+	struct sgpu_task tasks[PIECES];
+	struct fixture f;
+
+	REQUIRE(set_up(&f, 2));
+	make_chain(&f, work, tasks);
+	CHECK(sgpu_copy_in(f.stream, f.in, plaintext, SMALL, NULL) == SGPU_OK);
+	CHECK(sgpu_enqueue(f.stream, work, PIECES) == SGPU_OK);
+	CHECK(in_is(&f, plaintext, f.in, SMALL));
+	CHECK(host_seal(&f, (PIECES - 1) / 2, true, SMALL) == SMALL_SEALED);
+	CHECK(in_is(&f, sealed, f.out, SMALL_SEALED));
+	for (int i = 0; i < PIECES; i++) {
+		CHECK(tasks[i].code == SGPU_OK && tasks[i].end_ns > 0);
+	}
+	CHECK(sgpu_enqueue(f.stream, work, 0) == SGPU_OK);
+	tear_down(&f);
+}
+
+UNIT_TEST(a_piece_that_does_not_verify_fails_alone)
+{
+	struct sgpu_work work[3];
+	struct sgpu_task tasks[3];
+	struct fixture f;
+
+	REQUIRE(set_up(&f, 1));
+	(void)host_seal(&f, 0, true, SMALL);
+	for (uint64_t i = 0; i < 3; i++) {
+		tasks[i] = (struct sgpu_task){ 0 };
+		sealed[7] ^= i > 0; /* only the second one differs */
+		work[i] = (struct sgpu_work){ .kind = SGPU_WORK_OPEN,
+					      .in = f.in + i * SMALL_SEALED,
+					      .out = f.out + i * SMALL,
+					      .size = SMALL_SEALED,
+					      .key = f.key,
+					      .last = true,
+					      .task = &tasks[i] };
+		CHECK(sgpu_copy_in(f.stream, work[i].in, sealed, SMALL_SEALED, NULL) == SGPU_OK &&
+		      sgpu_stream_sync(f.stream, NULL) == SGPU_OK);
+	}
+	CHECK(sgpu_enqueue(f.stream, work, 3) == SGPU_OK);
+	CHECK(in_is(&f, plaintext, f.out, SMALL) && in_is(&f, plaintext, f.out + 2 * SMALL, SMALL));
+	CHECK(tasks[0].code == SGPU_OK && tasks[1].code == SGPU_EAUTH && tasks[2].code == SGPU_OK);
+	memset(sealed, 0, SMALL);
+	CHECK(in_is(&f, sealed, f.out + SMALL, SMALL));
+	tear_down(&f);
+}
+
+/* A range that is not allocated, an argument that no device takes. */
+UNIT_TEST(a_piece_that_is_refused_ends_the_call_and_its_task_tells_why)
+{
+	static const int places[] = { 0, 1, 31, 32, 40, PIECES - 1 };
+	struct sgpu_work work[PIECES];
+	struct sgpu_task tasks[PIECES];
+	struct fixture f;
+
+	REQUIRE(set_up(&f, 2));
+	for (size_t i = 0; i < 2 * SGPU_ARRAY_LENGTH(places); i++) {
+		const int at = places[i / 2];
+		struct sgpu_work *bad = &work[at];
+
+		make_chain(&f, work, tasks);
+		if (i % 2 == 0) {
+			bad->in = 16;
+		} else {
+			*bad = (struct sgpu_work){ .kind = SGPU_WORK_DIGEST, .in = f.in };
+		}
+		CHECK(sgpu_copy_in(f.stream, f.in, plaintext, SMALL, NULL) == SGPU_OK);
+		CHECK(sgpu_enqueue(f.stream, work, PIECES) == SGPU_EUSAGE);
+		CHECK(sgpu_stream_sync(f.stream, NULL) == SGPU_OK);
+		for (int k = 0; k < PIECES; k++) {
+			CHECK((k < at) == (tasks[k].end_ns > 0));
+			CHECK(tasks[k].code == (k == at && i % 2 == 0 ? SGPU_EUSAGE : SGPU_OK));
+		}
+		CHECK(i % 2 == 1 || strstr(tasks[at].error.text, "not allocated"));
+	}
+	tear_down(&f);
+}
+
+UNIT_TEST(keys_that_are_loaded_together_are_each_their_own)
+{
+	enum { KEYS = 5 };
+	struct sgpu_sealed_keys material[KEYS];
+	struct sgpu_device_key *keys[KEYS];
+	struct sgpu_task task;
+	struct fixture f;
+
+	REQUIRE(set_up(&f, 1));
+	for (int i = 0; i < KEYS; i++) {
+		REQUIRE(sgpu_sealed_keys_new(secret, "context", 7, &material[i], NULL) == SGPU_OK);
+	}
+	REQUIRE(sgpu_device_keys_load(f.stream, material, KEYS, keys, NULL) == SGPU_OK);
+	sgpu_device_key_free(&f.key);
+	sgpu_device_key_free(&keys[1]);
+	for (int i = KEYS - 1; i >= 0; i -= 2) {
+		f.keys = material[i];
+		f.key = keys[i];
+		CHECK(host_seal(&f, 0, true, SMALL) == SMALL_SEALED);
+		CHECK(round_trip(&f, true, 0, true, sealed, SMALL_SEALED, SMALL, &task) == SGPU_OK);
+		CHECK(task.code == SGPU_OK && memcmp(result, plaintext, SMALL) == 0);
+	}
+	f.key = NULL;
+	sgpu_device_keys_free(keys, KEYS);
+	for (int i = 0; i < KEYS; i++) {
+		CHECK(!keys[i]);
+	}
+	sgpu_device_keys_free(keys, KEYS);
+	tear_down(&f);
+}
+
 int main(void)
 {
 	DEVICE_OR_SKIP();
@@ -340,5 +479,9 @@ int main(void)
 	UNIT_RUN(a_run_that_was_cut_short_leaves_nothing_either);
 	UNIT_RUN(ranges_are_checked_for_what_the_chunks_need);
 	UNIT_RUN(memory_of_the_host_is_used_in_place_where_it_is_reached);
+	UNIT_RUN(pieces_of_one_call_are_carried_out_in_their_order);
+	UNIT_RUN(a_piece_that_does_not_verify_fails_alone);
+	UNIT_RUN(a_piece_that_is_refused_ends_the_call_and_its_task_tells_why);
+	UNIT_RUN(keys_that_are_loaded_together_are_each_their_own);
 	return unit_done();
 }

@@ -291,7 +291,7 @@ static sgpu_devptr digested;
 static bool refuses_digest;
 static atomic_int cleared;
 
-static int watch_digested(struct sgpu_stream *stream, const struct sgpu_work *work)
+static int watch_one(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	if (work->kind == SGPU_WORK_DIGEST && digested == 0) {
 		digested = work->in;
@@ -300,8 +300,10 @@ static int watch_digested(struct sgpu_stream *stream, const struct sgpu_work *wo
 		}
 	}
 	atomic_fetch_add(&cleared, work->kind == SGPU_WORK_CLEAR && work->out == digested);
-	return fake_enqueue(stream, work);
+	return fake_enqueue_one(stream, work);
 }
+
+FAKE_ENQUEUE(watch_digested, watch_one)
 
 UNIT_TEST(a_small_payload_that_does_not_verify_is_cleared)
 {
@@ -361,11 +363,13 @@ static sgpu_op_fn fail_after_the_first(const char *name)
 /* Looks at what a copy brings to the host. */
 static atomic_int copies_out;
 
-static int count_copies_out(struct sgpu_stream *stream, const struct sgpu_work *work)
+static int count_one(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	atomic_fetch_add(&copies_out, work->kind == SGPU_WORK_COPY_OUT);
-	return fake_enqueue(stream, work);
+	return fake_enqueue_one(stream, work);
 }
+
+FAKE_ENQUEUE(count_copies_out, count_one)
 
 UNIT_TEST(what_was_in_the_place_of_a_low_result_does_not_leave)
 {

@@ -425,14 +425,15 @@ static int fail_copy(struct sgpu_launch *launch, void *argument)
 }
 
 /* Of the very copies out: their tasks tell of it, nothing else does. */
-static int failing_copies_out(struct sgpu_stream *stream, const struct sgpu_work *work)
+static int failing_copy_out(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	if (work->kind != SGPU_WORK_COPY_OUT) {
-		return fake_enqueue(stream, work);
+		return fake_enqueue_one(stream, work);
 	}
 	return fake.real->stream->launch(stream, fail_copy, NULL, NULL, 0,
 					 fake_task_new(stream, work->task));
 }
+FAKE_ENQUEUE(failing_copies_out, failing_copy_out)
 
 static char *copy_manifest(void)
 {

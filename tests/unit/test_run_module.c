@@ -141,13 +141,14 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 	return start_add(stream, module, function, shape, args, sizes, count, task);
 }
 
-static int enqueue(struct sgpu_stream *stream, const struct sgpu_work *work)
+static int enqueue_one(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	if (work->kind != SGPU_WORK_CLEAR) {
-		return fake_enqueue(stream, work);
+		return fake_enqueue_one(stream, work);
 	}
-	return fake_fails() ? SGPU_EDEVICE : fake.real->stream->enqueue(stream, work);
+	return fake_fails() ? SGPU_EDEVICE : fake.real->stream->enqueue(stream, work, 1);
 }
+FAKE_ENQUEUE(enqueue, enqueue_one)
 
 static int fail_at_last(struct sgpu_launch *launch, void *argument)
 {

@@ -42,7 +42,7 @@ static bool is_elsewhere(const struct sgpu_stream *stream)
 	return false;
 }
 
-static int enqueue(struct sgpu_stream *stream, const struct sgpu_work *work)
+static int enqueue_one(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	int rc = SGPU_OK;
 
@@ -50,8 +50,9 @@ static int enqueue(struct sgpu_stream *stream, const struct sgpu_work *work)
 		atomic_fetch_add(&opened, 1);
 		rc = before_open ? before_open(stream, work->in, work->size) : SGPU_OK;
 	}
-	return rc == SGPU_OK ? real->stream->enqueue(stream, work) : rc;
+	return rc == SGPU_OK ? real->stream->enqueue(stream, work, 1) : rc;
 }
+FAKE_ENQUEUE(enqueue, enqueue_one)
 
 static int load_key(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material, int count,
 		    struct sgpu_device_key **keys, struct sgpu_error *why)
@@ -208,7 +209,7 @@ static int fetch_sealed(struct sgpu_stream *stream, uint8_t *data, sgpu_devptr s
 	};
 	int rc = sgpu_stream_sync(stream, NULL); /* it waits for the other device */
 
-	rc = rc == SGPU_OK ? real->stream->enqueue(stream, &copy) : rc;
+	rc = rc == SGPU_OK ? real->stream->enqueue(stream, &copy, 1) : rc;
 	return rc == SGPU_OK ? sgpu_stream_sync(stream, NULL) : rc;
 }
 
@@ -261,7 +262,7 @@ static int change(struct sgpu_stream *stream, sgpu_devptr sealed, uint64_t size)
 	int rc = fetch_sealed(stream, data, sealed, size);
 
 	data[size / 2] ^= 1;
-	rc = rc == SGPU_OK ? real->stream->enqueue(stream, &copy) : rc;
+	rc = rc == SGPU_OK ? real->stream->enqueue(stream, &copy, 1) : rc;
 	rc = rc == SGPU_OK ? sgpu_stream_sync(stream, NULL) : rc;
 	free(data);
 	return rc;

@@ -513,7 +513,7 @@ UNIT_TEST(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwar
 static atomic_bool holds_copies;
 static atomic_int copies;
 
-static int counted_copies(struct sgpu_stream *stream, const struct sgpu_work *work)
+static int counted_copy(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	if (work->kind == SGPU_WORK_COPY_OUT) {
 		atomic_fetch_add(&copies, 1);
@@ -521,8 +521,9 @@ static int counted_copies(struct sgpu_stream *stream, const struct sgpu_work *wo
 			usleep(1000);
 		}
 	}
-	return fake_enqueue(stream, work);
+	return fake_enqueue_one(stream, work);
 }
+FAKE_ENQUEUE(counted_copies, counted_copy)
 
 /* While others are on the device that is not stopped: the run's own transfers are. */
 UNIT_TEST(results_of_a_run_that_is_cancelled_beside_others_are_not_brought_to_their_end)

@@ -287,6 +287,39 @@ UNIT_TEST(sealed_data_open_on_the_device_and_seal_again)
 	sgpu_device_free(device, &out, SIZE);
 }
 
+UNIT_TEST(of_several_pieces_those_before_a_foreign_range_are_carried_out)
+{
+	static const uint8_t zeros[3 * 64];
+	const uint64_t before = stats().requests;
+	struct sgpu_task tasks[3] = { 0 };
+	struct sgpu_work work[3];
+	uint8_t data[sizeof(zeros)], back[sizeof(zeros)];
+	sgpu_devptr memory = 0;
+
+	REQUIRE(sgpu_device_alloc(device, sizeof(data), &memory, &error) == SGPU_OK);
+	fill(data, sizeof(data), 6);
+	for (uint64_t i = 0; i < 3; i++) {
+		work[i] = (struct sgpu_work){ .kind = SGPU_WORK_COPY_IN,
+					      .out = memory + 64 * i,
+					      .from = data + 64 * i,
+					      .size = 64,
+					      .task = &tasks[i] };
+	}
+	CHECK(sgpu_enqueue(stream, work, 3) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, &error) == SGPU_OK);
+	CHECK(stats().requests == before + 1);
+	work[0].from = work[1].from = work[2].from = zeros;
+	work[1].out = memory + sizeof(data) + (64 << 20);
+	memset(tasks, 0, sizeof(tasks));
+	CHECK(sgpu_enqueue(stream, work, 3) == SGPU_EUSAGE);
+	memset(data, 0, 64);
+	CHECK(get(stream, back, memory, sizeof(back)) == SGPU_OK &&
+	      !memcmp(back, data, sizeof(back)));
+	CHECK(tasks[0].code == SGPU_OK && tasks[1].code == SGPU_EUSAGE && tasks[0].end_ns > 0 &&
+	      tasks[2].end_ns == 0);
+	sgpu_device_free(device, &memory, sizeof(data));
+}
+
 UNIT_TEST(digests_and_measures_are_those_of_the_bytes)
 {
 	static uint8_t data[20000];
@@ -348,6 +381,7 @@ int main(void)
 	UNIT_RUN(trimming_gives_pages_back_and_they_come_again_as_zero);
 	UNIT_RUN(a_launch_names_what_it_touches);
 	UNIT_RUN(sealed_data_open_on_the_device_and_seal_again);
+	UNIT_RUN(of_several_pieces_those_before_a_foreign_range_are_carried_out);
 	UNIT_RUN(digests_and_measures_are_those_of_the_bytes);
 	UNIT_RUN(events_are_the_devices_own);
 	sgpu_stream_free(&stream);

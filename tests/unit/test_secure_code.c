@@ -35,10 +35,10 @@ static int copy_in(struct sgpu_stream *on, const struct sgpu_work *work)
 
 	look_for_plaintext(work->from, work->size);
 	if (!flip_in) {
-		return real->stream->enqueue(on, work);
+		return real->stream->enqueue(on, work, 1);
 	}
 	changed[work->size / 2] ^= 1;
-	rc = real->stream->enqueue(on, work);
+	rc = real->stream->enqueue(on, work, 1);
 	flip_in = 0;
 	return real->stream->sync(on, NULL) == SGPU_OK ? rc : SGPU_EDEVICE;
 }
@@ -54,14 +54,15 @@ static void flip_on_device(struct sgpu_stream *on, sgpu_devptr at)
 		.kind = SGPU_WORK_COPY_IN, .out = at, .from = &byte, .size = 1
 	};
 
-	CHECK(real->stream->enqueue(on, &out) == SGPU_OK &&
+	CHECK(real->stream->enqueue(on, &out, 1) == SGPU_OK &&
 	      real->stream->sync(on, NULL) == SGPU_OK);
 	byte ^= 1;
-	CHECK(real->stream->enqueue(on, &in) == SGPU_OK && real->stream->sync(on, NULL) == SGPU_OK);
+	CHECK(real->stream->enqueue(on, &in, 1) == SGPU_OK &&
+	      real->stream->sync(on, NULL) == SGPU_OK);
 }
 
 /* Alters device memory in place, before it is measured. */
-static int enqueue(struct sgpu_stream *on, const struct sgpu_work *work)
+static int enqueue_one(struct sgpu_stream *on, const struct sgpu_work *work)
 {
 	/* Kernels of the CPU device open what goes there where it lies. */
 	if (work->kind == SGPU_WORK_COPY_IN || work->kind == SGPU_WORK_OPEN_FROM) {
@@ -70,8 +71,9 @@ static int enqueue(struct sgpu_stream *on, const struct sgpu_work *work)
 	if (work->kind == SGPU_WORK_MEASURE && flip_there) {
 		flip_on_device(on, work->in + work->size / 2);
 	}
-	return real->stream->enqueue(on, work);
+	return real->stream->enqueue(on, work, 1);
 }
+FAKE_ENQUEUE(enqueue, enqueue_one)
 
 /* ---- modules ---- */
 struct sgpu_device_module {

@@ -358,14 +358,15 @@ UNIT_TEST(the_end_mark_is_demanded_and_refused)
 /* ---- a device that does wrong ---- */
 static atomic_int countdown; /* copies that go well before one is altered */
 
-static int alter_in(struct sgpu_stream *stream, const struct sgpu_work *work)
+static int alter_one_in(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	if ((work->kind == SGPU_WORK_COPY_IN || work->kind == SGPU_WORK_OPEN_FROM) &&
 	    work->size > 0 && countdown-- == 0) {
 		((uint8_t *)(uintptr_t)work->from)[work->size / 2] ^= 0x10;
 	}
-	return real->stream->enqueue(stream, work);
+	return real->stream->enqueue(stream, work, 1);
 }
+FAKE_ENQUEUE(alter_in, alter_one_in)
 
 static int refuse_event(struct sgpu_device *device, struct sgpu_event **event,
 			struct sgpu_error *error)
@@ -454,7 +455,7 @@ static uint64_t next_number;
 static bool is_repeated;
 
 /* Where kernels reach the host's memory, little is opened from there without a copy. */
-static int catch_in(struct sgpu_stream *stream, const struct sgpu_work *work)
+static int catch_one_in(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	if (work->kind == SGPU_WORK_OPEN || work->kind == SGPU_WORK_OPEN_FROM) {
 		is_repeated |= work->first < next_number;
@@ -464,8 +465,9 @@ static int catch_in(struct sgpu_stream *stream, const struct sgpu_work *work)
 	if (work->kind == SGPU_WORK_COPY_IN || work->kind == SGPU_WORK_OPEN_FROM) {
 		catch (work->from, work->size);
 	}
-	return real->stream->enqueue(stream, work);
+	return real->stream->enqueue(stream, work, 1);
 }
+FAKE_ENQUEUE(catch_in, catch_one_in)
 
 /* Sealed text of the same plaintext under the same nonce would be the same. */
 UNIT_TEST(no_two_live_copies_use_a_nonce_twice)
@@ -496,12 +498,13 @@ UNIT_TEST(no_two_live_copies_use_a_nonce_twice)
 
 static int reached, alone_count; /* work in the host's memory; and of these, where nobody else is */
 
-static int note_alone(struct sgpu_stream *stream, const struct sgpu_work *work)
+static int note_one(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	reached += work->kind >= SGPU_WORK_OPEN_FROM;
 	alone_count += work->kind >= SGPU_WORK_OPEN_FROM && work->alone;
-	return real->stream->enqueue(stream, work);
+	return real->stream->enqueue(stream, work, 1);
 }
+FAKE_ENQUEUE(note_alone, note_one)
 
 /* The client may change what lies in a lease while it is opened. */
 UNIT_TEST(memory_of_the_caller_is_not_taken_for_memory_that_nobody_changes)

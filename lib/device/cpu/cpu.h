@@ -163,7 +163,8 @@ SGPU_MUST_CHECK int sgpu_cpu_stream_wait(struct sgpu_stream *stream, struct sgpu
 extern const struct sgpu_device_stream_calls sgpu_cpu_stream_calls;
 
 /* ---- work.c, keys.c, modules.c ---- */
-SGPU_MUST_CHECK int sgpu_cpu_enqueue_work(struct sgpu_stream *stream, const struct sgpu_work *work);
+SGPU_MUST_CHECK int sgpu_cpu_enqueue_work(struct sgpu_stream *stream, const struct sgpu_work *work,
+					  int count);
 int sgpu_cpu_open_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 		      struct sgpu_task *task);
 int sgpu_cpu_seal_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,

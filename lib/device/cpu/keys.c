@@ -18,16 +18,18 @@ struct sgpu_device_key {
 	struct sgpu_aead *model; /* workers use copies of it */
 };
 
-static void key_free(struct sgpu_device_key *key)
+static void keys_free(struct sgpu_device_key **keys, int count)
 {
-	sgpu_aead_free(&key->model);
-	sgpu_free_wiped(&key, sizeof(*key));
+	for (int i = 0; i < count; i++) {
+		sgpu_aead_free(&keys[i]->model);
+		sgpu_free_wiped(&keys[i], sizeof(*keys[i]));
+	}
 }
 
 static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material, int count,
 		    struct sgpu_device_key **keys, struct sgpu_error *error)
 {
-	int rc = SGPU_OK;
+	int rc = SGPU_OK, made = 0;
 
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
 		struct sgpu_device_key *new = calloc(1, sizeof(*new));
@@ -38,12 +40,11 @@ static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *m
 		}
 		new->object.backend = stream->object.backend;
 		new->keys = material[i];
-		keys[i] = new;
+		keys[made++] = new;
 		rc = sgpu_aead_create(NULL, new->keys.key, &new->model, error);
 	}
-	for (int i = 0; rc != SGPU_OK && i < count && keys[i]; i++) {
-		key_free(keys[i]);
-		keys[i] = NULL;
+	if (rc != SGPU_OK) {
+		keys_free(keys, made);
 	}
 	return rc;
 }
@@ -195,6 +196,6 @@ int sgpu_cpu_seal_run(struct sgpu_device *device, const struct sgpu_cpu_item *it
 
 const struct sgpu_device_key_calls sgpu_cpu_key_calls = {
 	.load = key_load,
-	.free = key_free,
+	.free = keys_free,
 	.reaches = reaches,
 };

@@ -119,7 +119,7 @@ static struct custom *copy_custom(const struct sgpu_work *work)
 }
 
 /* ---- requests ---- */
-int sgpu_cpu_enqueue_work(struct sgpu_stream *stream, const struct sgpu_work *work)
+static int enqueue_one(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	static int (*const performs[])(struct sgpu_device * device,
 				       const struct sgpu_cpu_item *item, struct sgpu_task *task) = {
@@ -154,6 +154,16 @@ int sgpu_cpu_enqueue_work(struct sgpu_stream *stream, const struct sgpu_work *wo
 	rc = rc == SGPU_OK ? sgpu_cpu_enqueue(stream, &item) : rc;
 	if (rc < 0 && item.argument) {
 		free_custom(item.argument);
+	}
+	return rc;
+}
+
+int sgpu_cpu_enqueue_work(struct sgpu_stream *stream, const struct sgpu_work *work, int count)
+{
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < count; i++) {
+		rc = enqueue_one(stream, &work[i]);
 	}
 	return rc;
 }

@@ -137,17 +137,13 @@ static int keep(struct agreement *a, struct sgpu_error *error)
 {
 	struct sgpu_cuda_trust *trust = &a->device->keys.trust;
 	CUresult result;
-	int rc = sgpu_cuda_private_alloc(a->device, a->device->keys.size, &trust->session, error);
+	int rc = sgpu_cuda_private_alloc(a->device, SGPU_CUDA_KEY_STATE, &trust->session, error);
 
 	if (rc < 0) {
 		return rc;
 	}
-	result = sgpu_cu.cuMemsetD8Async(trust->session, 0, a->device->keys.size,
-					 a->device->internal);
-	if (result == CUDA_SUCCESS) {
-		result = (CUresult)sgpu_cuda_key_setup(
-			a->device->internal, sgpu_cuda_agree_material(a->room), trust->session);
-	}
+	result = (CUresult)sgpu_cuda_key_setup(a->device->internal,
+					       sgpu_cuda_agree_material(a->room), trust->session);
 	rc = finish(a->device, result, "cannot set up the session key", error);
 	return rc == SGPU_OK ? sgpu_aead_create(NULL, a->out, &trust->aead, error) : rc;
 }
@@ -242,20 +238,20 @@ static int make_chunk(struct test *t, struct sgpu_error *error)
 static int bring_key(struct test *t, bool change, struct sgpu_error *error)
 {
 	struct sgpu_cuda_keys *all = &t->device->keys;
-	struct sgpu_cuda_delivery delivery;
-	CUresult result =
-		sgpu_cu.cuMemsetD8Async(t->room, 0, COUNTER + all->size, t->device->internal);
+	struct sgpu_cuda_message message = { .session = all->trust.session, .states = t->state };
+	CUresult result = sgpu_cu.cuMemsetD8Async(t->room, 0, COUNTER + SGPU_CUDA_KEY_STATE,
+						  t->device->internal);
 	int rc;
 
 	pthread_mutex_lock(&all->lock);
-	rc = sgpu_cuda_seal_key(t->device, &known_keys, &delivery);
+	rc = sgpu_cuda_seal_key(t->device, &known_keys, message.few);
 	pthread_mutex_unlock(&all->lock);
 	if (rc < 0) {
 		return sgpu_fail(error, rc, "cannot seal a key for the device");
 	}
-	delivery.words[3] ^= change ? 0x100 : 0;
+	message.few->words[3] ^= change ? 0x100 : 0;
 	if (result == CUDA_SUCCESS) {
-		result = (CUresult)sgpu_cuda_key_deliver(t->device->internal, &delivery, t->state);
+		result = (CUresult)sgpu_cuda_keys_deliver(t->device->internal, &message, 1);
 	}
 	return finish(t->device, result, "cannot set up a key on the device", error);
 }
@@ -264,8 +260,12 @@ static int open_chunk(struct test *t, enum sgpu_cuda_kernel kernel,
 		      struct sgpu_cuda_verdict *verdict, struct sgpu_error *error)
 {
 	CUstream stream = t->device->internal;
-	struct sgpu_cuda_report report = { .verdict = t->status->device, .counter = t->room };
-	uint64_t expected;
+	struct sgpu_cuda_run run = { .state = t->state,
+				     .in = t->sealed,
+				     .out = t->plain,
+				     .size = SGPU_SEALED_CHUNK,
+				     .verdict = t->status->device,
+				     .counter = t->room };
 	CUresult result;
 	int rc;
 
@@ -279,9 +279,8 @@ static int open_chunk(struct test *t, enum sgpu_cuda_kernel kernel,
 		result = sgpu_cu.cuMemsetD8Async(t->plain, 0, SGPU_CHUNK, stream);
 	}
 	if (result == CUDA_SUCCESS) {
-		result = (CUresult)sgpu_cuda_open(stream, (int)t->device->info.compute_units,
-						  t->state, 0, false, t->sealed, SGPU_SEALED_CHUNK,
-						  t->plain, kernel, &report, &expected);
+		result = (CUresult)sgpu_cuda_run_chunks(stream, (int)t->device->info.compute_units,
+							true, &run, 1, kernel);
 	}
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuMemcpyDtoHAsync(t->bytes + SGPU_SEALED_CHUNK, t->plain,
@@ -337,7 +336,7 @@ static int known_answer(struct sgpu_device *device, struct sgpu_error *error)
 
 	if (rc == SGPU_OK) {
 		rc = sgpu_cuda_private_alloc(
-			device, COUNTER + device->keys.size + SGPU_SEALED_CHUNK + SGPU_CHUNK,
+			device, COUNTER + SGPU_CUDA_KEY_STATE + SGPU_SEALED_CHUNK + SGPU_CHUNK,
 			&t.room, error);
 	}
 	if (rc == SGPU_OK) {
@@ -346,7 +345,7 @@ static int known_answer(struct sgpu_device *device, struct sgpu_error *error)
 	}
 	if (rc == SGPU_OK) {
 		t.state = t.room + COUNTER;
-		t.sealed = t.state + device->keys.size;
+		t.sealed = t.state + SGPU_CUDA_KEY_STATE;
 		t.plain = t.sealed + SGPU_SEALED_CHUNK;
 		wrong = run_kernel(&t, SGPU_CUDA_LARGE, &rc, error);
 		wrong = wrong ? wrong : run_kernel(&t, SGPU_CUDA_SMALL, &rc, error);
@@ -371,7 +370,6 @@ static int establish(struct sgpu_device *device, struct sgpu_error *error)
 	int rc = sgpu_cuda_check(device, (CUresult)sgpu_cuda_aead_prepare(),
 				 "cannot load the kernels for AES-GCM", error);
 
-	device->keys.size = sgpu_cuda_key_size();
 	if (rc == SGPU_OK) {
 		rc = agree(device, error);
 	}
@@ -433,7 +431,6 @@ int sgpu_cuda_seal_key(struct sgpu_device *device, const struct sgpu_sealed_keys
 		return SGPU_EDEVICE;
 	}
 	delivery->counter = trust->counter++;
-	delivery->session = trust->session;
 	for (i = 0; i < 8; i++) {
 		nonce[SGPU_NONCE_SIZE - 1 - i] = (uint8_t)(delivery->counter >> 8 * i);
 	}

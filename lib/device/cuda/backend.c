@@ -250,10 +250,7 @@ static int set_up(struct sgpu_device *device, const struct sgpu_device_config *c
 	if (rc == SGPU_OK) {
 		rc = sgpu_cuda_clock_open(device, config->timer, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_cuda_host_open(device, error);
-	}
-	return rc == SGPU_OK ? sgpu_cuda_keys_open(device, error) : rc;
+	return rc == SGPU_OK ? sgpu_cuda_host_open(device, error) : rc;
 }
 
 static struct sgpu_device *make(int ordinal)
@@ -306,7 +303,7 @@ static void close_device(struct sgpu_device *device)
 		*place = device->next_open;
 	}
 	sgpu_cuda_streams_close(device);
-	sgpu_cuda_keys_close(device);
+	sgpu_cuda_trust_close(device);
 	sgpu_cuda_pages_close(device);
 	sgpu_cuda_memory_close(device);
 	sgpu_cuda_host_close(device);

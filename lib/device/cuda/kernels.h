@@ -18,16 +18,27 @@ extern "C" {
 enum {
 	SGPU_CUDA_MATERIAL = 48,     /* bytes: key (32), base nonce (12), zeros; aligned to 16 */
 	SGPU_CUDA_DELIVERED = 44,    /* bytes of key and base nonce in a delivery */
+	SGPU_CUDA_KEY_STATE = 16896, /* bytes: round keys, powers of H, the nonce */
+	SGPU_CUDA_FEW_KEYS = 32,     /* deliveries that are part of a message */
+	SGPU_CUDA_KEYS = 256,	     /* most deliveries of a message */
 	SGPU_CUDA_SMALL_CHUNKS = 12, /* most chunks of a run for the small kernel, which spreads
 					each chunk over multiprocessors */
+	SGPU_CUDA_RUNS = 32,	     /* most runs of a launch of that kernel */
 };
 
-/* A key and its base nonce, sealed under the session key (delivery.cuh); a kernel parameter. */
+/* A key and its base nonce, sealed under the session key (delivery.cuh). */
 struct sgpu_cuda_delivery {
+	uint64_t counter;
 	uint32_t words[SGPU_CUDA_DELIVERED / 4];
 	uint32_t tag[4];
-	uint64_t counter;
+	uint32_t zero;
+};
+/* Deliveries, each with a tag of its own; a kernel parameter. */
+struct sgpu_cuda_message {
 	uint64_t session; /* address of the session key's state */
+	uint64_t states;  /* address of the first key's state; the others' follow */
+	uint64_t many;	  /* address of the deliveries in device memory; 0: they are in `few` */
+	struct sgpu_cuda_delivery few[SGPU_CUDA_FEW_KEYS];
 };
 
 /* The result of a chunk run, in host memory that the device writes. The host first sets `bad` to
@@ -37,35 +48,37 @@ struct sgpu_cuda_verdict {
 	uint64_t done;	  /* chunks that were opened and did verify, or that were sealed */
 	uint64_t refused; /* 1: the key was changed on its way; nothing was done */
 };
-/* Where a kernel leaves its verdict, and counters for its use. */
-struct sgpu_cuda_report {
-	uint64_t verdict; /* device address of the struct */
-	uint64_t counter; /* device address of 256 bytes that are zero */
+/* A run of chunks, opened as sgpu_open_chunks does or sealed as sgpu_seal_chunks does, at any
+ * alignment. The end of a run that is opened is checked, too: a wrong length or end is reported
+ * like a bad tag. */
+struct sgpu_cuda_run {
+	uint64_t state; /* of the key */
+	uint64_t in, out;
+	uint64_t size;	   /* bytes read */
+	uint64_t first;	   /* number of the first chunk */
+	uint64_t verdict;  /* device address of a struct sgpu_cuda_verdict */
+	uint64_t counter;  /* device address of 256 bytes that are zero, for the kernel's use */
+	uint64_t expected; /* set by the call: what `done` is after a success; 0: no kernel runs */
+	bool last;
 };
 
 /* Which kernel runs: the faster one, the one for short runs (SGPU_CUDA_SMALL_CHUNKS at most), or
  * the one for long runs. */
 enum sgpu_cuda_kernel { SGPU_CUDA_FASTEST, SGPU_CUDA_SMALL, SGPU_CUDA_LARGE };
 
-/* Bytes of a key's state, a multiple of 256: round keys, tables for GHASH, the nonce. */
-size_t sgpu_cuda_key_size(void);
 /* Loads the kernels. Called first, once for each device, with its context current.
  */
 int sgpu_cuda_aead_prepare(void);
 /* Makes `state` from `material`, which the kernel clears after reading it. */
 int sgpu_cuda_key_setup(void *stream, uint64_t material, uint64_t state);
-/* Makes `state` from a delivery. If that does not verify, the state opens and seals nothing. */
-int sgpu_cuda_key_deliver(void *stream, const struct sgpu_cuda_delivery *delivery, uint64_t state);
-/* Opens chunks as sgpu_open_chunks does, at any alignment, and checks the run's end: a wrong length
- * or end is reported like a bad tag. *expected: what `done` is after a success. SGPU_CUDA_SMALL:
- * `in` may be the host's memory, which may change meanwhile, so each byte is read once. */
-int sgpu_cuda_open(void *stream, int multiprocessors, uint64_t state, uint64_t first, bool last,
-		   uint64_t in, uint64_t size, uint64_t out, enum sgpu_cuda_kernel kernel,
-		   const struct sgpu_cuda_report *report, uint64_t *expected);
-/* Seals chunks as sgpu_seal_chunks does. SGPU_CUDA_SMALL: `out` may be the host's memory. */
-int sgpu_cuda_seal(void *stream, int multiprocessors, uint64_t state, uint64_t first, bool last,
-		   uint64_t in, uint64_t size, uint64_t out, enum sgpu_cuda_kernel kernel,
-		   const struct sgpu_cuda_report *report, uint64_t *expected);
+/* Makes the states of `count` keys. Where a delivery does not verify, the state, which must be
+ * clear before, stays so: it opens and seals nothing. */
+int sgpu_cuda_keys_deliver(void *stream, const struct sgpu_cuda_message *message, unsigned count);
+/* Opens or seals runs by one kernel. Several runs are all short, of SGPU_CUDA_SMALL_CHUNKS at most,
+ * and none may write what another reads or writes. SGPU_CUDA_SMALL: the sealed bytes may be in the
+ * host's memory, which may change meanwhile, so each byte is read once. */
+int sgpu_cuda_run_chunks(void *stream, int multiprocessors, bool open, struct sgpu_cuda_run *runs,
+			 int count, enum sgpu_cuda_kernel kernel);
 
 /* ---- digest.cu: KangarooTwelve (RFC 9861, KT128) of device memory ----
  * The GPU computes the leaves, one a thread, and the head: the state of the final node after the

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Keys of sealed segments on the GPU. They cross the bus sealed under the session key (agree.c), as
- * parameters of the kernel that makes the key's state. States are in memory that no copy reaches,
- * and are cleared when a key is freed.
+ * parameters of the kernel that makes their states; many are copied to the device first. Keys that
+ * are loaded together are a group, whose states are one block of memory that no copy reaches.
  *
  * Other streams that use a key wait for its set-up alone: an event is recorded directly after the
  * set-up, since later work of its stream may never end.
@@ -13,259 +13,194 @@
 #include <device/cuda/kernels.h>
 #include <device/cuda/stream.h>
 
+struct group;
 struct sgpu_device_key {
 	struct sgpu_device_object object;
-	struct sgpu_device *device;
-	struct sgpu_cuda_key_state *state;
-	struct sgpu_stream *stream; /* on which it is set up */
-	CUevent ready;		    /* recorded after the set-up */
-	atomic_bool done;	    /* the set-up is known to have ended */
+	struct group *group;
+	CUdeviceptr state;
 };
 
-int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error)
+struct group {
+	struct sgpu_device *device;
+	struct sgpu_stream *stream; /* on which it is set up */
+	CUdeviceptr states;
+	CUevent ready;	  /* recorded after the set-up */
+	atomic_bool done; /* the set-up is known to have ended */
+	atomic_int live;  /* keys that are not freed */
+	struct sgpu_device_key keys[];
+};
+
+/* Seals the keys for the device. If they are many, copies them there, behind the states. */
+static CUresult make_message(struct group *group, const struct sgpu_sealed_keys *material,
+			     int count, struct sgpu_cuda_message *message)
 {
-	return sgpu_cuda_check(device, sgpu_cuda_event_take(device, &device->keys.cleared),
-			       "cannot create an event", error);
-}
+	struct sgpu_device *device = group->device;
+	const bool many = count > SGPU_CUDA_FEW_KEYS;
+	const size_t size = (size_t)count * sizeof(*message->few);
+	struct sgpu_cuda_delivery *list = many ? malloc(size) : message->few;
+	CUresult result = list ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 
-/* Enqueues the clearing of a state; the next set-up in it waits for that. The lock is held. */
-static CUresult clear_state(struct sgpu_device *device, struct sgpu_cuda_key_state *state)
-{
-	struct sgpu_cuda_keys *keys = &device->keys;
-
-	state->next = keys->clearing;
-	keys->clearing = state;
-	keys->marked = false;
-	return sgpu_cu.cuMemsetD8Async(state->address, 0, keys->size, device->internal);
-}
-
-static void free_states(struct sgpu_device *device, struct sgpu_cuda_key_state **list)
-{
-	struct sgpu_cuda_key_state *state;
-
-	while ((state = *list)) {
-		*list = state->next;
-		sgpu_cuda_private_free(device, state->address);
-		free(state);
+	message->session = device->keys.trust.session;
+	message->states = group->states;
+	pthread_mutex_lock(&device->keys.lock);
+	for (int i = 0; result == CUDA_SUCCESS && i < count; i++) {
+		if (sgpu_cuda_seal_key(device, &material[i], &list[i]) != SGPU_OK) {
+			result = CUDA_ERROR_NOT_PERMITTED;
+		}
 	}
-}
-
-/* Makes another state; the lock is held. */
-static int add_state(struct sgpu_device *device, struct sgpu_error *error)
-{
-	struct sgpu_cuda_keys *keys = &device->keys;
-	struct sgpu_cuda_key_state *state = calloc(1, sizeof(*state));
-	int rc;
-
-	if (!state) {
-		return sgpu_fail_nomem(error);
+	pthread_mutex_unlock(&device->keys.lock);
+	if (many && result == CUDA_SUCCESS) {
+		message->many = group->states + (CUdeviceptr)count * SGPU_CUDA_KEY_STATE;
+		result =
+			sgpu_cu.cuMemcpyHtoDAsync(message->many, list, size, group->stream->native);
 	}
-	rc = sgpu_cuda_private_alloc(device, keys->size, &state->address, error);
-	if (rc < 0) {
-		free(state);
-		return rc;
-	}
-	/* Clear it: a state that no kernel set up must not look usable. */
-	rc = sgpu_cuda_check(device, clear_state(device, state), "cannot clear device memory",
-			     error);
-	if (rc < 0) {
-		keys->clearing = state->next;
-		state->next = NULL;
-		free_states(device, &state);
-	}
-	return rc;
-}
-
-/* Makes the stream wait until all of `clearing` is clear. The lock is held. */
-static CUresult wait_until_clear(struct sgpu_stream *stream)
-{
-	struct sgpu_cuda_keys *keys = &stream->device->keys;
-	CUresult result = CUDA_SUCCESS;
-
-	if (!keys->marked) {
-		result = sgpu_cu.cuEventRecord(keys->cleared, stream->device->internal);
-		keys->marked = result == CUDA_SUCCESS;
-	}
-	if (result == CUDA_SUCCESS) {
-		result = sgpu_cu.cuEventQuery(keys->cleared);
-	}
-	if (result == CUDA_ERROR_NOT_READY) {
-		return sgpu_cu.cuStreamWaitEvent(stream->native, keys->cleared, 0);
-	}
-	if (result == CUDA_SUCCESS) {
-		keys->idle = keys->clearing;
-		keys->clearing = NULL;
+	if (many) {
+		free(list); /* the driver has copied it */
 	}
 	return result;
 }
 
-/* Takes a state that is clear by the time the stream's next work runs. The lock is held. */
-static int take_state(struct sgpu_stream *stream, struct sgpu_cuda_key_state **state,
+/* Enqueues the set-up. The stream's lock is held. */
+static CUresult set_up(struct group *group, const struct sgpu_sealed_keys *material, int count)
+{
+	const CUstream native = group->stream->native;
+	struct sgpu_cuda_message message = { 0 };
+	CUresult result = make_message(group, material, count, &message);
+
+	if (result == CUDA_SUCCESS) {
+		result = (CUresult)sgpu_cuda_keys_deliver(native, &message, (unsigned)count);
+	}
+	return result == CUDA_SUCCESS ? sgpu_cuda_event_after(group->device, native, &group->ready)
+				      : result;
+}
+
+/* Frees a group; no work with it is pending. On a faulted device the states stay to its end. */
+static void end_group(struct group *group)
+{
+	sgpu_cuda_event_give(group->device, group->ready);
+	sgpu_cuda_private_free(group->device, group->states);
+	free(group);
+}
+
+static int make_group(struct sgpu_stream *stream, int count, struct group **group,
 		      struct sgpu_error *error)
 {
-	struct sgpu_device *device = stream->device;
-	struct sgpu_cuda_keys *keys = &device->keys;
-	struct sgpu_cuda_key_state **list;
-	int rc = keys->idle || keys->clearing ? SGPU_OK : add_state(device, error);
+	struct group *new = calloc(1, sizeof(*new) + (size_t)count * sizeof(*new->keys));
+	uint64_t size = (uint64_t)count * SGPU_CUDA_KEY_STATE;
+	int rc;
 
-	if (rc == SGPU_OK && !keys->idle) {
-		rc = sgpu_cuda_check(device, wait_until_clear(stream),
-				     "cannot wait for device memory", error);
-	}
-	if (rc == SGPU_OK) {
-		list = keys->idle ? &keys->idle : &keys->clearing;
-		*state = *list;
-		*list = (*state)->next;
-	}
-	return rc;
-}
-
-/* Enqueues the set-up. The stream's lock and the keys' are held. */
-static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key,
-		       const struct sgpu_sealed_keys *material)
-{
-	struct sgpu_cuda_delivery delivery;
-	CUresult result;
-
-	if (sgpu_cuda_seal_key(stream->device, material, &delivery) != SGPU_OK) {
-		return CUDA_ERROR_NOT_PERMITTED;
-	}
-	result = (CUresult)sgpu_cuda_key_deliver(stream->native, &delivery, key->state->address);
-	return result == CUDA_SUCCESS
-		       ? sgpu_cuda_event_after(stream->device, stream->native, &key->ready)
-		       : result;
-}
-
-/* Gives a state back to be cleared. usable: the context is current and the device not faulted. The
- * keys' lock is held. */
-static void retire(struct sgpu_device *device, struct sgpu_cuda_key_state *state, bool usable)
-{
-	struct sgpu_cuda_keys *keys = &device->keys;
-
-	if (usable) {
-		sgpu_cuda_note(device, clear_state(device, state));
-		return;
-	}
-	if (atomic_load(&device->faulted) == 0) {
-		free(state); /* its memory is freed when the device is closed */
-		return;
-	}
-	state->next = keys->clearing; /* a faulted device sets up no more keys */
-	keys->clearing = state;
-}
-
-/* Retires the state of a failed set-up, whose kernel may run. The keys' lock is held. */
-static void give_up(struct sgpu_device *device, struct sgpu_stream *stream,
-		    struct sgpu_device_key *key)
-{
-	bool usable = atomic_load(&device->faulted) == 0;
-
-	if (usable) {
-		sgpu_cuda_wait_until_idle(stream);
-	}
-	sgpu_cuda_event_give(device, key->ready);
-	retire(device, key->state, usable);
-}
-
-static int load_key(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material,
-		    struct sgpu_device_key **key, struct sgpu_error *error)
-{
-	struct sgpu_device *device = stream->device;
-	struct sgpu_cuda_keys *keys = &device->keys;
-	struct sgpu_device_key *new;
-	int rc = sgpu_cuda_enter(device, error);
-
-	if (rc == SGPU_OK) {
-		rc = sgpu_cuda_keys_ready(device, error);
-	}
-	if (rc < 0) {
-		return rc;
-	}
-	new = calloc(1, sizeof(*new));
 	if (!new) {
 		return sgpu_fail_nomem(error);
 	}
-	new->object.backend = &sgpu_cuda_backend;
-	new->device = device;
-	new->stream = stream;
-	rc = sgpu_cuda_begin(stream, NULL);
-	if (rc < 0) {
-		free(new);
-		return sgpu_cuda_faulted(device, error);
-	}
-	pthread_mutex_lock(&keys->lock);
-	rc = take_state(stream, &new->state, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_cuda_check(device, set_up(stream, new, material),
-				     "cannot bring a key to the device", error);
-		if (rc < 0) {
-			give_up(device, stream, new);
-		}
-	}
-	pthread_mutex_unlock(&keys->lock);
-	stream->enqueued++;
-	pthread_mutex_unlock(&stream->lock);
+	size += count > SGPU_CUDA_FEW_KEYS ? (uint64_t)count * sizeof(struct sgpu_cuda_delivery)
+					   : 0;
+	rc = sgpu_cuda_private_alloc(stream->device, size, &new->states, error);
 	if (rc < 0) {
 		free(new);
 		return rc;
 	}
-	*key = new;
+	new->device = stream->device;
+	new->stream = stream;
+	atomic_init(&new->live, count);
+	for (int i = 0; i < count; i++) {
+		new->keys[i].object.backend = &sgpu_cuda_backend;
+		new->keys[i].group = new;
+		new->keys[i].state = new->states + (CUdeviceptr)i *SGPU_CUDA_KEY_STATE;
+	}
+	*group = new;
+	return SGPU_OK;
+}
+
+static int load_group(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material,
+		      int count, struct sgpu_device_key **keys, struct sgpu_error *error)
+{
+	struct group *group = NULL;
+	int rc = make_group(stream, count, &group, error);
+
+	if (rc < 0) {
+		return rc;
+	}
+	rc = sgpu_cuda_begin(stream, NULL);
+	if (rc < 0) {
+		end_group(group);
+		return sgpu_cuda_faulted(stream->device, error);
+	}
+	rc = sgpu_cuda_check(stream->device, set_up(group, material, count),
+			     "cannot bring keys to the device", error);
+	stream->enqueued++;
+	if (rc < 0) {
+		sgpu_cuda_wait_until_idle(stream); /* the kernel may run */
+	}
+	pthread_mutex_unlock(&stream->lock);
+	if (rc < 0) {
+		end_group(group);
+		return rc;
+	}
+	for (int i = 0; i < count; i++) {
+		keys[i] = &group->keys[i];
+	}
 	return SGPU_OK;
 }
 
 int sgpu_cuda_keys_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material,
 			int count, struct sgpu_device_key **keys, struct sgpu_error *error)
 {
-	int rc = SGPU_OK;
+	int rc = sgpu_cuda_enter(stream->device, error), done = 0;
 
-	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		rc = load_key(stream, &material[i], &keys[i], error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_keys_ready(stream->device, error);
 	}
-	for (int i = 0; rc != SGPU_OK && i < count && keys[i]; i++) {
-		sgpu_cuda_key_free(keys[i]);
-		keys[i] = NULL;
+	while (rc == SGPU_OK && done < count) {
+		const int part = count - done < SGPU_CUDA_KEYS ? count - done : SGPU_CUDA_KEYS;
+
+		rc = load_group(stream, material + done, part, keys + done, error);
+		done += rc == SGPU_OK ? part : 0;
+	}
+	if (rc != SGPU_OK) {
+		sgpu_cuda_keys_free(keys, done);
+		memset(keys, 0, (size_t)count * sizeof(*keys));
 	}
 	return rc;
 }
 
 CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key,
-			   CUdeviceptr *state)
+			   const struct sgpu_device_key *before, uint64_t *state)
 {
-	*state = key->state->address;
-	if (key->stream == stream || atomic_load(&key->done)) {
+	struct group *group = key->group;
+
+	*state = key->state;
+	if (group->stream == stream || (before && before->group == group) ||
+	    atomic_load(&group->done)) {
 		return CUDA_SUCCESS;
 	}
-	return sgpu_cu.cuStreamWaitEvent(stream->native, key->ready, 0);
+	return sgpu_cu.cuStreamWaitEvent(stream->native, group->ready, 0);
 }
 
 void sgpu_cuda_key_was_used(struct sgpu_device_key *key)
 {
-	atomic_store(&key->done, true);
+	atomic_store(&key->group->done, true);
 }
 
-/* No work with the key is pending, but its set-up may be, if it was never used. */
-void sgpu_cuda_key_free(struct sgpu_device_key *key)
+/* No work with the keys is pending, but their set-up may be, if none was used. The states of a
+ * group that is freed as a whole are cleared together. */
+void sgpu_cuda_keys_free(struct sgpu_device_key **keys, int count)
 {
-	struct sgpu_device *device = key->device;
-	struct sgpu_cuda_keys *keys = &device->keys;
-	bool usable =
-		sgpu_cuda_enter(device, NULL) == SGPU_OK &&
-		(atomic_load(&key->done) || sgpu_cuda_wait(device, key->ready, NULL) == SGPU_OK) &&
-		atomic_load(&device->faulted) == 0;
+	for (int i = 0, run; i < count; i += run) {
+		struct group *group = keys[i]->group;
+		struct sgpu_device *device = group->device;
+		const bool usable = sgpu_cuda_enter(device, NULL) == SGPU_OK &&
+				    (atomic_load(&group->done) ||
+				     sgpu_cuda_wait(device, group->ready, NULL) == SGPU_OK);
 
-	sgpu_cuda_event_give(device, key->ready);
-	pthread_mutex_lock(&keys->lock);
-	retire(device, key->state, usable);
-	pthread_mutex_unlock(&keys->lock);
-	free(key);
-}
-
-void sgpu_cuda_keys_close(struct sgpu_device *device)
-{
-	struct sgpu_cuda_keys *keys = &device->keys;
-
-	sgpu_cuda_trust_close(device);
-	free_states(device, &keys->idle);
-	free_states(device, &keys->clearing);
-	sgpu_cuda_event_give(device, keys->cleared);
+		for (run = 1; i + run < count && keys[i + run]->group == group; run++) {
+		}
+		for (int k = 0; usable && k < run && run < atomic_load(&group->live); k++) {
+			sgpu_cuda_note(device, sgpu_cu.cuMemsetD8Async(keys[i + k]->state, 0,
+								       SGPU_CUDA_KEY_STATE,
+								       device->internal));
+		}
+		if (atomic_fetch_sub(&group->live, run) == run) {
+			end_group(group);
+		}
+	}
 }

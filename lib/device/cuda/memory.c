@@ -44,14 +44,18 @@ static bool enter_region(struct sgpu_cuda_cuts *cuts, struct sgpu_cuda_region *r
 
 /* Adds the first region for the device's own use: by cuMemAlloc, since the pool's first memory
  * takes much longer, and now, since cuMemAlloc may wait for kernels and none run yet. */
-static CUresult add_first_own(struct sgpu_cuda_memory *memory)
+static CUresult add_first_own(struct sgpu_device *device)
 {
+	struct sgpu_cuda_memory *memory = &device->memory;
 	struct sgpu_cuda_region *region = calloc(1, sizeof(*region));
 	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (region) {
 		region->extent = FIRST_OWN;
 		result = sgpu_cu.cuMemAlloc(&region->start, region->extent);
+	}
+	if (result == CUDA_SUCCESS) {
+		result = sgpu_cuda_clear(device, region->start, region->extent);
 	}
 	if (result != CUDA_SUCCESS) {
 		free(region);
@@ -86,7 +90,7 @@ int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit, struct sgp
 						       CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
 	}
 	if (result == CUDA_SUCCESS) {
-		result = add_first_own(memory);
+		result = add_first_own(device);
 	}
 	return sgpu_cuda_check(device, result, "cannot make a pool of device memory", error);
 }
@@ -194,15 +198,15 @@ static struct sgpu_block *take(struct sgpu_cuda_cuts *cuts, uint64_t size)
 	return sgpu_arena_take(&cuts->arena, size);
 }
 
-/* Gets a region from the pool that every stream may use: for one large block, or cleared for small
- * ones. The driver's memory may begin at any multiple of 512. */
-static CUresult obtain_region(struct sgpu_device *device, uint64_t size,
+/* Gets a region from the pool that every stream may use: `whole`, for one block, or else cleared,
+ * for several. The driver's memory may begin at any multiple of 512. */
+static CUresult obtain_region(struct sgpu_device *device, uint64_t size, bool whole,
 			      struct sgpu_cuda_region *region)
 {
 	CUresult result;
 
 	region->of_pool = true;
-	region->extent = size > SMALL_MAX ? sgpu_arena_extent(size) : REGION;
+	region->extent = whole || size > REGION ? sgpu_arena_extent(size) : REGION;
 	result = obtain(device, region->extent, &region->start);
 	if (result == CUDA_SUCCESS && region->start % SGPU_CUDA_PAGE != 0) {
 		(void)sgpu_cu.cuMemFreeAsync(region->start, device->internal);
@@ -212,7 +216,7 @@ static CUresult obtain_region(struct sgpu_device *device, uint64_t size,
 	if (result != CUDA_SUCCESS) {
 		return result;
 	}
-	if (size <= SMALL_MAX) {
+	if (!whole) {
 		result = sgpu_cuda_clear(device, region->start, region->extent);
 	} else if (sgpu_cuda_sync_internal(device, NULL) != SGPU_OK) {
 		result = CUDA_ERROR_UNKNOWN;
@@ -228,13 +232,14 @@ static int add_region(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, u
 		      struct sgpu_block **block, struct sgpu_error *error)
 {
 	struct sgpu_cuda_region *region = calloc(1, sizeof(*region));
+	const bool whole = size > SMALL_MAX && cuts == &device->memory.blocks;
 	CUresult result;
 
 	*block = NULL;
 	if (!region) {
 		return sgpu_fail_nomem(error);
 	}
-	result = obtain_region(device, size, region);
+	result = obtain_region(device, size, whole, region);
 	if (result != CUDA_SUCCESS) {
 		free(region);
 		return sgpu_cuda_memory_refuse(device, result, size, error);
@@ -245,7 +250,7 @@ static int add_region(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, u
 	return *block ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-/* Gets a block that every stream may use. It is clear, unless it is for the device's own use. */
+/* Gets a block that every stream may use. It is clear. */
 static int cut(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, uint64_t size,
 	       struct sgpu_block **block, struct sgpu_error *error)
 {

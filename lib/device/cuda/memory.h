@@ -49,7 +49,7 @@ SGPU_MUST_CHECK int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devpt
 					  uint64_t size, struct sgpu_task *task);
 void sgpu_cuda_memory_limit(struct sgpu_device *device, uint64_t bytes);
 void sgpu_cuda_memory_figures(struct sgpu_device *device, uint64_t *total, uint64_t *available);
-/* Allocates memory for the device's own use, which no copy reaches. It is not cleared. May wait. */
+/* Allocates memory for the device's own use, which no copy reaches. It is clear. May wait. */
 SGPU_MUST_CHECK int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t size,
 					    CUdeviceptr *memory, struct sgpu_error *error);
 /* Clears and frees such memory, in the order of the internal stream. Accepts 0. */
@@ -77,8 +77,8 @@ struct sgpu_cuda_frame {
 	bool made, big, raw; /* raw: its memory is new from the driver, with unknown contents */
 };
 struct sgpu_cuda_pages {
-	struct sgpu_frames frames; /* its lock guards this struct; taken after a stream's `order`,
-				      before the device's lock */
+	struct sgpu_frames frames;    /* its lock guards this struct; taken after a stream's `lock`,
+					 before the device's lock */
 	struct sgpu_cuda_frame *list; /* an entry for each frame */
 	CUdeviceptr scratch;	      /* addresses at which pages are cleared */
 	uint32_t raw;		      /* pages not cleared since the driver gave their memory */
@@ -136,10 +136,6 @@ CUdeviceptr sgpu_cuda_reach(struct sgpu_device *device, const void *memory, uint
 			    bool write);
 
 /* ---- keys.c ---- */
-struct sgpu_cuda_key_state {
-	CUdeviceptr address; /* in the device's private memory */
-	struct sgpu_cuda_key_state *next;
-};
 /* The agreement between the host and the device, which has to succeed before any key is loaded. */
 struct sgpu_cuda_trust {
 	pthread_mutex_t lock; /* held during the agreement; taken before the keys' lock */
@@ -154,23 +150,17 @@ struct sgpu_cuda_trust {
 struct sgpu_cuda_keys {
 	pthread_mutex_t lock;
 	struct sgpu_cuda_trust trust;
-	size_t size;			      /* bytes of a state */
-	struct sgpu_cuda_key_state *idle;     /* clear states */
-	struct sgpu_cuda_key_state *clearing; /* states not known to be clear */
-	CUevent cleared;		      /* if `marked`, recorded after all of `clearing` */
-	bool marked;
 };
-SGPU_MUST_CHECK int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error);
-void sgpu_cuda_keys_close(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_keys_load(struct sgpu_stream *stream,
 					const struct sgpu_sealed_keys *material, int count,
 					struct sgpu_device_key **keys, struct sgpu_error *error);
-void sgpu_cuda_key_free(struct sgpu_device_key *key);
+void sgpu_cuda_keys_free(struct sgpu_device_key **keys, int count);
 /* Notes that work with the key has ended, and so has its set-up. */
 void sgpu_cuda_key_was_used(struct sgpu_device_key *key);
-/* Gets the state's address, and makes later work of `stream` wait until the key is set up. */
+/* Gets the state's address, and makes later work of `stream` wait until the key is set up, as it
+ * does already if the key was loaded together with `before`, unless that is NULL. */
 CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key,
-			   CUdeviceptr *state);
+			   const struct sgpu_device_key *before, uint64_t *state);
 
 /* ---- agree.c ---- */
 struct sgpu_cuda_delivery;

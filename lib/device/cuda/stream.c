@@ -56,33 +56,36 @@ static int stream_create(struct sgpu_device *device, struct sgpu_stream **stream
 	return *stream ? SGPU_OK : make(device, stream, error);
 }
 
-/* Whether the stream's last work opens or seals and reports success within `patience`: to poll for
- * that is faster than an event and needs no driver call. All earlier work has then ended as well.
- * The lock is held. */
+/* Whether the stream's last work opens or seals and reports success of all its runs within
+ * `patience`: to poll for that is faster than an event and needs no driver call. All earlier work
+ * has then ended as well. The lock is held. */
 static bool hears_verdict(const struct sgpu_stream *stream, uint64_t patience)
 {
-	const struct sgpu_cuda_record *last = stream->tail;
+	const struct sgpu_cuda_record *record = stream->tail ? stream->latest : NULL;
+	const uint64_t begin = patience > 0 ? sgpu_now_ns() : 0;
 	const volatile struct sgpu_cuda_verdict *verdict;
-	uint64_t begin;
+	bool heard = false;
 
-	/* No kernel reports on an empty run. */
-	if (!stream->device->sees_words || !last || last->operation != stream->enqueued ||
-	    !last->status || !last->key || last->expected == 0) {
+	if (!stream->device->sees_words || !record || record->operation != stream->enqueued) {
 		return false;
 	}
-	verdict = sgpu_cuda_verdict(last);
-	begin = patience > 0 ? sgpu_now_ns() : 0;
-	while (verdict->done != last->expected && verdict->bad == UINT64_MAX &&
-	       verdict->refused == 0) {
-		if (patience == 0 || atomic_load(&stream->device->faulted) != 0 ||
-		    sgpu_now_ns() - begin > patience) {
+	while (record && record->status && record->key) {
+		verdict = sgpu_cuda_verdict(record);
+		if (verdict->bad != UINT64_MAX || verdict->refused != 0) {
 			return false;
+		} else if (verdict->done == record->expected) {
+			heard = heard ||
+				record->expected > 0; /* no kernel reports on an empty run */
+			record = record->next;
+		} else if (patience == 0 || atomic_load(&stream->device->faulted) != 0 ||
+			   sgpu_now_ns() - begin > patience) {
+			return false;
+		} else {
+			sgpu_pause();
 		}
-		sgpu_pause();
 	}
 	atomic_thread_fence(memory_order_acquire);
-	return verdict->done == last->expected && verdict->bad == UINT64_MAX &&
-	       verdict->refused == 0;
+	return heard && !record;
 }
 
 /* Fails only if the device is faulted, since callers free what the stream's work uses. */
@@ -196,6 +199,9 @@ static int append(struct sgpu_stream *stream, const struct sgpu_cuda_record *wha
 	}
 	*record = *what;
 	record->next = NULL;
+	if (!stream->tail || stream->tail->operation != record->operation) {
+		stream->latest = record;
+	}
 	if (stream->tail) {
 		stream->tail->next = record;
 	} else {
@@ -223,13 +229,14 @@ static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 	sgpu_cuda_unmark(device, &record->mark);
 }
 
-int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record, CUresult result,
-		     const char *what)
+/* Ends the enqueueing of one record; the lock stays held. */
+static int commit_one(struct sgpu_stream *stream, struct sgpu_cuda_record *record, CUresult result,
+		      const char *what)
 {
 	struct sgpu_error error = { 0 };
 	int rc;
 
-	record->operation = ++stream->enqueued;
+	record->operation = stream->enqueued;
 	record->enqueue_ns = record->enqueue_ns ? record->enqueue_ns : sgpu_now_ns();
 	if (result == CUDA_SUCCESS && record->task && !record->task->untimed) {
 		result = sgpu_cuda_mark(stream, &record->mark);
@@ -245,9 +252,32 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 		abandon(stream, record);
 		tell(record->task, &error);
 	}
+	return rc;
+}
+
+int sgpu_cuda_commit_all(struct sgpu_stream *stream, struct sgpu_cuda_record *records, int count,
+			 CUresult result, const char *what)
+{
+	int rc = SGPU_OK;
+
+	stream->enqueued++;
+	for (int i = 0; i < count; i++) {
+		const int one = commit_one(stream, &records[i], result, what);
+
+		if (one < 0 && result == CUDA_SUCCESS) {
+			result = CUDA_ERROR_OUT_OF_MEMORY; /* later pieces count as not enqueued */
+		}
+		rc = rc == SGPU_OK ? one : rc;
+	}
 	sgpu_cuda_advance(stream, 0); /* the device may be faulted by now */
 	pthread_mutex_unlock(&stream->lock);
 	return rc;
+}
+
+int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record, CUresult result,
+		     const char *what)
+{
+	return sgpu_cuda_commit_all(stream, record, 1, result, what);
 }
 
 /* ---- events ---- */

@@ -64,7 +64,8 @@ struct sgpu_stream {
 	uint64_t enqueued;	    /* the number of the last work */
 	atomic_uint_fast64_t ended; /* up to this number, the device has passed all work */
 	struct sgpu_cuda_record *head, *tail, *spare;
-	uint64_t end_ns; /* when the last ended record's work ended */
+	struct sgpu_cuda_record *latest; /* unless `tail` is NULL: the first of its operation */
+	uint64_t end_ns;		 /* when the last ended record's work ended */
 };
 
 struct sgpu_event {
@@ -101,6 +102,10 @@ SGPU_MUST_CHECK int sgpu_cuda_begin(struct sgpu_stream *stream, struct sgpu_task
 /* `result` is that of the enqueueing; if it failed, the error's text begins with `what`. */
 SGPU_MUST_CHECK int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record,
 				     CUresult result, const char *what);
+/* Does as sgpu_cuda_commit, for records of pieces of one operation, which end together. */
+SGPU_MUST_CHECK int sgpu_cuda_commit_all(struct sgpu_stream *stream,
+					 struct sgpu_cuda_record *records, int count,
+					 CUresult result, const char *what);
 
 /* ---- record.c ---- */
 /* Ends all records up to this number, which the device must have passed; all, if the device is
@@ -112,7 +117,8 @@ int sgpu_cuda_code_from(int64_t word);
 const volatile struct sgpu_cuda_verdict *sgpu_cuda_verdict(const struct sgpu_cuda_record *record);
 
 /* ---- work.c ---- */
-SGPU_MUST_CHECK int sgpu_cuda_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work);
+SGPU_MUST_CHECK int sgpu_cuda_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
+				      int count);
 SGPU_MUST_CHECK int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function,
 				     void *argument, const struct sgpu_device_range *ranges,
 				     int count, struct sgpu_task *task);

@@ -25,9 +25,9 @@ static CUresult move(struct sgpu_stream *stream, const struct sgpu_work *work,
 	}
 }
 
-/* Gives the next set of counters, which are zero. When all sets are used, all are cleared.
- */
-static CUresult counters(struct sgpu_stream *stream, unsigned **words)
+/* Gives the next `count` sets of counters, for one launch; they are zero. When too few are left,
+ * all are cleared. */
+static CUresult counters(struct sgpu_stream *stream, int count, unsigned **words)
 {
 	CUresult result = CUDA_SUCCESS;
 
@@ -36,9 +36,9 @@ static CUresult counters(struct sgpu_stream *stream, unsigned **words)
 					    &stream->counters, NULL) < 0) {
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
-		stream->counters_used = SGPU_CUDA_COUNTER_SETS;
+		stream->counters_used = 0;
 	}
-	if (stream->counters_used == SGPU_CUDA_COUNTER_SETS) {
+	if (stream->counters_used + (unsigned)count > SGPU_CUDA_COUNTER_SETS) {
 		result = sgpu_cu.cuMemsetD8Async(stream->counters, 0, SGPU_CUDA_COUNTER_BYTES,
 						 stream->native);
 		stream->counters_used = result == CUDA_SUCCESS ? 0 : SGPU_CUDA_COUNTER_SETS;
@@ -46,68 +46,96 @@ static CUresult counters(struct sgpu_stream *stream, unsigned **words)
 	if (result == CUDA_SUCCESS) {
 		*words = (unsigned *)(uintptr_t)stream->counters +
 			 (size_t)stream->counters_used * SGPU_LAUNCH_COUNTERS;
-		stream->counters_used++;
+		stream->counters_used += (unsigned)count;
 	}
 	return result;
 }
 
 /* ---- sealed chunks ---- */
-/* Prepares the words for the kernel's report. */
-static CUresult ask_report(struct sgpu_stream *stream, struct sgpu_cuda_record *record,
-			   struct sgpu_cuda_report *report)
+static bool opens(const struct sgpu_work *work)
 {
-	unsigned *words = NULL;
-	CUresult result;
+	return work->kind == SGPU_WORK_OPEN || work->kind == SGPU_WORK_OPEN_FROM;
+}
 
+static uint64_t written(const struct sgpu_work *work)
+{
+	return opens(work) ? sgpu_opened_size(work->size)
+			   : sgpu_run_sealed_size(work->size, work->last);
+}
+
+/* Prepares a run and its record. before: the key of the run before in the same launch, or NULL. */
+static CUresult prepare(struct sgpu_stream *stream, const struct sgpu_work *work,
+			struct sgpu_device_key *before, const unsigned *words,
+			struct sgpu_cuda_record *record, struct sgpu_cuda_run *run)
+{
+	record->kind = opens(work) ? SGPU_CUDA_OPEN : SGPU_CUDA_SEAL;
+	record->key = work->key;
+	record->out = work->out;
+	record->out_size = work->kind == SGPU_WORK_SEAL_TO ? 0 : written(work);
 	record->status = sgpu_cuda_status_take(stream->device);
 	if (!record->status) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	record->status->host[0] = -1; /* no bad chunk */
-	result = counters(stream, &words);
-	report->verdict = record->status->device;
-	report->counter = (uint64_t)(uintptr_t)words;
-	return result;
-}
-
-/* Returns the device address of the host memory that a short run reads or writes, or 0.
- */
-static CUdeviceptr reached(struct sgpu_device *device, const struct sgpu_work *work)
-{
-	const bool write = work->kind == SGPU_WORK_SEAL_TO;
-	const uint64_t size = write ? sgpu_run_sealed_size(work->size, work->last) : work->size;
-
-	return size > SGPU_REACHED_MAX
-		       ? 0
-		       : sgpu_cuda_reach(device, write ? work->to : work->from, size, write);
+	*run = (struct sgpu_cuda_run){ .in = work->in,
+				       .out = work->out,
+				       .size = work->size,
+				       .first = work->first,
+				       .last = work->last,
+				       .verdict = record->status->device,
+				       .counter = (uint64_t)(uintptr_t)words };
+	return sgpu_cuda_key_use(stream, work->key, before, &run->state);
 }
 
 static CUresult chunks(struct sgpu_stream *stream, const struct sgpu_work *work,
-		       struct sgpu_cuda_record *record)
+		       struct sgpu_cuda_record *records, int count)
 {
-	const bool opens = work->kind == SGPU_WORK_OPEN || work->kind == SGPU_WORK_OPEN_FROM;
-	const bool here = work->kind <= SGPU_WORK_SEAL; /* both sides are device memory */
-	struct sgpu_cuda_report report;
-	CUresult result;
-	CUdeviceptr state;
+	const enum sgpu_cuda_kernel kernel =
+		work->kind >= SGPU_WORK_OPEN_FROM ? SGPU_CUDA_SMALL : SGPU_CUDA_FASTEST;
+	struct sgpu_cuda_run runs[SGPU_CUDA_RUNS];
+	unsigned *words = NULL;
+	CUresult result = counters(stream, count, &words);
 
-	record->kind = opens ? SGPU_CUDA_OPEN : SGPU_CUDA_SEAL;
-	record->key = work->key;
-	record->out = work->out;
-	record->out_size = opens  ? sgpu_opened_size(work->size)
-			   : here ? sgpu_run_sealed_size(work->size, work->last)
-				  : 0;
-	result = ask_report(stream, record, &report);
-	if (result == CUDA_SUCCESS) {
-		result = sgpu_cuda_key_use(stream, work->key, &state);
+	for (int i = 0; result == CUDA_SUCCESS && i < count; i++) {
+		result = prepare(stream, &work[i], i > 0 ? work[i - 1].key : NULL,
+				 words + (size_t)i * SGPU_LAUNCH_COUNTERS, &records[i], &runs[i]);
 	}
 	if (result == CUDA_SUCCESS) {
-		result = (CUresult)(opens ? sgpu_cuda_open : sgpu_cuda_seal)(
-			stream->native, (int)stream->device->info.compute_units, state, work->first,
-			work->last, work->in, work->size, work->out,
-			here ? SGPU_CUDA_FASTEST : SGPU_CUDA_SMALL, &report, &record->expected);
+		result = (CUresult)sgpu_cuda_run_chunks(stream->native,
+							(int)stream->device->info.compute_units,
+							opens(work), runs, count, kernel);
+	}
+	for (int i = 0; result == CUDA_SUCCESS && i < count; i++) {
+		records[i].expected = runs[i].expected;
 	}
 	return result;
+}
+
+/* Whether a short run is all that the piece is. */
+static bool is_short(const struct sgpu_work *work)
+{
+	return work->kind >= SGPU_WORK_OPEN &&
+	       (opens(work) ? work->size : written(work)) <= SGPU_REACHED_MAX;
+}
+
+static bool meet(CUdeviceptr a, uint64_t a_size, CUdeviceptr b, uint64_t b_size)
+{
+	return a < b + b_size && b < a + a_size;
+}
+
+/* Whether one launch can do the piece together with those of `group`: no order is kept there. */
+static bool joins(const struct sgpu_work *group, int count, const struct sgpu_work *work)
+{
+	bool can = is_short(group) && is_short(work) && opens(group) == opens(work);
+
+	for (int i = 0; can && i < count; i++) {
+		const struct sgpu_work *other = &group[i];
+
+		can = !meet(work->out, written(work), other->out, written(other)) &&
+		      !meet(work->out, written(work), other->in, other->size) &&
+		      !meet(work->in, work->size, other->out, written(other));
+	}
+	return can;
 }
 
 /* ---- launches ---- */
@@ -140,7 +168,7 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 	record.status = sgpu_cuda_status_take(device);
 	if (record.status) {
 		launch.status = (int64_t *)(uintptr_t)record.status->device;
-		result = counters(stream, &launch.counters);
+		result = counters(stream, 1, &launch.counters);
 	}
 	if (result == CUDA_SUCCESS) {
 		/* Take the time now: the first kernel may run before the last is enqueued.
@@ -162,40 +190,77 @@ static const struct {
 	[SGPU_WORK_CLEAR] = { move, "cannot clear device memory" },
 	[SGPU_WORK_DIGEST] = { sgpu_cuda_digest, "cannot digest on the device" },
 	[SGPU_WORK_MEASURE] = { sgpu_cuda_measure, "cannot measure on the device" },
-	[SGPU_WORK_OPEN] = { chunks, "cannot open on the device" },
-	[SGPU_WORK_SEAL] = { chunks, "cannot seal on the device" },
-	[SGPU_WORK_OPEN_FROM] = { chunks, "cannot open on the device" },
-	[SGPU_WORK_SEAL_TO] = { chunks, "cannot seal on the device" },
+	[SGPU_WORK_OPEN] = { NULL, "cannot open on the device" },
+	[SGPU_WORK_SEAL] = { NULL, "cannot seal on the device" },
+	[SGPU_WORK_OPEN_FROM] = { NULL, "cannot open on the device" },
+	[SGPU_WORK_SEAL_TO] = { NULL, "cannot seal on the device" },
 };
 
-int sgpu_cuda_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work)
+/* Checks a piece of work. here: the same, with the device's address of the host's memory that a
+ * short run reads or writes. */
+static int admit(struct sgpu_device *device, const struct sgpu_work *work, struct sgpu_work *here)
 {
-	struct sgpu_cuda_record record = { .task = work->task };
+	const bool write = work->kind == SGPU_WORK_SEAL_TO;
 	struct sgpu_device_range ranges[2];
 	const int count = sgpu_work_ranges(work, ranges);
-	const bool moves = work->kind <= SGPU_WORK_CLEAR;
-	struct sgpu_work here = *work;
-	CUresult result = CUDA_SUCCESS;
-	int rc = sgpu_device_check(stream->device, ranges, count, work->task);
+	int rc = sgpu_device_check(device, ranges, count, work->task);
 
+	*here = *work;
 	if (rc == SGPU_OK && work->kind >= SGPU_WORK_OPEN_FROM) {
-		sgpu_devptr *host = work->kind == SGPU_WORK_SEAL_TO ? &here.out : &here.in;
+		const uint64_t size = write ? written(work) : work->size;
+		sgpu_devptr *host = write ? &here->out : &here->in;
 
-		*host = reached(stream->device, work);
+		*host = is_short(work) ? sgpu_cuda_reach(device, write ? work->to : work->from,
+							 size, write)
+				       : 0;
 		rc = *host ? SGPU_OK
 			   : sgpu_task_refuse(work->task, SGPU_EUSAGE,
 					      "the device does not reach the host's memory");
 	}
-	rc = rc == SGPU_OK ? sgpu_cuda_begin(stream, work->task) : rc;
+	return rc;
+}
+
+/* Enqueues a piece of work, or short runs for one launch. */
+static int enqueue_together(struct sgpu_stream *stream, const struct sgpu_work *work, int count)
+{
+	const bool moves = work->kind <= SGPU_WORK_CLEAR, runs = work->kind >= SGPU_WORK_OPEN;
+	struct sgpu_cuda_record records[SGPU_CUDA_RUNS];
+	CUresult result = CUDA_SUCCESS;
+	int rc = sgpu_cuda_begin(stream, work->task);
+	bool cancelled;
+
 	if (rc < 0) {
 		return rc;
 	}
-	if (!moves && sgpu_cuda_cancelled(stream->device)) {
-		record.code = SGPU_ECANCELED;
-	} else if (!moves || work->size > 0) {
-		result = ways[work->kind].enqueue(stream, &here, &record);
+	cancelled = !moves && sgpu_cuda_cancelled(stream->device);
+	for (int i = 0; i < count; i++) {
+		records[i] = (struct sgpu_cuda_record){ .task = work[i].task,
+							.code = cancelled ? SGPU_ECANCELED : 0 };
 	}
-	return sgpu_cuda_commit(stream, &record, result, ways[work->kind].failure);
+	if (runs && !cancelled) {
+		result = chunks(stream, work, records, count);
+	} else if (!cancelled && (!moves || work->size > 0)) {
+		result = ways[work->kind].enqueue(stream, work, records);
+	}
+	return sgpu_cuda_commit_all(stream, records, count, result, ways[work->kind].failure);
+}
+
+int sgpu_cuda_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work, int count)
+{
+	struct sgpu_work here[SGPU_CUDA_RUNS];
+	int rc = SGPU_OK, refused = SGPU_OK, done = 0, next = 0;
+
+	while (rc == SGPU_OK && refused == SGPU_OK && done < count) {
+		for (next = 0; next < SGPU_CUDA_RUNS && done + next < count; next++) {
+			refused = admit(stream->device, &work[done + next], &here[next]);
+			if (refused < 0 || (next > 0 && !joins(here, next, &here[next]))) {
+				break;
+			}
+		}
+		rc = next > 0 ? enqueue_together(stream, here, next) : SGPU_OK;
+		done += next;
+	}
+	return rc < 0 ? rc : refused;
 }
 
 static bool reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write)
@@ -216,7 +281,7 @@ const struct sgpu_device_memory_calls sgpu_cuda_memory_calls = {
 
 const struct sgpu_device_key_calls sgpu_cuda_key_calls = {
 	.load = sgpu_cuda_keys_load,
-	.free = sgpu_cuda_key_free,
+	.free = sgpu_cuda_keys_free,
 	.reaches = reaches,
 	.agree = sgpu_cuda_agree,
 };

@@ -31,6 +31,11 @@ struct rest {
 
 enum { SHARED_BYTES = sgpu_aes::TABLE_BYTES + HASH_BYTES + sizeof(rest) };
 
+struct large_job : job {
+	uint64_t whole; /* chunks done one a warp; the others are split over `split` warps each */
+	unsigned split;
+};
+
 struct worker {
 	sgpu_aes::cipher cipher;
 	hash ghash;
@@ -112,7 +117,7 @@ static __device__ __forceinline__ void end_chunk(const job &j, rest *r, const ch
 /* Does unsplit chunks, one a warp, in strides of the number of warps. The tag masks of a warp's
  * next 32 chunks are made together, one a lane. */
 template <bool OPEN, bool ALIGNED>
-static __device__ __forceinline__ void do_whole(const worker &w, const job &j, rest *r)
+static __device__ __forceinline__ void do_whole(const worker &w, const large_job &j, rest *r)
 {
 	uint64_t warps = (uint64_t)gridDim.x * WARPS,
 		 index = (threadIdx.x / 32) * (uint64_t)gridDim.x + blockIdx.x;
@@ -134,7 +139,7 @@ static __device__ __forceinline__ void do_whole(const worker &w, const job &j, r
 /* Does the remaining chunks: `split` warps of a thread block share each. All threads of a block
  * make the same passes, to synchronise. */
 template <bool OPEN, bool ALIGNED>
-static __device__ __forceinline__ void do_split(const worker &w, const job &j, rest *r)
+static __device__ __forceinline__ void do_split(const worker &w, const large_job &j, rest *r)
 {
 	unsigned warp = threadIdx.x / 32, part = warp % j.split, slot = warp / j.split,
 		 together = WARPS / j.split;
@@ -171,7 +176,7 @@ static __device__ __forceinline__ void do_split(const worker &w, const job &j, r
 }
 
 template <bool OPEN, bool ALIGNED>
-static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
+static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const large_job j)
 {
 	extern __shared__ __align__(1024) unsigned char shared[];
 	unsigned char *table = shared + sgpu_aes::TABLE_BYTES;
@@ -193,15 +198,10 @@ static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
 		}
 		return;
 	}
-#pragma unroll
-	for (int i = 0; i < HASH_BYTES / 16 / THREADS; i++) {
-		((uint4 *)table)[i * THREADS + threadIdx.x] =
-			__ldg(&j.state->table[i * THREADS + threadIdx.x]);
-	}
 	if (threadIdx.x <= sgpu_aes::ROUNDS) {
 		r->round_keys[threadIdx.x] = __ldg(&j.state->round_keys[threadIdx.x]);
 	}
-	__syncthreads();
+	make_table<THREADS>((uint4 *)table, __ldg(&j.state->power[ROW]));
 	w.lane = threadIdx.x % 32;
 	w.cipher.tables = shared;
 	w.cipher.keys = r->round_keys;
@@ -224,7 +224,7 @@ static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
 }
 
 /* ---- host ---- */
-typedef void (*kernel_fn)(const job);
+typedef void (*kernel_fn)(const large_job);
 
 static kernel_fn choose(bool open, bool aligned)
 {
@@ -263,7 +263,7 @@ static uint64_t pass_time(uint64_t together, unsigned split)
 
 /* Shares out the chunks: as many as give each warp the same number stay unsplit, one a warp; the
  * others are split so that they end soonest. */
-static void share_out(job *j, int multiprocessors, unsigned *blocks)
+static void share_out(large_job *j, int multiprocessors, unsigned *blocks)
 {
 	uint64_t all = (uint64_t)multiprocessors, left = j->count % (all * WARPS),
 		 best = UINT64_MAX;
@@ -286,65 +286,57 @@ static void share_out(job *j, int multiprocessors, unsigned *blocks)
 	}
 }
 
-static int start(void *stream, int multiprocessors, job *j, bool open, enum sgpu_cuda_kernel kernel,
-		 const struct sgpu_cuda_report *report, uint64_t *expected)
+static job make_job(const struct sgpu_cuda_run *run, bool open)
 {
-	unsigned blocks;
-	bool aligned = (((uintptr_t)j->in | (uintptr_t)j->out) & 15) == 0;
+	const uint64_t unit = open ? SEALED : CHUNK, full = run->size / unit,
+		       end = run->size % unit;
+	const bool has_end = run->last && (!open || end >= TAG);
+	job j = {};
 
-	*expected = j->count + (j->bad_end != UINT64_MAX);
-	j->verdict = (sgpu_cuda_verdict *)report->verdict;
-	j->counter = (unsigned long long *)report->counter;
-	if (*expected == 0) {
+	j.state = (const key_state *)run->state;
+	j.in = (const unsigned char *)run->in;
+	j.out = (unsigned char *)run->out;
+	j.first = run->first;
+	j.count = full + has_end;
+	j.end_size = !has_end ? CHUNK : open ? end - TAG : end;
+	j.bad_end = open && !has_end && (run->last || end > 0) ? run->first + full : UINT64_MAX;
+	j.verdict = (sgpu_cuda_verdict *)run->verdict;
+	j.counter = (unsigned long long *)run->counter;
+	return j;
+}
+
+extern "C" int sgpu_cuda_run_chunks(void *stream, int multiprocessors, bool open,
+				    struct sgpu_cuda_run *runs, int count,
+				    enum sgpu_cuda_kernel kernel)
+{
+	job jobs[SGPU_CUDA_RUNS];
+	bool short_runs = true, aligned;
+	unsigned some = 0, blocks;
+	large_job large = {};
+
+	for (int i = 0; i < count; i++) {
+		const job j = make_job(&runs[i], open);
+
+		runs[i].expected = j.count + (j.bad_end != UINT64_MAX);
+		if (runs[i].expected > 0) {
+			short_runs = short_runs && j.count <= SGPU_CUDA_SMALL_CHUNKS;
+			jobs[some++] = j;
+		}
+	}
+	if (some == 0) {
 		return cudaSuccess;
 	}
-	if (kernel == SGPU_CUDA_SMALL && j->count > SGPU_CUDA_SMALL_CHUNKS) {
-		return cudaErrorInvalidValue;
-	}
-	if (j->count > 0 &&
-	    (kernel == SGPU_CUDA_SMALL ||
-	     (kernel == SGPU_CUDA_FASTEST && sgpu_aead_is_small(j, multiprocessors)))) {
-		sgpu_aead_small(j, open, stream);
+	if (count > 1 || kernel == SGPU_CUDA_SMALL ||
+	    (kernel == SGPU_CUDA_FASTEST && sgpu_aead_is_small(&jobs[0], multiprocessors))) {
+		if (!short_runs) {
+			return cudaErrorInvalidValue;
+		}
+		sgpu_aead_small(jobs, some, open, stream);
 		return cudaGetLastError();
 	}
-	share_out(j, multiprocessors, &blocks);
-	choose(open, aligned)<<<blocks, THREADS, SHARED_BYTES, (cudaStream_t)stream>>>(*j);
+	(job &)large = jobs[0];
+	share_out(&large, multiprocessors, &blocks);
+	aligned = (((uintptr_t)large.in | (uintptr_t)large.out) & 15) == 0;
+	choose(open, aligned)<<<blocks, THREADS, SHARED_BYTES, (cudaStream_t)stream>>>(large);
 	return cudaGetLastError();
-}
-
-extern "C" int sgpu_cuda_open(void *stream, int multiprocessors, uint64_t state, uint64_t first,
-			      bool last, uint64_t in, uint64_t size, uint64_t out,
-			      enum sgpu_cuda_kernel kernel, const struct sgpu_cuda_report *report,
-			      uint64_t *expected)
-{
-	uint64_t full = size / SEALED, end = size % SEALED;
-	bool has_end = last && end >= TAG;
-	job j = {};
-
-	j.state = (const key_state *)state;
-	j.in = (const unsigned char *)in;
-	j.out = (unsigned char *)out;
-	j.first = first;
-	j.count = full + has_end;
-	j.end_size = has_end ? end - TAG : CHUNK;
-	j.bad_end = last ? (has_end ? UINT64_MAX : first + full)
-			 : (end == 0 ? UINT64_MAX : first + full);
-	return start(stream, multiprocessors, &j, true, kernel, report, expected);
-}
-
-extern "C" int sgpu_cuda_seal(void *stream, int multiprocessors, uint64_t state, uint64_t first,
-			      bool last, uint64_t in, uint64_t size, uint64_t out,
-			      enum sgpu_cuda_kernel kernel, const struct sgpu_cuda_report *report,
-			      uint64_t *expected)
-{
-	job j = {};
-
-	j.state = (const key_state *)state;
-	j.in = (const unsigned char *)in;
-	j.out = (unsigned char *)out;
-	j.first = first;
-	j.count = size / CHUNK + last;
-	j.end_size = last ? size % CHUNK : CHUNK;
-	j.bad_end = UINT64_MAX;
-	return start(stream, multiprocessors, &j, false, kernel, report, expected);
 }

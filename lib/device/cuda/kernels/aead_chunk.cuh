@@ -25,9 +25,6 @@ struct job {
 	sgpu_cuda_verdict *verdict;
 	unsigned long long *counter; /* from bit DONE_BITS: thread blocks (aead_small.cu: chunks)
 					that have ended; below: good chunks */
-	/* for aead.cu */
-	uint64_t whole; /* chunks done one a warp; the others are split over `split` warps each */
-	unsigned split;
 };
 enum { DONE_BITS = 48 };
 
@@ -121,9 +118,9 @@ static __device__ __forceinline__ void wipe_block(unsigned char *at)
 } // namespace sgpu_aead
 
 /* aead_small.cu: tells whether a run is small enough to be split over more multiprocessors than it
- * has chunks, and launches the kernel for such a run. */
+ * has chunks, and launches the kernel for such runs. */
 bool sgpu_aead_is_small(const sgpu_aead::job *j, int multiprocessors);
-void sgpu_aead_small(const sgpu_aead::job *j, bool open, void *stream);
+void sgpu_aead_small(const sgpu_aead::job *jobs, unsigned count, bool open, void *stream);
 int sgpu_aead_small_prepare(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes a key's state on the device, by one thread block: opens the key if it is sealed, expands
- * it, and computes the powers of H and the tables of GHASH.
+ * Makes the states of keys on the device, one by each thread block: opens the key if it is sealed,
+ * expands it, and computes the powers of H.
  */
 #include <cuda_runtime.h>
 
@@ -17,14 +17,11 @@ struct scratch {
 	uint32_t t0[256];
 	uint32_t round_keys[sgpu_aes::ROUND_KEY_WORDS];
 	uint4 power[POWERS];
-	/* H^32 times x^i, as blocks. Index: 16 times bit i's number in its byte, plus the byte's
-	 * position, since lanes read the same bit of neighbouring positions. */
-	uint4 basis[128];
-	uint32_t material[SGPU_CUDA_MATERIAL /
-			  4]; /* key, base nonce, and USABLE if they have verified */
-	/* For opening a delivery. */
+	/* key, base nonce, and USABLE if they have verified */
+	alignas(16) uint32_t material[SGPU_CUDA_MATERIAL / 4];
+	struct sgpu_cuda_delivery delivery;
 	uint32_t session[sgpu_aes::ROUND_KEY_WORDS];
-	uint32_t stream[SGPU_DELIVERY_TERMS][4];
+	alignas(16) uint32_t stream[SGPU_DELIVERY_TERMS][4];
 	uint4 term[SGPU_DELIVERY_TERMS];
 };
 
@@ -42,32 +39,20 @@ static __device__ void make_powers(scratch *s)
 	}
 }
 
-static __device__ void make_table(const scratch *s, uint4 *table)
+/* Opens the block's delivery into s->material. One warp computes the key stream, another GHASH. All
+ * threads call it. */
+static __device__ void receive(scratch *s, const sgpu_cuda_message &m)
 {
-	for (int i = threadIdx.x; i < 256 * 16; i += THREADS) {
-		int byte = i / 16, position = i % 16;
-		uint4 sum = make_uint4(0, 0, 0, 0);
-
-		for (int bit = 0; bit < 8; bit++) {
-			uint4 b = s->basis[16 * bit + position];
-			uint32_t mask = byte >> bit & 1 ? 0xffffffffu : 0;
-
-			sum.x ^= b.x & mask;
-			sum.y ^= b.y & mask;
-			sum.z ^= b.z & mask;
-			sum.w ^= b.w & mask;
-		}
-		table[i] = sum;
-	}
-}
-
-/* Opens a delivery into s->material. One warp computes the key stream, another GHASH. All threads
- * call it. */
-static __device__ void receive(scratch *s, const sgpu_cuda_delivery &d)
-{
-	const key_state *session = (const key_state *)d.session;
+	enum { WORDS = sizeof(sgpu_cuda_delivery) / 4 };
+	const key_state *session = (const key_state *)m.session;
+	const sgpu_cuda_delivery &d = s->delivery;
 	int t = threadIdx.x, i = t - 32;
 
+	if (t < WORDS) {
+		((uint32_t *)&s->delivery)[t] =
+			m.many ? ((const uint32_t *)m.many)[blockIdx.x * WORDS + t]
+			       : ((const uint32_t *)m.few)[blockIdx.x * WORDS + t];
+	}
 	if (t < sgpu_aes::ROUND_KEY_WORDS) {
 		s->session[t] = ((const uint32_t *)session->round_keys)[t];
 	}
@@ -98,10 +83,10 @@ static __device__ void receive(scratch *s, const sgpu_cuda_delivery &d)
 
 template <bool SEALED_KEY>
 static __global__ void __launch_bounds__(THREADS, 1)
-	set_up(const __grid_constant__ sgpu_cuda_delivery delivery, uint4 *material,
-	       key_state *state)
+	set_up(const __grid_constant__ sgpu_cuda_message message, uint4 *material)
 {
 	__shared__ __align__(16) scratch s;
+	key_state *state = (key_state *)message.states + blockIdx.x;
 	int t = threadIdx.x;
 
 	if (t < 256) {
@@ -109,7 +94,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 	}
 	if (SEALED_KEY) {
 		__syncthreads();
-		receive(&s, delivery);
+		receive(&s, message);
 	} else if (t < SGPU_CUDA_MATERIAL / 16) {
 		((uint4 *)s.material)[t] = material[t];
 		material[t] = make_uint4(0, 0, 0, 0);
@@ -142,47 +127,34 @@ static __global__ void __launch_bounds__(THREADS, 1)
 	if (t < sgpu_aes::ROUND_KEY_WORDS) {
 		((uint32_t *)state->round_keys)[t] = s.round_keys[t];
 	}
-	make_powers(&s);
-	for (int i = t; i < POWERS; i += THREADS) {
-		state->power[i] = s.power[i];
-	}
-	if (t < 128) {
-		sgpu_gf::gf x = { t < 64 ? 1ull << t : 0, t < 64 ? 0 : 1ull << (t - 64) };
-
-		s.basis[16 * (7 - t % 8) + t / 8] =
-			sgpu_gf::to_block(sgpu_gf::multiply(sgpu_gf::from_block(s.power[ROW]), x));
-	}
 	if (t == THREADS - 1) {
 		/* The data's length in bits, big-endian, in the last eight bytes. */
 		uint4 length = make_uint4(0, 0, 0, __byte_perm(CHUNK * 8, 0, 0x0123));
 
 		state->full_length = sgpu_gf_product(length, s.power[1]);
 	}
-	__syncthreads();
-	make_table(&s, state->table);
+	make_powers(&s);
+	for (int i = t; i < POWERS; i += THREADS) {
+		state->power[i] = s.power[i];
+	}
 	__syncthreads();
 	for (int i = t; i < (int)(sizeof(s) / 4); i += THREADS) {
 		((volatile uint32_t *)&s)[i] = 0;
 	}
 }
 
-extern "C" size_t sgpu_cuda_key_size(void)
-{
-	return (sizeof(key_state) + 255) / 256 * 256;
-}
-
 extern "C" int sgpu_cuda_key_setup(void *stream, uint64_t material, uint64_t state)
 {
-	const sgpu_cuda_delivery none = {};
+	sgpu_cuda_message none = {};
 
-	set_up<false><<<1, THREADS, 0, (cudaStream_t)stream>>>(none, (uint4 *)material,
-							       (key_state *)state);
+	none.states = state;
+	set_up<false><<<1, THREADS, 0, (cudaStream_t)stream>>>(none, (uint4 *)material);
 	return (int)cudaGetLastError();
 }
 
-extern "C" int sgpu_cuda_key_deliver(void *stream, const struct sgpu_cuda_delivery *delivery,
-				     uint64_t state)
+extern "C" int sgpu_cuda_keys_deliver(void *stream, const struct sgpu_cuda_message *message,
+				      unsigned count)
 {
-	set_up<true><<<1, THREADS, 0, (cudaStream_t)stream>>>(*delivery, NULL, (key_state *)state);
+	set_up<true><<<count, THREADS, 0, (cudaStream_t)stream>>>(*message, NULL);
 	return (int)cudaGetLastError();
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AES-256-GCM over a few chunks, for which latency counts more than total work: the blocks of a
- * chunk are spread over several multiprocessors, one block of 16 bytes a thread, and each is
+ * AES-256-GCM over runs of a few chunks, for which latency counts more than total work: the blocks
+ * of a chunk are spread over several multiprocessors, one block of 16 bytes a thread, and each is
  * multiplied by its own power of H, so that the tables of GHASH are not needed. A part is what one
- * thread block does of a chunk; the part that ends last makes or checks the tag.
+ * thread block does of a chunk; the part that ends last makes or checks the tag. A launch takes
+ * several runs, each with its own key and verdict.
  *
  * The input of an opening may be in the host's memory, and change meanwhile. So each byte is read
  * once, and the bytes that are deciphered are those that GHASH covers.
@@ -22,7 +23,21 @@ enum {
 	WORDS = 5, /* counter words of a chunk: its sum, and the parts that have ended; zero at
 		      first */
 };
-static_assert(2 + SGPU_CUDA_SMALL_CHUNKS * WORDS <= 64, "the counters of a launch are 64 words");
+static_assert(2 + SGPU_CUDA_SMALL_CHUNKS * WORDS <= 64, "the counters of a run are 64 words");
+
+/* The runs of a launch; a kernel parameter. */
+struct table {
+	unsigned count;
+	unsigned begin[SGPU_CUDA_RUNS]; /* the first thread block of each run */
+	job jobs[SGPU_CUDA_RUNS];
+};
+static_assert(sizeof(table) <= 4096, "every driver takes parameters of 4 KiB");
+
+/* The last chunk of a run may be shorter, and have fewer parts. */
+static __host__ __device__ __forceinline__ unsigned parts_of(uint64_t size)
+{
+	return size <= 16 * PART ? 1 : (unsigned)((size + 16 * PART - 1) / (16 * PART));
+}
 
 struct rest {
 	uint4 round_keys[sgpu_aes::ROUNDS + 1];
@@ -61,57 +76,62 @@ static __device__ __forceinline__ uint4 load_bytes(const unsigned char *from, in
 			 size);
 }
 
-template <int MULTIPLE> static __device__ __forceinline__ uint4 load_once(const unsigned char *from)
+/* Loads a block from an address that is a multiple of `multiple`. */
+static __device__ __forceinline__ uint4 load_once(const unsigned char *from, unsigned multiple)
 {
 	uint4 b;
 
-	if (MULTIPLE == 16) {
+	if (multiple % 8 != 0) {
+		return load_bytes(from, 16);
+	}
+	if (multiple == 16) {
 		asm volatile("ld.volatile.v4.u32 {%0, %1, %2, %3}, [%4];"
 			     : "=r"(b.x), "=r"(b.y), "=r"(b.z), "=r"(b.w)
 			     : "l"(from)
 			     : "memory");
 		return b;
 	}
-	if (MULTIPLE == 8) {
-		asm volatile("ld.volatile.v2.u32 {%0, %1}, [%2];"
-			     : "=r"(b.x), "=r"(b.y)
-			     : "l"(from)
-			     : "memory");
-		asm volatile("ld.volatile.v2.u32 {%0, %1}, [%2];"
-			     : "=r"(b.z), "=r"(b.w)
-			     : "l"(from + 8)
-			     : "memory");
-		return b;
-	}
-	return load_bytes(from, 16);
+	asm volatile("ld.volatile.v2.u32 {%0, %1}, [%2];"
+		     : "=r"(b.x), "=r"(b.y)
+		     : "l"(from)
+		     : "memory");
+	asm volatile("ld.volatile.v2.u32 {%0, %1}, [%2];"
+		     : "=r"(b.z), "=r"(b.w)
+		     : "l"(from + 8)
+		     : "memory");
+	return b;
 }
 
-template <int MULTIPLE> static __device__ __forceinline__ void store(unsigned char *to, uint4 b)
+static __device__ __forceinline__ void store(unsigned char *to, uint4 b, unsigned multiple)
 {
-	if (MULTIPLE == 8) {
+	if (multiple == 16) {
+		store_block<true>(to, b);
+	} else if (multiple == 8) {
 		((uint2 *)to)[0] = make_uint2(b.x, b.y);
 		((uint2 *)to)[1] = make_uint2(b.z, b.w);
-		return;
+	} else {
+		store_block<false>(to, b);
 	}
-	store_block<MULTIPLE == 16>(to, b);
 }
 
 /* ---- parts ---- */
 /* Deciphers or enciphers a thread's block, and returns its part of GHASH. */
-template <bool OPEN, int MULTIPLE>
+template <bool OPEN>
 static __device__ __forceinline__ uint4 do_block(const sgpu_aes::cipher &cipher, const job &j,
 						 const chunk &c, int index)
 {
+	const uintptr_t places = (uintptr_t)c.in | (uintptr_t)c.out;
+	const unsigned multiple = places % 16 == 0 ? 16 : places % 8 == 0 ? 8 : 1;
 	int blocks = (c.size + 15) / 16, left = c.size - 16 * index;
 	uint4 data, other;
 
-	data = left >= 16 ? load_once<MULTIPLE>(c.in + 16 * index)
+	data = left >= 16 ? load_once(c.in + 16 * index, multiple)
 			  : load_bytes(c.in + 16 * index, left);
 	other = data ^ sgpu_aes::counter_block(cipher,
 					       sgpu_aes::begin_chunk(cipher, c.n0, c.n1, c.n2),
 					       (uint32_t)index + 2);
 	if (left >= 16) {
-		store<MULTIPLE>(c.out + 16 * index, other);
+		store(c.out + 16 * index, other, multiple);
 	} else {
 		other = keep_part(other, left);
 		store_part(c.out + 16 * index, other, left);
@@ -146,31 +166,36 @@ static __device__ __forceinline__ void end_part(const job &j, const chunk &c, ui
 	report_done(j, right, j.count);
 }
 
-template <bool OPEN, int MULTIPLE>
-static __global__ void __launch_bounds__(THREADS) run_parts(const job j)
+template <bool OPEN>
+static __global__ void __launch_bounds__(THREADS) run_parts(const __grid_constant__ table t)
 {
 	extern __shared__ __align__(1024) unsigned char shared[];
 	rest *r = (rest *)(shared + sgpu_aes::TABLE_BYTES);
-	const uint64_t index = blockIdx.y;
-	chunk c = find_chunk<OPEN>(j, index);
-	int block = (int)(blockIdx.x * PART + threadIdx.x);
 	uint4 sum = make_uint4(0, 0, 0, 0);
 	sgpu_aes::cipher cipher;
+	unsigned run = 0;
 
-	if (OPEN && blockIdx.x == 0 && index == 0 && threadIdx.x == 0 && j.bad_end != UINT64_MAX) {
+	while (run + 1 < t.count && blockIdx.x >= t.begin[run + 1]) {
+		run++;
+	}
+	const job &j = t.jobs[run];
+	const unsigned place = blockIdx.x - t.begin[run], part = place % PARTS;
+	const uint64_t index = place / PARTS;
+
+	if (place == 0 && threadIdx.x == 0 && j.bad_end != UINT64_MAX) {
 		report_bad(j, j.bad_end);
 	}
 	if (__ldg(&j.state->nonce).w != USABLE) {
-		if (blockIdx.x == 0 && index == 0 && threadIdx.x == 0) {
+		if (place == 0 && threadIdx.x == 0) {
 			*(volatile uint64_t *)&j.verdict->refused = 1;
 		}
 		return;
 	}
-	/* A shorter last chunk has fewer parts. */
-	unsigned parts = c.size <= 16 * PART ? 1 : ((unsigned)c.size + 16 * PART - 1) / (16 * PART);
-	if (blockIdx.x >= parts) {
-		return;
+	if (index >= j.count) {
+		return; /* only the run's end is wrong */
 	}
+	chunk c = find_chunk<OPEN>(j, index);
+	int block = (int)(part * PART + threadIdx.x);
 	sgpu_aes::fill_tables<THREADS>(shared);
 	if (threadIdx.x <= sgpu_aes::ROUNDS) {
 		r->round_keys[threadIdx.x] = __ldg(&j.state->round_keys[threadIdx.x]);
@@ -183,13 +208,13 @@ static __global__ void __launch_bounds__(THREADS) run_parts(const job j)
 	cipher.keys = r->round_keys;
 	cipher.lane = threadIdx.x % 32 * 4;
 	if (threadIdx.x >= PART) {
-		if (threadIdx.x == PART && blockIdx.x == 0) {
+		if (threadIdx.x == PART && part == 0) {
 			/* With the received tag added, the sum must be zero. */
 			sum = OPEN ? load_bytes(c.in + c.size, 16) : sum;
 			sum = sum ^ mask(cipher, c) ^ length_part(j, c);
 		}
 	} else if (16 * block < c.size) {
-		sum = do_block<OPEN, MULTIPLE>(cipher, j, c, block);
+		sum = do_block<OPEN>(cipher, j, c, block);
 	}
 	sum = sgpu_ghash::sum_of_warp(sum);
 	if (threadIdx.x % 32 == 0) {
@@ -197,7 +222,7 @@ static __global__ void __launch_bounds__(THREADS) run_parts(const job j)
 	}
 	__syncthreads();
 	if (threadIdx.x == 0) {
-		end_part<OPEN>(j, c, index, r->sum, parts);
+		end_part<OPEN>(j, c, index, r->sum, parts_of(c.size));
 	}
 	__syncthreads();
 	/* Wipe shared memory: the next kernel on this multiprocessor may be another user's. */
@@ -207,19 +232,16 @@ static __global__ void __launch_bounds__(THREADS) run_parts(const job j)
 }
 
 /* ---- host ---- */
-typedef void (*kernel_fn)(const job);
+typedef void (*kernel_fn)(const table);
 
-static const kernel_fn kernels[2][3] = {
-	{ run_parts<false, 1>, run_parts<false, 8>, run_parts<false, 16> },
-	{ run_parts<true, 1>, run_parts<true, 8>, run_parts<true, 16> },
-};
+static const kernel_fn kernels[2] = { run_parts<false>, run_parts<true> };
 
 int sgpu_aead_small_prepare(void)
 {
 	int rc = cudaSuccess;
 
-	for (int i = 0; i < 6 && rc == cudaSuccess; i++) {
-		rc = cudaFuncSetAttribute((const void *)kernels[i / 3][i % 3],
+	for (int i = 0; i < 2 && rc == cudaSuccess; i++) {
+		rc = cudaFuncSetAttribute((const void *)kernels[i],
 					  cudaFuncAttributeMaxDynamicSharedMemorySize,
 					  SHARED_BYTES);
 	}
@@ -231,13 +253,17 @@ bool sgpu_aead_is_small(const job *j, int multiprocessors)
 	return j->count <= SGPU_CUDA_SMALL_CHUNKS && j->count * PARTS <= (uint64_t)multiprocessors;
 }
 
-void sgpu_aead_small(const job *j, bool open, void *stream)
+void sgpu_aead_small(const job *jobs, unsigned count, bool open, void *stream)
 {
-	const uintptr_t place = (uintptr_t)j->in | (uintptr_t)j->out;
-	const kernel_fn kernel = kernels[open][place % 16 == 0 ? 2 : place % 8 == 0 ? 1 : 0];
-	const unsigned parts =
-		j->count > 1 ? PARTS : (unsigned)((j->end_size + 16 * PART - 1) / (16 * PART));
+	unsigned blocks = 0;
+	table t = {};
 
-	kernel<<<dim3(parts ? parts : 1, (unsigned)j->count), THREADS, SHARED_BYTES,
-		 (cudaStream_t)stream>>>(*j);
+	for (; t.count < count; t.count++) {
+		const job &j = jobs[t.count];
+
+		t.jobs[t.count] = j;
+		t.begin[t.count] = blocks;
+		blocks += j.count > 0 ? (unsigned)(j.count - 1) * PARTS + parts_of(j.end_size) : 1;
+	}
+	kernels[open]<<<blocks, THREADS, SHARED_BYTES, (cudaStream_t)stream>>>(t);
 }

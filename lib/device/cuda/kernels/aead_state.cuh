@@ -24,15 +24,13 @@ enum {
 	USABLE = 0x6b657921, /* marks a state that was made; a cleared state does not have it */
 };
 
-struct key_state {
+struct alignas(256) key_state {
 	uint4 round_keys[sgpu_aes::ROUNDS + 1];
 	uint4 nonce;	     /* base nonce, 12 bytes, and USABLE */
 	uint4 full_length;   /* the length block of a full chunk, times H */
 	uint4 power[POWERS]; /* powers of H, as blocks */
-	/* Entry 16 * b + p: the block whose byte p is b and whose others are 0, times H^32. So each
-	 * b has 256 bytes, the first 128 for positions in the block's first half. */
-	uint4 table[256 * 16];
 };
+static_assert(sizeof(key_state) == SGPU_CUDA_KEY_STATE, "the host allocates states");
 
 } // namespace sgpu_aead
 

@@ -79,22 +79,37 @@ static __device__ __forceinline__ wide clmul64(uint64_t a, uint64_t b)
 	return r;
 }
 
-static __device__ __noinline__ gf multiply(gf a, gf b)
+/* Reduces a product of four words, the lowest first. x^128 = x^7 + x^2 + x + 1; folding by this
+ * leaves at most 7 bits past x^127 (`over`), which are folded once more. */
+static __device__ __forceinline__ gf reduced(uint64_t c0, uint64_t c1, uint64_t c2, uint64_t c3)
 {
-	wide l = clmul64(a.low, b.low), h = clmul64(a.high, b.high);
-	wide m = clmul64(a.low ^ a.high, b.low ^ b.high);
-	uint64_t c0 = l.low, c1 = l.high ^ m.low ^ l.low ^ h.low,
-		 c2 = h.low ^ m.high ^ l.high ^ h.high, c3 = h.high;
-	uint64_t over;
+	const uint64_t over = c3 >> 63 ^ c3 >> 62 ^ c3 >> 57;
 	gf r;
 
-	/* x^128 = x^7 + x^2 + x + 1; folding by this leaves at most 7 bits past x^127 (`over`),
-	 * which are folded once more. */
-	over = c3 >> 63 ^ c3 >> 62 ^ c3 >> 57;
 	r.low = c0 ^ c2 ^ c2 << 1 ^ c2 << 2 ^ c2 << 7;
 	r.high = c1 ^ c3 ^ c3 << 1 ^ c3 << 2 ^ c3 << 7 ^ c2 >> 63 ^ c2 >> 62 ^ c2 >> 57;
 	r.low ^= over ^ over << 1 ^ over << 2 ^ over << 7;
 	return r;
+}
+
+static __device__ __noinline__ gf multiply(gf a, gf b)
+{
+	wide l = clmul64(a.low, b.low), h = clmul64(a.high, b.high);
+	wide m = clmul64(a.low ^ a.high, b.low ^ b.high);
+
+	return reduced(l.low, l.high ^ m.low ^ l.low ^ h.low, h.low ^ m.high ^ l.high ^ h.high,
+		       h.high);
+}
+
+/* a times x^n, n below 128. */
+static __device__ __forceinline__ gf shifted(gf a, unsigned n)
+{
+	const unsigned left = n % 64;
+	const uint64_t c0 = a.low << left;
+	const uint64_t c1 = a.high << left | (left ? a.low >> (64 - left) : 0);
+	const uint64_t c2 = left ? a.high >> (64 - left) : 0;
+
+	return n < 64 ? reduced(c0, c1, c2, 0) : reduced(0, c0, c1, c2);
 }
 
 static __device__ __forceinline__ uint4 sgpu_gf_product(uint4 a, uint4 b)

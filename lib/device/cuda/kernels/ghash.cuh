@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * GHASH (NIST SP 800-38D, section 6.4) by a warp: products by the constant H^32 from a table in
- * shared memory.
+ * shared memory, which each thread block makes.
  *
  * The table has an entry for each value of a byte at each of its sixteen positions in a block, so a
  * product is sixteen look-ups. Lane l begins at position l mod 8 of each half. So the eight lanes
@@ -12,10 +12,13 @@
 #define SGPU_DEVICE_CUDA_KERNELS_GHASH_CUH
 
 #include <device/cuda/kernels/aes.cuh>
+#include <device/cuda/kernels/blocks.cuh>
 #include <device/cuda/kernels/gf128.cuh>
 
 namespace sgpu_ghash
 {
+
+using namespace sgpu_blocks;
 
 struct hash {
 	const unsigned char *table; /* in shared memory */
@@ -23,6 +26,44 @@ struct hash {
 	uint32_t turn;	    /* bits to rotate by within a word */
 	bool swap;
 };
+
+/* Makes the table of a constant. Entry 16 * b + p is the block whose byte p is b and whose others
+ * are 0, times the constant. So each b has 256 bytes, the first 128 for positions in the block's
+ * first half. Bytes of a single bit come first, then half bytes, then the rest. All THREADS
+ * threads, at least 512, call it. */
+template <int THREADS>
+static __device__ __forceinline__ void make_table(uint4 *table, uint4 constant)
+{
+	const unsigned t = threadIdx.x, position = t % 16;
+
+	if (t < 128) {
+		table[16 * (1 << (7 - t % 8)) + t / 8] =
+			sgpu_gf::to_block(sgpu_gf::shifted(sgpu_gf::from_block(constant), t));
+	} else if (t < 144) {
+		table[position] = make_uint4(0, 0, 0, 0);
+	}
+	__syncthreads();
+	if (t < 512) {
+		const unsigned half = t / 16 % 16, shift = t / 256 * 4;
+		uint4 sum = table[16 * ((half & 1) << shift) + position];
+
+		for (unsigned bit = 2; bit <= 8; bit *= 2) {
+			sum = sum ^ table[16 * ((half & bit) << shift) + position];
+		}
+		if (half & (half - 1)) {
+			table[16 * (half << shift) + position] = sum;
+		}
+	}
+	__syncthreads();
+	for (unsigned i = t; i < 256 * 16; i += THREADS) {
+		const unsigned byte = i / 16, low = byte & 0x0f, high = byte & 0xf0;
+
+		if (low && high) {
+			table[i] = table[16 * low + position] ^ table[16 * high + position];
+		}
+	}
+	__syncthreads();
+}
 
 static __device__ __forceinline__ hash make_hash(const unsigned char *table, uint32_t lane)
 {
