@@ -377,9 +377,13 @@ static int enqueue(struct launch *l, struct sgpu_error *error)
 static int start(struct sgpu_run *run, int operation, struct sgpu_error *error)
 {
 	const struct sgpu_operation *op = &run->job.manifest->operations[operation];
-	int rc = op->module ? sgpu_modules_ready(run, operation, error) : SGPU_OK;
+	int rc = atomic_load(&run->stop);
 	struct launch *l;
 
+	if (rc != SGPU_OK) {
+		return sgpu_fail(error, rc, "the run was stopped");
+	}
+	rc = op->module ? sgpu_modules_ready(run, operation, error) : SGPU_OK;
 	if (rc != SGPU_OK) {
 		return rc;
 	}
@@ -603,17 +607,6 @@ void sgpu_graph_moved(struct sgpu_run *run, int move, int rc, const char *text)
 {
 	end_wait(run, moved_segment(run->operations, move), move, rc,
 		 text ? text : sgpu_strerror(rc));
-}
-
-void sgpu_operations_stop(struct sgpu_run *run)
-{
-	int rc = atomic_load(&run->stop);
-
-	for (int i = 0; i < run->job.manifest->operation_count; i++) {
-		if (run->operations->list[i].state == WAITING) {
-			mark_failed(run, i, rc, sgpu_strerror(rc));
-		}
-	}
 }
 
 /* ---- state ---- */

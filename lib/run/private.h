@@ -201,8 +201,6 @@ void sgpu_graph_moved(struct sgpu_run *run, int move, int code, const char *text
 /* Notices operations that have ended, and starts those that may start. Returns whether there were
  * any. */
 bool sgpu_operations_advance(struct sgpu_run *run);
-/* Starts no more operations. Enqueued ones end by themselves. */
-void sgpu_operations_stop(struct sgpu_run *run);
 /* Whether operations are on the devices, and whether every input and operation has ended. */
 bool sgpu_operations_pending(const struct sgpu_run *run);
 bool sgpu_operations_ended(const struct sgpu_run *run);

@@ -182,7 +182,6 @@ bool sgpu_run_advance(struct sgpu_run *run)
 	if (stop && !run->stop_seen) {
 		run->stop_seen = true;
 		run->unsure = true;
-		sgpu_operations_stop(run);
 		sgpu_inputs_stop(run, stop);
 		sgpu_outputs_stop(run, stop);
 	}

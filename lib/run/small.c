@@ -126,6 +126,10 @@ void sgpu_inputs_flush(struct sgpu_inputs *inputs)
 		return;
 	}
 	inputs->filling = NULL;
+	if (group->count == 0) { /* its payloads are moved as large ones */
+		end_group(inputs, group);
+		return;
+	}
 	rc = sgpu_run_plan_stream(run, group->device, &stream, &error);
 	rc = rc ? rc : sgpu_event_create(run->devices[group->device].device, &group->ended, &error);
 	rc = rc ? rc : sgpu_enqueue(stream, group->works, group->work_count);
