@@ -468,12 +468,30 @@ static uint64_t call_bytes(const struct sgpu_op_call *call)
 	return sum;
 }
 
+/* Returns an operation before another one that is in this state, or NULL. The device passes those
+ * before it first, but this thread may notice them later. */
+static const struct operation *find_before(const struct sgpu_run *run, int operation,
+					   enum state state)
+{
+	const struct sgpu_operation *op = &run->job.manifest->operations[operation];
+
+	for (int i = 0; i < op->before_count; i++) {
+		const struct operation *before = &run->operations->list[op->before[i]];
+
+		if (before->state == state) {
+			return before;
+		}
+	}
+	return NULL;
+}
+
 /* Handles an operation that has ended on its device. */
 static void end_launch(struct sgpu_run *run, struct launch *l)
 {
 	struct sgpu_operations *o = run->operations;
 	struct operation *op = &o->list[l->operation];
 	const struct sgpu_operation *what = &run->job.manifest->operations[l->operation];
+	const struct operation *failed = find_before(run, l->operation, FAILED);
 	bool good;
 
 	if (what->module) {
@@ -487,7 +505,7 @@ static void end_launch(struct sgpu_run *run, struct launch *l)
 	op->launch = NULL;
 	o->operations_open--;
 	o->ahead--;
-	good = op->state == ENQUEUED && l->task.code == SGPU_OK;
+	good = op->state == ENQUEUED && l->task.code == SGPU_OK && !failed;
 	if (good) {
 		op->state = DONE;
 		atomic_fetch_add(&run->done_count, 1);
@@ -502,7 +520,9 @@ static void end_launch(struct sgpu_run *run, struct launch *l)
 	} else {
 		atomic_store(&op->bad, true);
 		run->unsure = true;
-		if (op->state == ENQUEUED) {
+		if (op->state == ENQUEUED && failed) { /* it ran on what that one has left */
+			mark_failed(run, l->operation, inherited(failed->code), failed->cause);
+		} else if (op->state == ENQUEUED) {
 			fail_itself(run, l->operation, l->task.code, l->task.error.text);
 		}
 	}
@@ -543,7 +563,8 @@ static bool look_for_ends(struct sgpu_run *run)
 		struct launch *l = *link;
 		const uint64_t bit = UINT64_C(1) << run->job.plan->stream[l->operation];
 
-		if (running & bit || !has_ended(run, l)) {
+		if (running & bit || find_before(run, l->operation, ENQUEUED) ||
+		    !has_ended(run, l)) {
 			running |= bit;
 			link = &l->next;
 			continue;

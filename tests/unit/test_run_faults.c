@@ -162,12 +162,56 @@ UNIT_TEST(what_cannot_be_asked_for_is_not_taken_for_done)
 		CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
 		fake.backend.stream.event_query = fake_event_query;
 		REQUIRE(read_answer(out, job.key, &answer));
-		CHECK(!answer.data[0] && !answer.data[1]);
+		CHECK(!answer.data[0] && says(&answer, 0, SGPU_EDEPENDENCY, "no answer"));
+		CHECK(!answer.data[1] && says(&answer, 1, SGPU_EDEPENDENCY, "no answer"));
 		CHECK(fake_is_clean());
 		free_answer(&answer);
 		close(out);
 		free_job(&job);
 	}
+}
+
+/* One query gets no answer, the first, the second, and so on; or most say that it is too early. */
+static atomic_int queries, refused_query;
+
+static int refuse_one_query(struct sgpu_event *event, bool *done, struct sgpu_error *why)
+{
+	return atomic_fetch_add(&queries, 1) == atomic_load(&refused_query)
+		       ? refuse_query(event, done, why)
+		       : fake_event_query(event, done, why);
+}
+
+static int answer_late(struct sgpu_event *event, bool *done, struct sgpu_error *why)
+{
+	if (atomic_fetch_add(&queries, 1) % 4 != 3) {
+		*done = false;
+		return SGPU_OK;
+	}
+	return fake_event_query(event, done, why);
+}
+
+UNIT_TEST(each_query_counts)
+{
+	int out, rc = SGPU_ESEGMENTS;
+	struct job job;
+
+	make_job(&job, 20000);
+	atomic_store(&fail_at, -1);
+	fake.backend.stream.event_query = refuse_one_query;
+	for (int n = 0; rc != SGPU_OK && n < 100; n++) {
+		atomic_store(&queries, 0);
+		atomic_store(&refused_query, n);
+		rc = run_job(&job, &owner, &out);
+		CHECK(rc == (atomic_load(&queries) > n ? SGPU_ESEGMENTS : SGPU_OK));
+		CHECK(is_right(&job, out) && fake_is_clean());
+		close(out);
+	}
+	CHECK(rc == SGPU_OK);
+	fake.backend.stream.event_query = answer_late;
+	CHECK(run_job(&job, &owner, &out) == SGPU_OK && is_right(&job, out));
+	fake.backend.stream.event_query = fake_event_query;
+	close(out);
+	free_job(&job);
 }
 
 /* Payloads from a file, results through the drain. */
@@ -215,17 +259,28 @@ static sgpu_op_fn always_fail_late(const char *name)
 UNIT_TEST(no_kernel_runs_on_what_a_failed_one_left)
 {
 	sgpu_op_fn (*op)(const char *) = fake.backend.table.op;
+	struct sgpu_run_result result;
+	struct sgpu_run *run = NULL;
 	struct answer answer;
 	struct job job;
-	int out;
+	int in, out;
 
 	make_job(&job, 1000);
 	atomic_store(&fail_at, -1);
 	atomic_store(&kernels, 0);
 	fake.backend.table.op = always_fail_late;
-	CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
+	in = sign_and_write(&job);
+	out = memfd_create("response", MFD_CLOEXEC);
+	CHECK(run_with(&owner, in, out, 0, &run) == SGPU_ESEGMENTS);
 	fake.backend.table.op = op;
 	CHECK(atomic_load(&kernels) == 2); /* FIRST and THIRD */
+	sgpu_run_get_result(run, &result);
+	for (int i = 0; i < SGPU_PATHS; i++) {
+		CHECK(result.paths.out[i] == 0);
+	}
+	free_run(&run);
+	close(in);
+	lseek(out, 0, SEEK_SET);
 	REQUIRE(read_answer(out, job.key, &answer));
 	CHECK(answer.batch->segments[0].status == SGPU_EDEPENDENCY ||
 	      answer.batch->segments[0].status == SGPU_EDEVICE);
@@ -411,10 +466,12 @@ static void all_tests(void)
 	UNIT_RUN(a_run_ends_well_whichever_call_of_the_device_fails);
 	UNIT_RUN(a_run_of_small_payloads_ends_well_too);
 	UNIT_RUN(what_cannot_be_asked_for_is_not_taken_for_done);
+	UNIT_RUN(each_query_counts);
 	fake.plain = strcmp(device_name(), "cpu") != 0;
 	UNIT_RUN(a_run_on_a_device_that_copies_beside_the_rest_ends_well_too);
 	UNIT_RUN(a_run_of_small_payloads_ends_well_too);
 	UNIT_RUN(what_cannot_be_asked_for_is_not_taken_for_done);
+	UNIT_RUN(each_query_counts);
 	UNIT_RUN(a_run_with_registered_payloads_and_drained_results_ends_well_too);
 	UNIT_RUN(a_run_whose_payloads_are_read_by_several_cores_ends_well_too);
 }
