@@ -16,10 +16,6 @@
 #include "batch/tar.h"
 #include "run/input.h"
 
-enum {
-	READ_MIN = 32 << 10
-}; /* fewer bytes in a pipe are not worth a read; all have room for them */
-
 /* ---- the end of an input ---- */
 /* Frees the resources of an input that has ended, and tells the graph. */
 void sgpu_input_end(struct input *input)
@@ -88,7 +84,7 @@ static bool payload_waits(void *context)
 {
 	const struct input *input = context;
 
-	return tar_waits(input_run(input)->tar, READ_MIN);
+	return tar_waits(input_run(input)->tar, SGPU_TRANSFER_SLICE);
 }
 
 /* Reads bytes of a payload that is not in a lease, in order. */
@@ -171,9 +167,11 @@ static void go_on(void *context)
 	struct sgpu_run *run = input_run(input);
 	uint64_t since = sgpu_now_ns();
 
-	while (payload_waits(input) && !has_nothing_else(run, input)) {
-		if (sgpu_run_advance(run)) {
+	while (payload_waits(input)) {
+		if (sgpu_run_advance(run)) { /* what has arrived may start something */
 			since = sgpu_now_ns();
+		} else if (has_nothing_else(run, input)) {
+			return;
 		} else {
 			sgpu_run_pause(run, since);
 		}

@@ -17,7 +17,6 @@
 enum {
 	PIECE_CHUNKS = 8,    /* that a worker copies at a time */
 	PIECES_A_HELPER = 2, /* pieces for each worker that is called */
-	SLICE = 64 << 10,    /* bytes of one read of an ordered source */
 };
 
 /* ---- what a transfer moves ---- */
@@ -94,7 +93,7 @@ static void read_in_order(struct pieces *p, uint64_t bytes)
 {
 	struct sgpu_transfer *t = p->transfer;
 	const struct sgpu_transfer_source *source = &t->request.source;
-	const uint64_t slice = source->meanwhile ? SLICE : bytes;
+	const uint64_t slice = source->meanwhile ? SGPU_TRANSFER_SLICE : bytes;
 
 	t->reading = true;
 	for (uint64_t at = 0; at < bytes && p->code == SGPU_OK; at += slice) {

@@ -61,6 +61,8 @@ void sgpu_engine_free(struct sgpu_engine **engine);
 
 /* Staging buffers for what is moved whole: of SGPU_TRANSFER_SMALL bytes and what sealing adds. */
 #define SGPU_TRANSFER_SMALL ((uint64_t)128 << 10)
+/* Bytes of one read of an ordered source: fewer are not worth it, and every pipe holds so many. */
+#define SGPU_TRANSFER_SLICE ((uint64_t)32 << 10)
 enum sgpu_staging_class {
 	SGPU_STAGING_SMALL,
 	SGPU_STAGING_LARGE,  /* a chunk run that is read, or written, by processors */

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "fake_gpu.h"
+#include "transfer/transfer.h"
 
 /* The operation that is under way takes longer than the run needs to come to the silence. */
 enum { WORK_US = 100000, LARGE = 3 << 20 };
@@ -40,7 +41,7 @@ static void send(struct feeder *f, uint64_t most)
 
 static void *feed(void *argument)
 {
-	const uint64_t until = sgpu_now_ns() + UINT64_C(60000000000);
+	const uint64_t until = sgpu_now_ns() + UINT64_C(20000000000);
 	struct sgpu_run_progress progress = { 0 };
 	struct feeder *f = argument;
 
@@ -132,18 +133,44 @@ UNIT_TEST(a_small_payload_is_computed_with_while_the_next_one_does_not_come)
 	free_job(&job);
 }
 
-UNIT_TEST(an_operation_ends_while_a_large_payload_is_incomplete)
+/* A job whose LOW payload is in a file, which comes first. */
+static int make_staged_job(struct job *job, uint64_t size)
 {
 	char *path = NULL;
 	int fd = new_file(&path);
-	struct job job;
-	uint64_t at;
 
-	make_job(&job, LARGE);
-	REQUIRE(sgpu_pwrite(fd, path, job.bias, job.size, 0, &error) == SGPU_OK);
-	job.batch->segments[1].location =
+	make_job(job, size);
+	if (sgpu_pwrite(fd, path, job->bias, job->size, 0, &error)) {
+		abort();
+	}
+	job->batch->segments[1].location =
 		(struct sgpu_location){ .kind = SGPU_LOCATION_FILE, .file = path };
-	at = find_payload(&job, job.sealed);
+	return fd;
+}
+
+UNIT_TEST(a_small_payload_in_a_file_is_computed_with_while_the_pipe_is_silent)
+{
+	/* sealed, the second size is no small one any more */
+	static const uint64_t sizes[] = { 20000, SGPU_TRANSFER_SMALL };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
+		struct job job;
+		int fd = make_staged_job(&job, sizes[i]);
+		uint64_t at = find_payload(&job, job.sealed);
+
+		run_silent(&job, at - SGPU_TAR_BLOCK, false);
+		run_silent(&job, at + sizes[i] + 50, false);
+		free_job(&job);
+		close(fd);
+	}
+}
+
+UNIT_TEST(an_operation_ends_while_a_large_payload_is_incomplete)
+{
+	struct job job;
+	int fd = make_staged_job(&job, LARGE);
+	uint64_t at = find_payload(&job, job.sealed);
+
 	run_silent(&job, at, true);
 	run_silent(&job, at + 100, true);
 	run_silent(&job, at + LARGE / 2 + 77, true);
@@ -218,6 +245,7 @@ UNIT_TEST(a_response_is_written_after_the_deadline_as_long_as_it_is_read)
 static void all_tests(void)
 {
 	UNIT_RUN(a_small_payload_is_computed_with_while_the_next_one_does_not_come);
+	UNIT_RUN(a_small_payload_in_a_file_is_computed_with_while_the_pipe_is_silent);
 	UNIT_RUN(an_operation_ends_while_a_large_payload_is_incomplete);
 	UNIT_RUN(a_response_is_written_after_the_deadline_as_long_as_it_is_read);
 }
