@@ -440,19 +440,22 @@ UNIT_TEST(a_changed_low_payload_fails_what_depends_on_it)
 
 UNIT_TEST(a_digest_is_compared_to_its_last_byte)
 {
+	static const uint64_t sizes[] = { 5000, 3 << 20 };
 	struct answer answer;
 	struct job job;
 	int out;
 
-	make_job(&job, 5000);
-	job.batch->segments[1].kt128[SGPU_KT128_SIZE - 1] ^= 1;
-	CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
-	REQUIRE(read_answer(out, job.key, &answer));
-	CHECK(says(&answer, 0, SGPU_OK, NULL) &&
-	      says(&answer, 1, SGPU_EAUTH, "its kt128 is not the one"));
-	free_answer(&answer);
-	free_job(&job);
-	close(out);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
+		make_job(&job, sizes[i]);
+		job.batch->segments[1].kt128[SGPU_KT128_SIZE - 1] ^= 1;
+		CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
+		REQUIRE(read_answer(out, job.key, &answer));
+		CHECK(says(&answer, 0, SGPU_OK, NULL) &&
+		      says(&answer, 1, SGPU_EAUTH, "its kt128 is not the one"));
+		free_answer(&answer);
+		free_job(&job);
+		close(out);
+	}
 	make_job(&job, 5000);
 	job.batch->manifest_sha256[SGPU_SHA256_SIZE - 1] ^= 1;
 	check_refused(&job, &owner, SGPU_EAUTH, "the manifest is not the one");

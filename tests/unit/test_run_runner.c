@@ -498,7 +498,8 @@ UNIT_TEST(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwar
 	}
 	sgpu_run_cancel(stuck.run);
 	usleep(200000);
-	CHECK(!atomic_load(&fake.cancelled));
+	sgpu_run_get_progress(stuck.run, &progress);
+	CHECK(!atomic_load(&fake.cancelled) && progress.stopping_ns > 0);
 	more(&pipe);
 	CHECK(sgpu_run_wait(other.run, &error) == SGPU_OK && is_whole(&other));
 	CHECK(sgpu_run_wait(stuck.run, &error) == SGPU_ECANCELED && is_empty(stuck.out));
@@ -510,12 +511,13 @@ UNIT_TEST(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwar
 }
 
 /* ---- results of which many runs of chunks are still to come ---- */
+static enum sgpu_work_kind counted_kind;
 static atomic_bool holds_copies;
 static atomic_int copies;
 
 static int counted_copy(struct sgpu_stream *stream, const struct sgpu_work *work)
 {
-	if (work->kind == SGPU_WORK_COPY_OUT) {
+	if (work->kind == counted_kind) {
 		atomic_fetch_add(&copies, 1);
 		while (atomic_load(&holds_copies)) {
 			usleep(1000);
@@ -526,16 +528,14 @@ static int counted_copy(struct sgpu_stream *stream, const struct sgpu_work *work
 FAKE_ENQUEUE(counted_copies, counted_copy)
 
 /* While others are on the device that is not stopped: the run's own transfers are. */
-UNIT_TEST(results_of_a_run_that_is_cancelled_beside_others_are_not_brought_to_their_end)
+static void cancel_while_copying(enum sgpu_work_kind kind)
 {
 	struct sgpu_run_progress progress = { 0 };
 	struct batch large, other;
 	struct pipe pipe;
 	int all;
 
-	if (!faked) {
-		SKIP("only copies of the fake device are counted");
-	}
+	counted_kind = kind;
 	make_batch(&large, 10 << 20);
 	atomic_store(&copies, 0);
 	submit(&large, large.in, 0, NULL, NULL);
@@ -562,12 +562,28 @@ UNIT_TEST(results_of_a_run_that_is_cancelled_beside_others_are_not_brought_to_th
 	atomic_store(&holds_copies, false);
 	CHECK(sgpu_run_wait(large.run, &error) == SGPU_ECANCELED && is_empty(large.out));
 	printf("# %d copies of %d\n", atomic_load(&copies), all);
-	CHECK(atomic_load(&copies) <= 2); /* one of each result may have been on its way */
+	CHECK(atomic_load(&copies) <= 2); /* one each may have been on its way */
 	more(&pipe);
 	CHECK(sgpu_run_wait(other.run, &error) == SGPU_OK && is_whole(&other));
 	close_pipe(&pipe);
 	free_batch(&large);
 	free_batch(&other);
+}
+
+UNIT_TEST(results_of_a_run_that_is_cancelled_beside_others_are_not_brought_to_their_end)
+{
+	if (!faked) {
+		SKIP("only copies of the fake device are counted");
+	}
+	cancel_while_copying(SGPU_WORK_COPY_OUT);
+}
+
+UNIT_TEST(payloads_of_a_run_that_is_cancelled_beside_others_are_not_brought_to_their_end)
+{
+	if (!faked) {
+		SKIP("only copies of the fake device are counted");
+	}
+	cancel_while_copying(SGPU_WORK_COPY_IN);
 }
 
 static void all_tests(void)
@@ -584,6 +600,7 @@ static void all_tests(void)
 	UNIT_RUN(a_response_goes_through_a_pipe_whole);
 	UNIT_RUN(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwards);
 	UNIT_RUN(results_of_a_run_that_is_cancelled_beside_others_are_not_brought_to_their_end);
+	UNIT_RUN(payloads_of_a_run_that_is_cancelled_beside_others_are_not_brought_to_their_end);
 }
 
 static void begin(void)
