@@ -557,6 +557,7 @@ UNIT_TEST(the_rest_of_a_payload_that_was_stopped_is_not_read)
 UNIT_TEST(the_steps_of_a_transfer_are_told)
 {
 	struct move move;
+	uint64_t copied;
 	bool reaches;
 
 	REQUIRE(set_up(&several));
@@ -568,9 +569,9 @@ UNIT_TEST(the_steps_of_a_transfer_are_told)
 		reaches = sgpu_device_reaches(device, move.host, LARGEST, !in);
 		CHECK(move.spans[in ? SGPU_STEP_READ : SGPU_STEP_WRITE] == move.bytes &&
 		      move.spans[in ? SGPU_STEP_OPEN : SGPU_STEP_SEAL] == move.bytes);
-		/* What opens the host's memory copies nothing. */
-		CHECK(move.spans[in ? SGPU_STEP_COPY_IN : SGPU_STEP_COPY_OUT] ==
-		      (reaches ? 0 : move.bytes));
+		/* What opens the host's memory copies nothing; a GPU opens short runs there. */
+		copied = move.spans[in ? SGPU_STEP_COPY_IN : SGPU_STEP_COPY_OUT];
+		CHECK(reaches ? copied == 0 : copied > 0 && copied <= move.bytes);
 		free_move(&move);
 	}
 	tear_down();
