@@ -380,10 +380,9 @@ static int start(struct sgpu_run *run, int operation, struct sgpu_error *error)
 	int rc = atomic_load(&run->stop);
 	struct launch *l;
 
-	if (rc != SGPU_OK) {
-		return sgpu_fail(error, rc, "the run was stopped");
-	}
-	rc = op->module ? sgpu_modules_ready(run, operation, error) : SGPU_OK;
+	rc = rc		  ? sgpu_fail(error, rc, "the run was stopped")
+	     : op->module ? sgpu_modules_ready(run, operation, error)
+			  : SGPU_OK;
 	if (rc != SGPU_OK) {
 		return rc;
 	}
@@ -474,15 +473,12 @@ static const struct operation *find_before(const struct sgpu_run *run, int opera
 					   enum state state)
 {
 	const struct sgpu_operation *op = &run->job.manifest->operations[operation];
+	const struct operation *before = NULL;
 
-	for (int i = 0; i < op->before_count; i++) {
-		const struct operation *before = &run->operations->list[op->before[i]];
-
-		if (before->state == state) {
-			return before;
-		}
+	for (int i = 0; i < op->before_count && (!before || before->state != state); i++) {
+		before = &run->operations->list[op->before[i]];
 	}
-	return NULL;
+	return before && before->state == state ? before : NULL;
 }
 
 /* Handles an operation that has ended on its device. */
@@ -535,18 +531,15 @@ static bool has_ended(struct sgpu_run *run, struct launch *l)
 {
 	const struct operation *op = &run->operations->list[l->operation];
 	struct sgpu_error error = { 0 };
-	struct sgpu_stream *stream;
 	bool done = false;
 	int rc = op->event ? sgpu_event_query(op->event, &done, &error) : SGPU_OK;
 
 	if (rc != SGPU_OK) { /* the device is lost, or still at work */
-		if (sgpu_run_plan_stream(run, run->job.plan->stream[l->operation], &stream, NULL) ==
-		    SGPU_OK) {
-			(void)!sgpu_stream_sync(stream, NULL);
-		}
+		(void)!sgpu_stream_sync(run->plan_streams[run->job.plan->stream[l->operation]],
+					NULL);
 		if (l->task.code == SGPU_OK) {
-			l->task.code = sgpu_fail(&l->task.error, rc, "%s",
-						 error.text[0] ? error.text : sgpu_strerror(rc));
+			l->task.code = rc;
+			l->task.error = error;
 		}
 	}
 	return !op->event || rc != SGPU_OK || done;
