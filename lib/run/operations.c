@@ -535,18 +535,15 @@ static bool has_ended(struct sgpu_run *run, struct launch *l)
 {
 	const struct operation *op = &run->operations->list[l->operation];
 	struct sgpu_error error = { 0 };
-	struct sgpu_stream *stream;
 	bool done = false;
 	int rc = op->event ? sgpu_event_query(op->event, &done, &error) : SGPU_OK;
 
 	if (rc != SGPU_OK) { /* the device is lost, or still at work */
-		if (sgpu_run_plan_stream(run, run->job.plan->stream[l->operation], &stream, NULL) ==
-		    SGPU_OK) {
-			(void)!sgpu_stream_sync(stream, NULL);
-		}
+		(void)!sgpu_stream_sync(run->plan_streams[run->job.plan->stream[l->operation]],
+					NULL);
 		if (l->task.code == SGPU_OK) {
-			l->task.code = sgpu_fail(&l->task.error, rc, "%s",
-						 error.text[0] ? error.text : sgpu_strerror(rc));
+			l->task.code = rc;
+			l->task.error = error;
 		}
 	}
 	return !op->event || rc != SGPU_OK || done;
