@@ -194,7 +194,7 @@ results() {
 	"$nvcc" -ptx -arch=compute_80 -o code.ptx code.cu
 	job says '["output", "input"]'
 	sgpu-run -v --stats --device cuda -k owner.jwk --allow-modules batch.tar >response 2>log
-	run -0 grep -q 'operations  2 done' log # what the runner says itself arrives
+	run -0 grep -Eq 'operations_done +2' log # what the runner says itself arrives
 	run -1 grep -aq 'read 4711' log response
 	results
 	assert_same out/z.f32 x.f32
