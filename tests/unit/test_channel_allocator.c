@@ -28,10 +28,11 @@ static int pass(void *argument, const struct sgpu_command *given, struct sgpu_re
 {
 	struct world *w = argument;
 	struct sgpu_command c = *given;
-	const uint64_t page = c.pte.big ? SMALL * ALLOCATOR_BIG : SMALL;
 	int rc;
 
 	if (c.op == SGPU_CH_PTE && !c.pte.pages) {
+		const uint64_t page = c.pte.big ? SMALL * ALLOCATOR_BIG : SMALL;
+
 		c.pte.has_mac = true;
 		sgpu_session_unmap(w->session,
 				   c.pte.directory_index * (uint64_t)TABLE_SPAN +
