@@ -427,7 +427,7 @@ static bool look_at_oldest(struct sgpu_transfer *t)
 		return false;
 	}
 	/* The first step has ended, too, but only an event of its own stream tells its outcome. */
-	rc = rc || !move->middle ? rc : sgpu_event_query(move->middle, &done, &error);
+	rc = rc || !move->middle ? rc : sgpu_event_sync(move->middle, &error);
 	if (rc != SGPU_OK) { /* the device is lost, or still at work */
 		fail(t, move->run.first, rc, &error);
 		sync_streams(t);
