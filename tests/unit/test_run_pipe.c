@@ -80,6 +80,7 @@ static void run_silent(struct job *job, uint64_t pause_at, bool slow)
 	sgpu_op_fn (*op)(const char *) = fake.backend.table.op;
 	int in = sign_and_write(job), out = memfd_create("response", MFD_CLOEXEC), ends[2];
 	struct feeder feeder = { .from = in, .pause_at = pause_at };
+	struct sgpu_run *run = NULL;
 	struct answer answer;
 
 	REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
@@ -89,8 +90,9 @@ static void run_silent(struct job *job, uint64_t pause_at, bool slow)
 	fake.backend.table.op = always_copy_slowly;
 	submitted = note_run;
 	REQUIRE(pthread_create(&feeder.thread, NULL, feed, &feeder) == 0);
-	CHECK(run_with(&owner, ends[0], out, 0, NULL) == SGPU_OK);
-	pthread_join(feeder.thread, NULL);
+	CHECK(run_with(&owner, ends[0], out, 0, &run) == SGPU_OK);
+	pthread_join(feeder.thread, NULL); /* it has looked at the run */
+	free_run(&run);
 	submitted = NULL;
 	fake.backend.table.op = op;
 	CHECK(feeder.went_on);
