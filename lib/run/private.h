@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run, and what its files share. A run belongs to one thread from its submission to its end; only
+ * A run, and what its files share. A run belongs to the thread that is in sgpu_run_batch; only
  * members that are atomic are for others.
  */
 #ifndef SGPU_RUN_PRIVATE_H
@@ -78,11 +78,7 @@ struct sgpu_lent;
 
 struct sgpu_run {
 	struct sgpu_runner *runner;
-	struct sgpu_run *next; /* in the runner's list */
-	struct sgpu_thread_task task;
 	struct sgpu_submission submission;
-	sgpu_run_done_fn done;
-	void *argument;
 	int first; /* its first device; the plan's device 0 */
 	int device_count;
 	struct sgpu_run_device devices[SGPU_RUN_DEVICES_MAX]; /* in the plan's order */
@@ -119,7 +115,6 @@ struct sgpu_run {
 	atomic_int stop;	      /* 0, or the code with which the run must end */
 	atomic_uint_fast64_t stop_ns; /* when `stop` was set */
 	atomic_bool busy;	      /* the devices may have work of the run */
-	_Atomic uint32_t ended;
 };
 
 /* ---- run.c ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run from its submission to its end, on one thread.
+ * A run from its submission to its end, on the thread that asks for it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -311,30 +311,8 @@ static void tear_down(struct sgpu_run *run)
 	atomic_store(&run->trace.end_ns, sgpu_now_ns());
 }
 
-/* Ends the run. When `ended` is set, whoever waits for the run may free it. */
-static void end_run(struct sgpu_run *run)
+int sgpu_run_batch(struct sgpu_run *run, struct sgpu_error *error)
 {
-	struct sgpu_runner *runner = run->runner;
-	struct sgpu_run **link = &runner->runs;
-
-	if (run->done) {
-		run->done(run->argument, run, run->code);
-	}
-	pthread_mutex_lock(&runner->mutex);
-	while (*link != run) {
-		link = &(*link)->next;
-	}
-	*link = run->next;
-	runner->begun[run->first]--;
-	atomic_store(&run->ended, 1);
-	pthread_cond_broadcast(&runner->ended);
-	pthread_mutex_unlock(&runner->mutex);
-}
-
-/* The batch from its first byte to the last of its response. */
-static void run_batch(void *argument)
-{
-	struct sgpu_run *run = argument;
 	int rc;
 
 	sgpu_io_set_guard(&run->guard);
@@ -352,48 +330,15 @@ static void run_batch(void *argument)
 		settle(run);
 	}
 	tear_down(run);
-	end_run(run);
-}
-
-/* ---- submission ---- */
-static struct sgpu_run *make_run(struct sgpu_runner *runner,
-				 const struct sgpu_submission *submission)
-{
-	struct sgpu_run *run = calloc(1, sizeof(*run));
-
-	if (!run) {
-		return NULL;
+	if (error && run->code != SGPU_OK) {
+		*error = run->error;
 	}
-	run->runner = runner;
-	run->submission = *submission;
-	run->job.options = &run->submission.options;
-	run->device_count = runner->device_count;
-	run->task = (struct sgpu_thread_task){ .work = run_batch, .argument = run };
-	run->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	run->guard = (struct sgpu_io_guard){ .wake_fd = run->wake_fd,
-					     .ended = look_for_stop,
-					     .argument = run,
-					     .deadline_ns = submission->options.deadline_ns };
-	sgpu_trace_init(&run->trace, submission->options.spans);
-	return run;
+	return run->code;
 }
 
-static void free_run(struct sgpu_run *run)
-{
-	sgpu_inputs_free(run);
-	sgpu_operations_free(run);
-	sgpu_moves_free(run);
-	free(run->plan_streams);
-	free(run->keys);
-	sgpu_job_clear(&run->job);
-	sgpu_trace_clear(&run->trace);
-	sgpu_close(run->wake_fd);
-	free(run);
-}
-
-/* Adds a run to its runner's list. Its first device becomes the one that is first for the fewest
- * runs. */
-static void add_run(struct sgpu_run *run)
+/* ---- making and freeing ---- */
+/* The run's first device becomes the one that is first for the fewest runs. */
+static void choose_devices(struct sgpu_run *run)
 {
 	struct sgpu_runner *runner = run->runner;
 
@@ -402,60 +347,41 @@ static void add_run(struct sgpu_run *run)
 		run->first = runner->begun[i] < runner->begun[run->first] ? i : run->first;
 	}
 	runner->begun[run->first]++;
-	run->next = runner->runs;
-	runner->runs = run;
 	pthread_mutex_unlock(&runner->mutex);
+	run->device_count = runner->device_count;
 	for (int i = 0; i < runner->device_count; i++) {
 		run->devices[i] = runner->devices[(run->first + i) % runner->device_count];
 	}
 }
 
-int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission *submission,
-		       sgpu_run_done_fn done, void *argument, struct sgpu_run **run,
-		       struct sgpu_error *error)
+int sgpu_run_create(struct sgpu_runner *runner, const struct sgpu_submission *submission,
+		    struct sgpu_run **run, struct sgpu_error *error)
 {
-	struct sgpu_run *r = make_run(runner, submission);
-	int rc;
+	struct sgpu_run *r = calloc(1, sizeof(*r));
 
 	*run = NULL;
 	if (!r) {
 		return sgpu_fail_nomem(error);
 	}
+	r->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (r->wake_fd < 0) {
-		rc = sgpu_fail_errno(error, "cannot make an event descriptor");
-		free_run(r);
-		return rc;
+		free(r);
+		return sgpu_fail_errno(error, "cannot make an event descriptor");
 	}
+	r->runner = runner;
+	r->submission = *submission;
+	r->job.options = &r->submission.options;
+	r->guard = (struct sgpu_io_guard){ .wake_fd = r->wake_fd,
+					   .ended = look_for_stop,
+					   .argument = r,
+					   .deadline_ns = submission->options.deadline_ns };
+	sgpu_trace_init(&r->trace, submission->options.spans);
 	/* With a larger pipe, reader and writer alternate less often. If this fails, reading is
 	 * only slower. */
 	(void)fcntl(submission->in_fd, F_SETPIPE_SZ, PIPE_SIZE);
-	r->argument = argument;
-	r->done = done;
+	choose_devices(r);
 	*run = r;
-	add_run(r);
-	rc = sgpu_threads_give(runner->threads, &r->task, error);
-	if (rc != SGPU_OK) {
-		*run = NULL;
-		r->done = NULL;
-		end_run(r);
-		free_run(r);
-	}
-	return rc;
-}
-
-/* Spins first, in case the run is short. */
-int sgpu_run_wait(struct sgpu_run *run, struct sgpu_error *error)
-{
-	(void)sgpu_spin(&run->ended, 0, run->runner->traits.spin_ns);
-	pthread_mutex_lock(&run->runner->mutex);
-	while (!atomic_load(&run->ended)) {
-		pthread_cond_wait(&run->runner->ended, &run->runner->mutex);
-	}
-	pthread_mutex_unlock(&run->runner->mutex);
-	if (error && run->code != SGPU_OK) {
-		*error = run->error;
-	}
-	return run->code;
+	return SGPU_OK;
 }
 
 void sgpu_run_cancel(struct sgpu_run *run)
@@ -474,8 +400,17 @@ void sgpu_run_free(struct sgpu_run **run)
 	if (!r) {
 		return;
 	}
-	sgpu_run_cancel(r);
-	(void)!sgpu_run_wait(r, NULL);
-	free_run(r);
+	pthread_mutex_lock(&r->runner->mutex);
+	r->runner->begun[r->first]--;
+	pthread_mutex_unlock(&r->runner->mutex);
+	sgpu_inputs_free(r);
+	sgpu_operations_free(r);
+	sgpu_moves_free(r);
+	free(r->plan_streams);
+	free(r->keys);
+	sgpu_job_clear(&r->job);
+	sgpu_trace_clear(&r->trace);
+	sgpu_close(r->wake_fd);
+	free(r);
 	*run = NULL;
 }

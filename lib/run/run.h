@@ -69,11 +69,11 @@ void sgpu_plan_free(struct sgpu_plan **plan);
 void sgpu_plan_sizes(struct sgpu_manifest *manifest, const struct sgpu_batch *batch);
 
 /* ---- the runner ----
- * A process makes one runner for one or more devices, and submits batches to it, also several at a
- * time. The runner keeps what is slow to create: its loop's thread, the threads that read and
- * write, streams, and staging memory. A batch's device memory is cleared and freed when the batch
- * ends, for whatever reason. With several devices, the operations of each batch are spread over
- * them. Segments that move between two devices are sealed on one and opened on the other
+ * A process makes one runner for one or more devices, and runs batches on it, each on a thread of
+ * the caller, also several at a time. The runner keeps what is slow to create: streams, staging
+ * memory, and threads that help to copy. A batch's device memory is cleared and freed when the
+ * batch ends, for whatever reason. With several devices, the operations of each batch are spread
+ * over them. Segments that move between two devices are sealed on one and opened on the other
  * (sgpu_peer_copy).
  */
 struct sgpu_runner;
@@ -86,8 +86,6 @@ struct sgpu_runner_config {
 	unsigned jobs;	     /* threads of the engine of each device; 0: sgpu_cpu_count() */
 	uint64_t pinned_max; /* most bytes of pinned memory, for each engine's staging and for each
 				batch's results; 0: SGPU_RUNNER_PINNED_MAX */
-	bool many_runs;	     /* many at a time: if the device computes on the host's cores, the
-				runner's threads do not spin */
 	bool shared_files;   /* other processes also hold the submissions' descriptors; see
 				lib/transfer */
 };
@@ -165,30 +163,22 @@ struct sgpu_submission {
 	struct sgpu_run_options options;
 };
 
-/* Called once, on a thread of the runner, when the batch has ended; `code` is what sgpu_run_wait
- * returns. It may submit batches, but must not wait for a run or free one. */
-typedef void (*sgpu_run_done_fn)(void *argument, struct sgpu_run *run, int code);
-
-/* Starts to read a batch and returns; operations start while the batch still arrives. Names,
- * descriptors and all that the options point to are borrowed until the batch has run. done: may be
- * NULL. The caller owns *run, which is set before `done` can be called. Errors, of the submission
- * only: SGPU_ENOMEM, SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int sgpu_runner_submit(struct sgpu_runner *runner,
-				       const struct sgpu_submission *submission,
-				       sgpu_run_done_fn done, void *argument, struct sgpu_run **run,
-				       struct sgpu_error *error);
-/* Waits until the batch has run and `done` has returned. Returns 0; SGPU_ESEGMENTS when some
- * segments failed (the response is written and says which and why); or, if no response was written,
- * why the batch was refused or stopped: SGPU_EINVALID, SGPU_EAUTH, SGPU_EKEY, SGPU_EPOLICY,
- * SGPU_ENOMEM, SGPU_ENOSPACE, SGPU_ESYSTEM, SGPU_ECANCELED, SGPU_ETIMEOUT. Any number of threads
- * may wait, any number of times. */
-SGPU_MUST_CHECK int sgpu_run_wait(struct sgpu_run *run, struct sgpu_error *error);
-/* Stops the run soon; async-signal-safe. Kernels of other runs on the device are not disturbed,
- * unless this run's kernels do not end within SGPU_RUN_GRACE_NS. */
+/* Makes a run. Names, descriptors and all that the options point to are borrowed until the batch
+ * has run. Errors: SGPU_ENOMEM, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_run_create(struct sgpu_runner *runner,
+				    const struct sgpu_submission *submission, struct sgpu_run **run,
+				    struct sgpu_error *error);
+/* Runs the batch, once, on the calling thread: from its first byte to the last of its response.
+ * Operations start while the batch still arrives. Returns 0; SGPU_ESEGMENTS when some segments
+ * failed (the response is written and says which and why); or, if no response was written, why the
+ * batch was refused or stopped: SGPU_EINVALID, SGPU_EAUTH, SGPU_EKEY, SGPU_EPOLICY, SGPU_ENOMEM,
+ * SGPU_ENOSPACE, SGPU_ESYSTEM, SGPU_ECANCELED, SGPU_ETIMEOUT. */
+SGPU_MUST_CHECK int sgpu_run_batch(struct sgpu_run *run, struct sgpu_error *error);
+/* Stops the run soon, or as soon as it begins; async-signal-safe. Kernels of other runs on the
+ * device are not disturbed, unless this run's kernels do not end within SGPU_RUN_GRACE_NS. */
 void sgpu_run_cancel(struct sgpu_run *run);
 #define SGPU_RUN_GRACE_NS UINT64_C(5000000000)
-/* Cancels the run if it has not ended, waits for it, and frees it. Accepts NULL; clears the
- * caller's pointer. */
+/* The batch must not be running. Accepts NULL; clears the caller's pointer. */
 void sgpu_run_free(struct sgpu_run **run);
 
 struct sgpu_run_progress {

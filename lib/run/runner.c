@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A runner: made once a process, so that batches need not make threads, streams or staging memory.
+ * A runner: made once a process, so that batches need not make streams or staging memory.
  */
 #include "run/runner.h"
 
@@ -127,11 +127,6 @@ void sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, uint
 	pthread_mutex_unlock(&presence->mutex);
 }
 
-/* How long a thread spins for work before it sleeps, with a GPU, and with a device that computes on
- * the host's cores. On a single core it does not spin, since others need the core. */
-#define SPIN_NS ((uint64_t)500000)
-#define SPIN_ON_CPU_NS ((uint64_t)20000)
-
 static struct sgpu_device *device_at(const struct sgpu_runner_config *config, int number)
 {
 	return number == 0 ? config->device : config->more[number - 1];
@@ -141,7 +136,6 @@ static int learn_traits(const struct sgpu_runner_config *config, struct sgpu_run
 			struct sgpu_error *error)
 {
 	struct sgpu_device_info info, other;
-	uint64_t spin_ns = SPIN_NS;
 
 	for (int i = 0; i <= config->more_count; i++) {
 		int rc = sgpu_device_get_info(device_at(config, i), &other, error);
@@ -158,16 +152,12 @@ static int learn_traits(const struct sgpu_runner_config *config, struct sgpu_run
 				"the devices of a runner are of one kind, and these are not");
 		}
 	}
-	if (!info.opens_on_device) {
-		spin_ns = config->many_runs ? 0 : SPIN_ON_CPU_NS;
-	}
 	*traits = (struct sgpu_run_traits){
 		.opens_on_device = info.opens_on_device,
 		.pins = info.pins_host_memory,
 		.shared_files = config->shared_files,
 		.pinned_max = config->pinned_max ? config->pinned_max : SGPU_RUNNER_PINNED_MAX,
 		.costs = SGPU_SPREAD_COSTS,
-		.spin_ns = sgpu_cpu_count() < 2 ? 0 : spin_ns,
 	};
 	return SGPU_OK;
 }
@@ -199,13 +189,11 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	pthread_mutex_init(&r->mutex, NULL);
 	pthread_mutex_init(&r->links.mutex, NULL);
 	pthread_mutex_init(&r->prepared.mutex, NULL);
-	pthread_cond_init(&r->ended, NULL);
 	sgpu_presence_init(&r->presence, r->devices, config->more_count + 1);
 	rc = config->more_count < 0 || config->more_count >= SGPU_RUN_DEVICES_MAX
 		     ? sgpu_fail(error, SGPU_EUSAGE, "a runner has 1 to %d devices",
 				 SGPU_RUN_DEVICES_MAX)
 		     : learn_traits(config, &r->traits, error);
-	rc = rc ? rc : sgpu_threads_create(r->traits.spin_ns, &r->threads, error);
 	for (int i = 0; rc == SGPU_OK && i <= config->more_count; i++) {
 		rc = make_device(r, device_at(config, i), &engine, error);
 	}
@@ -223,7 +211,6 @@ void sgpu_runner_free(struct sgpu_runner **runner)
 	if (!r) {
 		return;
 	}
-	sgpu_threads_free(&r->threads);
 	for (int i = 0; i < r->device_count; i++) {
 		sgpu_engine_free(&r->devices[i].engine);
 		sgpu_streams_free(&r->devices[i].streams);
@@ -234,7 +221,6 @@ void sgpu_runner_free(struct sgpu_runner **runner)
 	pthread_mutex_destroy(&r->links.mutex);
 	sgpu_prepared_table_clear(&r->prepared);
 	sgpu_presence_clear(&r->presence);
-	pthread_cond_destroy(&r->ended);
 	pthread_mutex_destroy(&r->mutex);
 	free(r);
 	*runner = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the runs of a runner share: threads, streams, engines, prepared jobs, and who may have work
- * on the devices.
+ * What the runs of a runner share: streams, engines, prepared jobs, and who may have work on the
+ * devices.
  */
 #ifndef SGPU_RUN_RUNNER_H
 #define SGPU_RUN_RUNNER_H
@@ -13,26 +13,7 @@
 #include "run/plan.h"
 #include "run/run.h"
 
-/* ---- threads.c: one thread for each run under way ---- */
-struct sgpu_threads;
-
-/* Kept by whoever gives it until `work` is called. */
-struct sgpu_thread_task {
-	struct sgpu_thread_task *next;
-	void (*work)(void *argument);
-	void *argument;
-};
-
-/* spin_ns: how long an idle thread looks for work before it sleeps. */
-SGPU_MUST_CHECK int sgpu_threads_create(uint64_t spin_ns, struct sgpu_threads **threads,
-					struct sgpu_error *error);
-/* No work may be under way. Accepts a pointer to NULL. */
-void sgpu_threads_free(struct sgpu_threads **threads);
-/* Gives a task to a thread of its own, which is made if none is idle. Errors: SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int sgpu_threads_give(struct sgpu_threads *threads, struct sgpu_thread_task *task,
-				      struct sgpu_error *error);
-
-/* Streams of one device that no run uses. */
+/* ---- streams.c: streams of one device that no run uses ---- */
 struct sgpu_run_streams;
 
 SGPU_MUST_CHECK int sgpu_streams_create(struct sgpu_device *device,
@@ -99,7 +80,6 @@ struct sgpu_run_traits {
 	bool shared_files; /* as in struct sgpu_runner_config */
 	uint64_t pinned_max;
 	struct sgpu_spread_costs costs; /* SGPU_SPREAD_COSTS, except in tests */
-	uint64_t spin_ns;		/* how long a thread looks for work before it sleeps */
 };
 
 /* The sealed paths between a runner's devices, each with its own key. A path is opened when it is
@@ -111,16 +91,13 @@ struct sgpu_links {
 
 struct sgpu_runner {
 	struct sgpu_run_traits traits;
-	struct sgpu_threads *threads;
 	struct sgpu_run_device devices[SGPU_RUN_DEVICES_MAX];
 	int device_count;
 	struct sgpu_links links;
 	struct sgpu_prepared_table prepared;
 	struct sgpu_presence presence;
-	pthread_mutex_t mutex; /* guards `runs`, and `ended` of each run */
-	pthread_cond_t ended;
-	struct sgpu_run *runs;
-	/* by device: how many runs under way have it as their first */
+	pthread_mutex_t mutex; /* guards `begun` */
+	/* by device: how many runs have it as their first */
 	unsigned begun[SGPU_RUN_DEVICES_MAX];
 };
 

@@ -209,7 +209,7 @@ def subtrees(calls, name):
 
 def trip(calls):
     """Without what comes before the submission, and without reading and planning the head of the batch."""
-    begin = next(i for i, call in enumerate(calls) if call[2] == "sgpu_runner_submit")
+    begin = next(i for i, call in enumerate(calls) if call[2] == "sgpu_run_batch")
     calls = calls[begin:]
     dropped = set()
     for name in HEAD:
@@ -247,7 +247,7 @@ def compare_served(work):
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     alone = resolve(trace(work, 1))
     served = resolve(trace_served(work))
-    begin = next(i for i, call in enumerate(alone) if call[2] == "sgpu_runner_submit")
+    begin = next(i for i, call in enumerate(alone) if call[2] == "sgpu_run_batch")
     begins = [i for i, call in enumerate(served) if call[2] == "take_batch"]
     assert len(begins) == BATCHES
     one, one_sums, one_threads = sums(alone[begin:])

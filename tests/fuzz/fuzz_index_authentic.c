@@ -182,10 +182,10 @@ static void run(struct sgpu_batch *batch)
 	int rc;
 
 	if (submission.in_fd < 0 || submission.out_fd < 0 ||
-	    sgpu_runner_submit(runner, &submission, NULL, NULL, &made, &error)) {
+	    sgpu_run_create(runner, &submission, &made, &error)) {
 		abort();
 	}
-	rc = sgpu_run_wait(made, &error);
+	rc = sgpu_run_batch(made, &error);
 	if (rc == SGPU_OK || rc == SGPU_ESEGMENTS) {
 		check_response(submission.out_fd);
 	} else if (lseek(submission.out_fd, 0, SEEK_END) != 0 || rc == SGPU_EUSAGE) {

@@ -23,6 +23,7 @@
 #include "run/runner.h"
 #include "sealed.h"
 #include "unit.h"
+#include "run_thread.h"
 
 static struct sgpu_error error;
 static struct sgpu_device *device;
@@ -441,7 +442,7 @@ static inline struct sgpu_submission make_submission(const struct sgpu_key *key,
 
 static inline void free_run(struct sgpu_run **run)
 {
-	sgpu_run_free(run);
+	end_run(run);
 	sgpu_runner_free(&harness_runner);
 }
 
@@ -454,13 +455,13 @@ static inline int run_with(const struct sgpu_key *key, int in, int out, uint64_t
 	int rc = make_runner(&harness_runner);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_runner_submit(harness_runner, &submission, NULL, NULL, &run, &error);
+		rc = submit_run(harness_runner, &submission, &run, &error);
 	}
 	if (rc == SGPU_OK && submitted) {
 		submitted(run);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_run_wait(run, &error);
+		rc = wait_run(run, &error);
 	}
 	if (kept) {
 		*kept = run;

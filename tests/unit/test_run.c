@@ -137,7 +137,7 @@ UNIT_TEST(spans_totals_and_progress_tell_what_was_done)
 		kernels += spans[i].kind == SGPU_SPAN_KERNEL;
 	}
 	CHECK(kernels == 3);
-	CHECK(sgpu_run_wait(run, &error) == SGPU_OK); /* again */
+	CHECK(wait_run(run, &error) == SGPU_OK); /* again */
 	free_run(&run);
 	CHECK(run == NULL);
 	free_job(&job);

@@ -285,10 +285,9 @@ static void fail_the_move(int (*how)(struct sgpu_stream *, sgpu_devptr, uint64_t
 		struct answer answer;
 
 		before_open = fails ? how : NULL;
-		REQUIRE(sgpu_runner_submit(runner, &submission, NULL, NULL, &run, &error) ==
-			SGPU_OK);
-		CHECK(sgpu_run_wait(run, &error) == (fails ? SGPU_ESEGMENTS : SGPU_OK));
-		sgpu_run_free(&run);
+		REQUIRE(submit_run(runner, &submission, &run, &error) == SGPU_OK);
+		CHECK(wait_run(run, &error) == (fails ? SGPU_ESEGMENTS : SGPU_OK));
+		end_run(&run);
 		lseek(out, 0, SEEK_SET);
 		REQUIRE(read_answer(out, job.key, &answer));
 		CHECK(says(&answer, 0, SGPU_OK, NULL) && !memcmp(answer.data[0], job.scan, SIZE));
@@ -526,18 +525,16 @@ UNIT_TEST(batches_at_the_same_time_begin_on_different_devices)
 		const struct sgpu_submission other = make_submission(&owner, ends[0], nothing, 0);
 
 		if (round == 1) {
-			REQUIRE(sgpu_runner_submit(runner, &other, NULL, NULL, &silent, &error) ==
-				SGPU_OK);
+			REQUIRE(submit_run(runner, &other, &silent, &error) == SGPU_OK);
 		}
-		REQUIRE(sgpu_runner_submit(runner, &submission, NULL, NULL, &run, &error) ==
-			SGPU_OK);
-		CHECK(sgpu_run_wait(run, &error) == SGPU_OK);
+		REQUIRE(submit_run(runner, &submission, &run, &error) == SGPU_OK);
+		CHECK(wait_run(run, &error) == SGPU_OK);
 		CHECK(first_device_of(run) == round);
-		sgpu_run_free(&run);
+		end_run(&run);
 		close(in);
 		close(out);
 	}
-	sgpu_run_free(&silent);
+	end_run(&silent);
 	sgpu_runner_free(&runner);
 	free_job(&job);
 	close(ends[0]);

@@ -20,11 +20,11 @@ static int run_file(int in, int *out)
 	*out = memfd_create("response", MFD_CLOEXEC);
 	lseek(in, 0, SEEK_SET);
 	submission = make_submission(&owner, in, *out, 0);
-	rc = sgpu_runner_submit(runner, &submission, NULL, NULL, &run, &error);
+	rc = submit_run(runner, &submission, &run, &error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_run_wait(run, &error);
+		rc = wait_run(run, &error);
 	}
-	sgpu_run_free(&run);
+	end_run(&run);
 	close(in);
 	lseek(*out, 0, SEEK_SET);
 	return rc;

@@ -145,12 +145,12 @@ static void check_run(uint64_t size, bool damaged)
 	struct sgpu_run *run = NULL;
 
 	REQUIRE(make_runner(&runner) == SGPU_OK);
-	REQUIRE(sgpu_runner_submit(runner, &submission, NULL, NULL, &run, &error) == SGPU_OK);
-	CHECK(sgpu_run_wait(run, &error) == (damaged ? SGPU_ESEGMENTS : SGPU_OK));
+	REQUIRE(submit_run(runner, &submission, &run, &error) == SGPU_OK);
+	CHECK(wait_run(run, &error) == (damaged ? SGPU_ESEGMENTS : SGPU_OK));
 	CHECK(sgpu_device_synchronize(device, &error) ==
 	      SGPU_OK); /* a secure context clears behind the run's back */
 	CHECK(count_secrets() == 0);
-	sgpu_run_free(&run);
+	end_run(&run);
 	sgpu_runner_free(&runner);
 	close(in);
 	close(out);

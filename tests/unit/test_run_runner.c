@@ -66,14 +66,12 @@ struct batch {
 	struct sgpu_run *run;
 };
 
-static void submit(struct batch *batch, int in, uint64_t deadline_ns, sgpu_run_done_fn done,
-		   void *argument)
+static void submit(struct batch *batch, int in, uint64_t deadline_ns)
 {
 	const struct sgpu_submission submission =
 		make_submission(&owner, in, batch->out, deadline_ns);
 
-	CHECK(sgpu_runner_submit(runner, &submission, done, argument, &batch->run, &error) ==
-	      SGPU_OK);
+	CHECK(submit_run(runner, &submission, &batch->run, &error) == SGPU_OK);
 }
 
 static void make_batch(struct batch *batch, uint64_t size)
@@ -101,7 +99,7 @@ static bool is_whole(struct batch *batch)
 
 static void free_batch(struct batch *batch)
 {
-	sgpu_run_free(&batch->run);
+	end_run(&batch->run);
 	free_job(&batch->job);
 	close(batch->in);
 	close(batch->out);
@@ -150,8 +148,8 @@ static void run_one(uint64_t size)
 	struct batch batch;
 
 	make_batch(&batch, size);
-	submit(&batch, batch.in, 0, NULL, NULL);
-	CHECK(sgpu_run_wait(batch.run, &error) == SGPU_OK);
+	submit(&batch, batch.in, 0);
+	CHECK(wait_run(batch.run, &error) == SGPU_OK);
 	CHECK(is_whole(&batch));
 	free_batch(&batch);
 }
@@ -207,8 +205,8 @@ UNIT_TEST(a_failed_batch_leaves_nothing_to_the_next_one)
 		bad.job.sealed[bad.job.sealed_size - 1 - (unsigned)i * 20000] ^= 1;
 		bad.in = sign_and_write(&bad.job);
 		bad.out = memfd_create("response", MFD_CLOEXEC);
-		submit(&bad, bad.in, 0, NULL, NULL);
-		CHECK(sgpu_run_wait(bad.run, &error) == SGPU_ESEGMENTS);
+		submit(&bad, bad.in, 0);
+		CHECK(wait_run(bad.run, &error) == SGPU_ESEGMENTS);
 		lseek(bad.out, 0, SEEK_SET);
 		CHECK(read_answer(bad.out, bad.job.key, &answer) &&
 		      says(&answer, 0, SGPU_EAUTH, "'scan'"));
@@ -226,10 +224,10 @@ UNIT_TEST(many_batches_at_once_are_each_answered)
 
 	for (int i = 0; i < COUNT; i++) {
 		make_batch(&batches[i], 200000 * (uint64_t)(i + 1));
-		submit(&batches[i], batches[i].in, 0, NULL, NULL);
+		submit(&batches[i], batches[i].in, 0);
 	}
 	for (int i = COUNT; i-- > 0;) {
-		CHECK(sgpu_run_wait(batches[i].run, &error) == SGPU_OK);
+		CHECK(wait_run(batches[i].run, &error) == SGPU_OK);
 		CHECK(is_whole(&batches[i]));
 	}
 	for (int i = 0; i < COUNT; i++) {
@@ -259,12 +257,12 @@ UNIT_TEST(a_batch_runs_while_the_pipe_of_another_is_silent)
 	make_batch(&slow, 60000);
 	make_batch(&quick, 60000);
 	fill_pipe(&pipe, &slow, 3000);
-	submit(&slow, pipe.ends[0], 0, NULL, NULL);
-	submit(&quick, quick.in, 0, NULL, NULL);
-	CHECK(sgpu_run_wait(quick.run, &error) == SGPU_OK);
+	submit(&slow, pipe.ends[0], 0);
+	submit(&quick, quick.in, 0);
+	CHECK(wait_run(quick.run, &error) == SGPU_OK);
 	CHECK(is_whole(&quick) && is_empty(slow.out));
 	more(&pipe);
-	CHECK(sgpu_run_wait(slow.run, &error) == SGPU_OK);
+	CHECK(wait_run(slow.run, &error) == SGPU_OK);
 	CHECK(is_whole(&slow));
 	close_pipe(&pipe);
 	free_batch(&slow);
@@ -279,14 +277,14 @@ UNIT_TEST(work_starts_while_the_batch_still_arrives)
 
 	make_batch(&batch, 60000);
 	fill_pipe(&pipe, &batch, 3000);
-	submit(&batch, pipe.ends[0], 0, NULL, NULL);
+	submit(&batch, pipe.ends[0], 0);
 	while (progress.operations_done < 1) {
 		usleep(1000);
 		sgpu_run_get_progress(batch.run, &progress);
 	}
 	CHECK(is_empty(batch.out));
 	more(&pipe);
-	CHECK(sgpu_run_wait(batch.run, &error) == SGPU_OK && is_whole(&batch));
+	CHECK(wait_run(batch.run, &error) == SGPU_OK && is_whole(&batch));
 	close_pipe(&pipe);
 	free_batch(&batch);
 }
@@ -295,14 +293,14 @@ UNIT_TEST(work_starts_while_the_batch_still_arrives)
  * even admitted by then. */
 static int wait_for_late(struct batch *batch, struct pipe *pipe, uint64_t after_ns)
 {
-	int rc = sgpu_run_wait(batch->run, &error);
+	int rc = wait_run(batch->run, &error);
 
 	while (was_too_soon(rc, &after_ns)) {
 		close_pipe(pipe);
-		sgpu_run_free(&batch->run);
+		end_run(&batch->run);
 		fill_pipe(pipe, batch, 3000);
-		submit(batch, pipe->ends[0], sgpu_now_ns() + after_ns, NULL, NULL);
-		rc = sgpu_run_wait(batch->run, &error);
+		submit(batch, pipe->ends[0], sgpu_now_ns() + after_ns);
+		rc = wait_run(batch->run, &error);
 	}
 	return rc;
 }
@@ -322,29 +320,29 @@ UNIT_TEST(what_becomes_of_others_does_no_harm)
 	for (int i = 0; i < 3; i++) {
 		fill_pipe(&pipes[i], &batches[i], 3000);
 	}
-	submit(&batches[0], pipes[0].ends[0], 0, NULL, NULL);
-	submit(&batches[1], pipes[1].ends[0], 0, NULL, NULL);
-	submit(&batches[2], pipes[2].ends[0], sgpu_now_ns() + after, NULL, NULL);
+	submit(&batches[0], pipes[0].ends[0], 0);
+	submit(&batches[1], pipes[1].ends[0], 0);
+	submit(&batches[2], pipes[2].ends[0], sgpu_now_ns() + after);
 	batches[3].job.bias[5] ^= 1;
 	close(batches[3].in);
 	batches[3].in = sign_and_write(&batches[3].job);
-	submit(&batches[3], batches[3].in, 0, NULL, NULL);
+	submit(&batches[3], batches[3].in, 0);
 	batches[4].job.batch->mac[0] ^= 1;
 	CHECK(ftruncate(batches[4].in, 0) == 0 && lseek(batches[4].in, 0, SEEK_SET) == 0);
 	write_batch(&batches[4].job, batches[4].in);
 	lseek(batches[4].in, 0, SEEK_SET);
-	submit(&batches[4], batches[4].in, 0, NULL, NULL);
-	CHECK(sgpu_run_wait(batches[3].run, &error) == SGPU_ESEGMENTS);
-	CHECK(sgpu_run_wait(batches[4].run, &error) == SGPU_EAUTH && is_empty(batches[4].out));
+	submit(&batches[4], batches[4].in, 0);
+	CHECK(wait_run(batches[3].run, &error) == SGPU_ESEGMENTS);
+	CHECK(wait_run(batches[4].run, &error) == SGPU_EAUTH && is_empty(batches[4].out));
 	sgpu_run_cancel(batches[1].run);
-	CHECK(sgpu_run_wait(batches[1].run, &error) == SGPU_ECANCELED && is_empty(batches[1].out));
+	CHECK(wait_run(batches[1].run, &error) == SGPU_ECANCELED && is_empty(batches[1].out));
 	CHECK(wait_for_late(&batches[2], &pipes[2], after) == SGPU_ESEGMENTS);
 	lseek(batches[2].out, 0, SEEK_SET);
 	REQUIRE(read_answer(batches[2].out, batches[2].job.key, &answer));
 	CHECK(says(&answer, 1, SGPU_ETIMEOUT, "deadline"));
 	free_answer(&answer);
 	more(&pipes[0]);
-	CHECK(sgpu_run_wait(batches[0].run, &error) == SGPU_OK);
+	CHECK(wait_run(batches[0].run, &error) == SGPU_OK);
 	CHECK(is_whole(&batches[0]));
 	for (int i = 0; i < 5; i++) {
 		free_batch(&batches[i]);
@@ -355,56 +353,20 @@ UNIT_TEST(what_becomes_of_others_does_no_harm)
 	run_one(60000);
 }
 
-/* ---- done, and the end ---- */
-struct told {
-	atomic_int calls, code;
-	struct batch *next;
-	struct sgpu_run *run;
-};
-
-static void tell(void *argument, struct sgpu_run *run, int code)
+/* ---- the end ---- */
+UNIT_TEST(a_run_that_was_cancelled_before_it_began_does_nothing)
 {
-	struct told *told = argument;
-
-	told->run = run;
-	atomic_store(&told->code, code);
-	if (told->next) {
-		submit(told->next, told->next->in, 0, NULL, NULL);
-	}
-	atomic_fetch_add(&told->calls, 1);
-}
-
-UNIT_TEST(done_is_called_once_before_a_wait_returns_and_may_submit)
-{
-	struct batch first, second;
-	struct told told = { .next = &second };
-
-	make_batch(&first, 1000);
-	make_batch(&second, 1000);
-	submit(&first, first.in, 0, tell, &told);
-	CHECK(sgpu_run_wait(first.run, &error) == SGPU_OK);
-	CHECK(atomic_load(&told.calls) == 1 && atomic_load(&told.code) == SGPU_OK &&
-	      told.run == first.run);
-	CHECK(sgpu_run_wait(second.run, &error) == SGPU_OK && is_whole(&second) &&
-	      is_whole(&first));
-	free_batch(&first);
-	free_batch(&second);
-}
-
-UNIT_TEST(a_run_that_is_freed_early_is_cancelled)
-{
-	struct told told = { .next = NULL };
+	struct sgpu_submission submission;
 	struct batch batch;
-	struct pipe pipe;
 
-	make_batch(&batch, 60000);
-	fill_pipe(&pipe, &batch, 3000);
-	submit(&batch, pipe.ends[0], 0, tell, &told);
+	make_batch(&batch, 1000);
+	submission = make_submission(&owner, batch.in, batch.out, 0);
+	REQUIRE(sgpu_run_create(runner, &submission, &batch.run, &error) == SGPU_OK);
+	sgpu_run_cancel(batch.run);
+	CHECK(sgpu_run_batch(batch.run, &error) == SGPU_ECANCELED && is_empty(batch.out));
 	sgpu_run_free(&batch.run);
-	CHECK(atomic_load(&told.calls) == 1 && atomic_load(&told.code) == SGPU_ECANCELED &&
-	      is_empty(batch.out));
-	close_pipe(&pipe);
 	free_batch(&batch);
+	run_one(1000);
 }
 
 UNIT_TEST(a_response_that_nobody_reads_can_be_cancelled)
@@ -417,14 +379,14 @@ UNIT_TEST(a_response_that_nobody_reads_can_be_cancelled)
 	REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
 	out = batch.out;
 	batch.out = ends[1];
-	submit(&batch, batch.in, 0, NULL, NULL);
+	submit(&batch, batch.in, 0);
 	while (progress.operations_done < 3) {
 		usleep(1000);
 		sgpu_run_get_progress(batch.run, &progress);
 	}
 	usleep(50000);
 	sgpu_run_cancel(batch.run);
-	CHECK(sgpu_run_wait(batch.run, &error) == SGPU_ECANCELED);
+	CHECK(wait_run(batch.run, &error) == SGPU_ECANCELED);
 	close(ends[0]);
 	close(out);
 	free_batch(&batch);
@@ -443,14 +405,14 @@ UNIT_TEST(a_response_goes_through_a_pipe_whole)
 	REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
 	out = batch.out;
 	batch.out = ends[1];
-	submit(&batch, batch.in, 0, NULL, NULL);
+	submit(&batch, batch.in, 0);
 	while (got < (size_t)(6 << 20) && (n = read(ends[0], data + got, sizeof(data) - got)) > 0) {
 		got += (size_t)n;
 	}
 	while (got % 512 != 0 && (n = read(ends[0], data + got, sizeof(data) - got)) > 0) {
 		got += (size_t)n;
 	}
-	CHECK(sgpu_run_wait(batch.run, &error) == SGPU_OK);
+	CHECK(wait_run(batch.run, &error) == SGPU_OK);
 	close(ends[1]);
 	while ((n = read(ends[0], data + got, sizeof(data) - got)) > 0) {
 		got += (size_t)n;
@@ -483,7 +445,7 @@ UNIT_TEST(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwar
 	make_batch(&stuck, 200000); /* more than the thread that enqueues it runs itself */
 	make_batch(&other, 60000);
 	fill_pipe(&pipe, &other, 3000);
-	submit(&other, pipe.ends[0], 0, NULL, NULL);
+	submit(&other, pipe.ends[0], 0);
 	while (progress.operations_done <
 	       2) { /* what of it can run has run, the rest comes with the pipe's */
 		usleep(1000);
@@ -491,7 +453,7 @@ UNIT_TEST(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwar
 	}
 	atomic_store(&fake.hung, 0);
 	atomic_store(&hang_next, true);
-	submit(&stuck, stuck.in, 0, NULL, NULL);
+	submit(&stuck, stuck.in, 0);
 	while (atomic_load(&fake.hung) == 0) {
 		usleep(1000);
 		sgpu_run_get_progress(stuck.run, &progress);
@@ -501,8 +463,8 @@ UNIT_TEST(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwar
 	sgpu_run_get_progress(stuck.run, &progress);
 	CHECK(!atomic_load(&fake.cancelled) && progress.stopping_ns > 0);
 	more(&pipe);
-	CHECK(sgpu_run_wait(other.run, &error) == SGPU_OK && is_whole(&other));
-	CHECK(sgpu_run_wait(stuck.run, &error) == SGPU_ECANCELED && is_empty(stuck.out));
+	CHECK(wait_run(other.run, &error) == SGPU_OK && is_whole(&other));
+	CHECK(wait_run(stuck.run, &error) == SGPU_ECANCELED && is_empty(stuck.out));
 	CHECK(!atomic_load(&fake.cancelled));
 	close_pipe(&pipe);
 	free_batch(&stuck);
@@ -538,15 +500,15 @@ static void cancel_while_copying(enum sgpu_work_kind kind)
 	counted_kind = kind;
 	make_batch(&large, 10 << 20);
 	atomic_store(&copies, 0);
-	submit(&large, large.in, 0, NULL, NULL);
-	CHECK(sgpu_run_wait(large.run, &error) == SGPU_OK && is_whole(&large));
+	submit(&large, large.in, 0);
+	CHECK(wait_run(large.run, &error) == SGPU_OK && is_whole(&large));
 	all = atomic_load(&copies);
 	free_batch(&large);
 
 	make_batch(&large, 10 << 20);
 	make_batch(&other, 60000);
 	fill_pipe(&pipe, &other, 3000);
-	submit(&other, pipe.ends[0], 0, NULL, NULL);
+	submit(&other, pipe.ends[0], 0);
 	while (progress.operations_done < 2) {
 		usleep(1000);
 		sgpu_run_get_progress(other.run, &progress);
@@ -554,17 +516,17 @@ static void cancel_while_copying(enum sgpu_work_kind kind)
 	usleep(50000); /* its results have come */
 	atomic_store(&copies, 0);
 	atomic_store(&holds_copies, true);
-	submit(&large, large.in, 0, NULL, NULL);
+	submit(&large, large.in, 0);
 	while (atomic_load(&copies) == 0) {
 		usleep(1000);
 	}
 	sgpu_run_cancel(large.run);
 	atomic_store(&holds_copies, false);
-	CHECK(sgpu_run_wait(large.run, &error) == SGPU_ECANCELED && is_empty(large.out));
+	CHECK(wait_run(large.run, &error) == SGPU_ECANCELED && is_empty(large.out));
 	printf("# %d copies of %d\n", atomic_load(&copies), all);
 	CHECK(atomic_load(&copies) <= 2); /* one each may have been on its way */
 	more(&pipe);
-	CHECK(sgpu_run_wait(other.run, &error) == SGPU_OK && is_whole(&other));
+	CHECK(wait_run(other.run, &error) == SGPU_OK && is_whole(&other));
 	close_pipe(&pipe);
 	free_batch(&large);
 	free_batch(&other);
@@ -594,8 +556,7 @@ static void all_tests(void)
 	UNIT_RUN(a_batch_runs_while_the_pipe_of_another_is_silent);
 	UNIT_RUN(work_starts_while_the_batch_still_arrives);
 	UNIT_RUN(what_becomes_of_others_does_no_harm);
-	UNIT_RUN(done_is_called_once_before_a_wait_returns_and_may_submit);
-	UNIT_RUN(a_run_that_is_freed_early_is_cancelled);
+	UNIT_RUN(a_run_that_was_cancelled_before_it_began_does_nothing);
 	UNIT_RUN(a_response_that_nobody_reads_can_be_cancelled);
 	UNIT_RUN(a_response_goes_through_a_pipe_whole);
 	UNIT_RUN(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwards);

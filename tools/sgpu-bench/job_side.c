@@ -48,7 +48,7 @@ static int new_place(struct sgpu_bench *bench, struct sgpu_error *error)
 
 /* ---- runs ---- */
 /* The response's file keeps its size, since new pages would cost more than some jobs. */
-static int submit(struct bench_job *job, struct sgpu_run **run, struct sgpu_error *error)
+static int run_job(struct bench_job *job, struct sgpu_error *error)
 {
 	const struct sgpu_submission submission = {
 		.in_fd = job->batch_fd,
@@ -59,17 +59,13 @@ static int submit(struct bench_job *job, struct sgpu_run **run, struct sgpu_erro
 	};
 	struct sgpu_runner *runner =
 		job->sealed && standing->sealed ? standing->sealed : standing->plain;
+	struct sgpu_run *run = NULL;
 	int rc = job_rewind(job->batch_fd, false, error);
 
 	rc = rc ? rc : job_rewind(job->response_fd, false, error);
-	return rc ? rc : sgpu_runner_submit(runner, &submission, NULL, NULL, run, error);
-}
-
-static int wait_for(struct sgpu_run **run, struct sgpu_error *error)
-{
-	const int rc = sgpu_run_wait(*run, error);
-
-	sgpu_run_free(run);
+	rc = rc ? rc : sgpu_run_create(runner, &submission, &run, error);
+	rc = rc ? rc : sgpu_run_batch(run, error);
+	sgpu_run_free(&run);
 	return rc;
 }
 
@@ -88,23 +84,17 @@ static int prepare(void *argument, struct sgpu_error *error)
 static int work(void *argument, struct sgpu_error *error)
 {
 	const struct job_side *side = argument;
-	struct sgpu_run *runs[JOB_AT_ONCE_MAX] = { NULL };
 	int rc = SGPU_OK;
 
-	for (int i = 0; rc == SGPU_OK && i < side->batches + side->at_once; i++) {
+	for (int i = 0; rc == SGPU_OK && i < side->batches; i++) {
 		const int k = i % side->at_once;
 
-		if (i >= side->at_once) {
-			rc = side->bare[k] ? bare_end(side->bare[k], error)
-					   : wait_for(&runs[k], error);
+		if (side->bare[k]) {
+			rc = bare_begin(side->bare[k], error);
+			rc = rc ? rc : bare_end(side->bare[k], error);
+		} else {
+			rc = run_job(side->jobs[k], error);
 		}
-		if (rc == SGPU_OK && i < side->batches) {
-			rc = side->bare[k] ? bare_begin(side->bare[k], error)
-					   : submit(side->jobs[k], &runs[k], error);
-		}
-	}
-	for (int k = 0; k < JOB_AT_ONCE_MAX; k++) {
-		sgpu_run_free(&runs[k]); /* left after a failure */
 	}
 	return rc;
 }

@@ -2,7 +2,6 @@
  *
  * A batch in, a response out. The response appears only when the run came to its end.
  */
-#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -69,13 +68,6 @@ static int show_outputs(const struct submission *s, const struct sgpu_run *run,
 	return rc || !r->trace ? rc : sgpu_output_commit(&outputs->trace, error);
 }
 
-static void tell_end(void *ended, struct sgpu_run *run, int rc)
-{
-	(void)run;
-	(void)rc;
-	(void)eventfd_write(*(const int *)ended, 1);
-}
-
 static int run_open_batch(const struct submission *s, struct outputs *outputs,
 			  struct sgpu_error *error)
 {
@@ -92,27 +84,21 @@ static int run_open_batch(const struct submission *s, struct outputs *outputs,
 	struct report report;
 	struct sgpu_error other;
 	uint64_t ended_ns;
-	int rc, ended = eventfd(0, EFD_CLOEXEC);
+	int rc;
 
 	submission.options.spans = r->trace != NULL;
 	submission.options.results = r->results;
 	submission.options.manifest = s->manifest_fd >= 0 ? &s->manifest_fd : NULL;
 	submission.options.deadline_ns = r->timeout_ns ? sgpu_now_ns() + r->timeout_ns : 0;
-	if (ended < 0) {
-		return sgpu_fail_errno(error, "cannot make an event descriptor");
-	}
-	rc = sgpu_runner_submit(w->devices[0].runner, &submission, tell_end, &ended, &run, error);
+	rc = sgpu_run_create(w->devices[0].runner, &submission, &run, error);
 	if (rc != SGPU_OK) {
-		close(ended);
 		return rc;
 	}
 	running = run;
 	if (sgpu_io_interrupted()) {
 		sgpu_run_cancel(run); /* the signal came before there was anything to stop */
 	}
-	report_progress(run, w, ended);
-	rc = sgpu_run_wait(run, error);
-	close(ended);
+	rc = report_progress(run, w, error);
 	running = NULL;
 	report_collect(run, w, &report);
 	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS) {

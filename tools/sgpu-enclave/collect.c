@@ -4,9 +4,11 @@
  */
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <jansson.h>
@@ -109,23 +111,52 @@ int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
 	return rc;
 }
 
+struct watched {
+	const struct sgpu_run *run;
+	bool on_gpu;
+	int wait_ms, ended_fd;
+};
+
 /* A GPU abandons the kernels of a run that was stopped within seconds, but a call of the driver may
  * wait for a kernel that never ends. */
-void report_progress(const struct sgpu_run *run, const struct enclave *w, int ended_fd)
+static void *watch(void *argument)
 {
-	const int wait_ms = isatty(cli_error_fd) && !cli_quiet && !cli_json ? 100
-			    : w->on_gpu					    ? 1000
-									    : -1;
-	struct pollfd ended = { .fd = ended_fd, .events = POLLIN };
+	const struct watched *w = argument;
+	struct pollfd ended = { .fd = w->ended_fd, .events = POLLIN };
 	struct sgpu_run_progress p;
 
-	cli_progress_begin("running", 0);
-	while (poll(&ended, 1, wait_ms) <= 0) {
-		sgpu_run_get_progress(run, &p);
+	while (poll(&ended, 1, w->wait_ms) <= 0) {
+		sgpu_run_get_progress(w->run, &p);
 		if (w->on_gpu && p.stopping_ns > ENCLAVE_STUCK_NS) {
 			enclave_give_up();
 		}
 		cli_progress_of(p.bytes_in, p.bytes_in_all);
 	}
+	return NULL;
+}
+
+int report_progress(struct sgpu_run *run, const struct enclave *w, struct sgpu_error *error)
+{
+	const bool shows = isatty(cli_error_fd) && !cli_quiet && !cli_json;
+	struct watched watched = { run, w->on_gpu, shows ? 100 : 1000, -1 };
+	pthread_t watcher;
+	int rc = SGPU_OK;
+
+	if (!shows && !w->on_gpu) {
+		return sgpu_run_batch(run, error);
+	}
+	watched.ended_fd = eventfd(0, EFD_CLOEXEC);
+	if (watched.ended_fd < 0) {
+		return sgpu_fail_errno(error, "cannot make an event descriptor");
+	}
+	cli_progress_begin("running", 0);
+	rc = sgpu_thread_start(&watcher, watch, &watched, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_run_batch(run, error);
+		(void)eventfd_write(watched.ended_fd, 1);
+		pthread_join(watcher, NULL);
+	}
 	cli_progress_end();
+	close(watched.ended_fd);
+	return rc;
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -20,6 +21,8 @@ enum {
 	KEPT_BLOCK = 4 << 20,
 	KEPT_HEAP = 8 << 20
 }; /* bytes of the largest block in a heap, and unused at a heap's end */
+
+#define SLACK_NS 1000UL /* of timers: runs wait for devices in short steps */
 
 static const uint64_t DEFAULT_WINDOW_US = SGPU_REPLAY_WINDOW_DAYS * UINT64_C(86400000000);
 
@@ -116,6 +119,7 @@ int enclave_begin(struct enclave *w, void (*stop)(void))
 		cli_remember_input(w->options.keys.items[i]);
 	}
 	cli_harden();
+	(void)prctl(PR_SET_TIMERSLACK, SLACK_NS); /* all threads inherit it */
 	w->keys = sgpu_secret_alloc(ENCLAVE_KEYS_SIZE);
 	if (!w->keys) {
 		return cli_fail(SGPU_ENOMEM, "out of memory");

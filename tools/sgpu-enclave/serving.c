@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See serving.h. Runs the batches of the tenant's clients. One thread, in one
- * loop, takes connections from the supervisor, submits batches, notices hang-ups, and answers; the
- * runner's threads do the work. Nothing that a client sends or omits makes the loop wait.
+ * See serving.h. Runs the batches of the tenant's clients. One of the threads leads: it waits for
+ * messages and hang-ups, and deals with them; nothing that a client sends or omits makes it wait. A
+ * batch is run and answered by the thread that received it, after another has taken the lead.
  */
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -21,33 +23,47 @@
 #include "serving.h"
 
 #define MS UINT64_C(1000000)
-enum { STUCK_LOOK_MS = 1000, PRESS_MS = 1000, FIXED_FDS = 3, GRACE_S = 4 };
+enum { STUCK_LOOK_MS = 1000, PRESS_MS = 1000, GRACE_S = 4 };
+/* What an event is of; higher numbers are those of connections. */
+enum { SUPERVISOR, WAKE, SIGNAL, FIRST_NUMBER };
 
 /* A connection with a client, and its submission. A spool's worker sends the next one on the same
  * connection. */
 struct work {
-	int connection; /* -1: the client has hung up */
+	uint64_t number; /* an event may still come for a connection that is closed */
+	int connection;	 /* -1: the client has hung up */
 	int in_fd, out_fd, manifest_fd;
 	uint64_t uid, since_ns; /* since_ns: when the client connected */
 	char user[REPORT_USER_MAX];
 	struct wire_submit request;
-	struct sgpu_run *run; /* NULL: a spool's worker has nothing under way there */
-	atomic_bool ended;    /* set by a thread of the runner, which then leaves `work` */
+	/* NULL: a spool's worker has nothing under way there. While it is set, the thread that runs
+	 * the batch alone ends this work. */
+	struct sgpu_run *run;
 };
 
 struct serving serving;
 
 static struct tending {
-	int signal_fd;
+	int signal_fd, epoll_fd;
+	pthread_mutex_t mutex; /* held by the leader, too, except while it waits */
+	pthread_cond_t changed;
+	bool led;	  /* a thread leads */
+	bool over;	  /* all threads are to end */
+	unsigned threads; /* that tend */
+	unsigned running; /* those of them that run a batch */
+	uint64_t numbers; /* given to connections so far */
 	/* One that is refused leaves before the next one is taken. */
 	struct work *work[SERVE_SUBMISSIONS_MAX + 1];
-	struct pollfd fds[FIXED_FDS + SERVE_SUBMISSIONS_MAX + 1];
 	unsigned count;
 	uint64_t looked_ns; /* when runs that do not end were last looked for */
 	bool draining;	    /* takes no more work, and ends with the last submission */
 	uint64_t drain_ns;  /* when draining began */
 	bool left;	    /* the supervisor has gone: no work is to go on */
-} t;
+} t = { .mutex = PTHREAD_MUTEX_INITIALIZER,
+	.changed = PTHREAD_COND_INITIALIZER,
+	.numbers = FIRST_NUMBER };
+
+static void *tend(void *unused);
 
 /* ---- one submission ---- */
 /* Counts a closed connection and tells the supervisor. If the socket is full, the supervisor has
@@ -60,27 +76,41 @@ static void count_end(void)
 	}
 }
 
-static void end_submission(struct work *work)
+static void close_files(struct work *work)
 {
 	sgpu_close(work->in_fd);
 	sgpu_close(work->out_fd);
 	sgpu_close(work->manifest_fd);
 	work->in_fd = work->out_fd = work->manifest_fd = -1;
-	count_end();
 }
 
-/* Has the loop look at work that has ended. */
-static void wake_for(struct work *work)
+static bool watch(int fd, uint64_t number)
 {
-	atomic_store(&work->ended, true);
-	(void)eventfd_write(serving.wake_fd, 1);
+	struct epoll_event event = { .events = EPOLLIN, .data.u64 = number };
+
+	return epoll_ctl(t.epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-static void run_ended(void *argument, struct sgpu_run *run, int rc)
+static void hang_up(struct work *work)
 {
-	(void)run;
-	(void)rc;
-	wake_for(argument);
+	if (work->connection >= 0) {
+		/* Closing is not enough: the supervisor may have the socket open, too. */
+		(void)epoll_ctl(t.epoll_fd, EPOLL_CTL_DEL, work->connection, NULL);
+		close(work->connection);
+		work->connection = -1;
+	}
+}
+
+/* Makes room for another. The caller frees `work`. */
+static void remove_work(struct work *work)
+{
+	unsigned i = 0;
+
+	hang_up(work);
+	while (t.work[i] != work) {
+		i++;
+	}
+	t.work[i] = t.work[--t.count];
 }
 
 /* A spool's worker prints the line of a batch itself. */
@@ -96,36 +126,49 @@ static void log_work(const struct work *work, const struct sgpu_error *error,
 	}
 }
 
-/* Reports a run that has ended, to the client and in the log. */
-static void answer_work(struct work *work)
+/* Runs a batch, and reports to the client and in the log. The mutex is not held. */
+static void run_work(struct work *work)
 {
 	const struct enclave *w = serving.enclave;
+	struct sgpu_run *run = work->run;
 	struct sgpu_run_result result;
 	struct wire_answer answer;
+	bool stays;
 	int rc;
 
 	memset(&answer, 0, sizeof(answer));
-	rc = sgpu_run_wait(work->run, &answer.error);
+	rc = sgpu_run_batch(run, &answer.error);
 	answer.error.code = rc;
 	if (w->quoted && rc == SGPU_EKEY) {
 		(void)sgpu_hint(&answer.error,
 				"if it is sealed to the key of a quote, the worker that gave the "
 				"quote has ended: ask for a new one with 'sgpu-serve quote'");
 	}
-	report_collect(work->run, w, &answer.report);
-	sgpu_run_get_result(work->run, &result);
+	report_collect(run, w, &answer.report);
+	sgpu_run_get_result(run, &result);
 	answer.response_full = result.response_full;
 	answer.response_size = result.response_size;
+	serve_count(run, rc, work->since_ns, &answer.report.progress);
+	close_files(work);
+	pthread_mutex_lock(&t.mutex);
+	work->run = NULL; /* before the answer, as the next batch of a spool may follow at once */
 	/* A batch of another owner is for another worker. */
 	t.draining = t.draining || (result.has_module && w->owners.count > 1);
-	serve_count(work->run, rc, work->since_ns, &answer.report.progress);
 	if (work->connection >= 0) {
 		(void)sgpu_wire_send(work->connection, WIRE_ANSWER, &answer, sizeof(answer), NULL,
 				     0);
 	}
-	sgpu_run_free(&work->run);
-	log_work(work, &answer.error, &answer.report);
-	end_submission(work);
+	stays = serving.begin.spool && work->connection >= 0;
+	if (!stays) {
+		remove_work(work);
+	}
+	count_end(); /* which has the supervisor send another */
+	pthread_mutex_unlock(&t.mutex);
+	sgpu_run_free(&run);
+	if (!stays) {
+		log_work(work, &answer.error, &answer.report);
+		free(work);
+	}
 }
 
 /* Returns why a batch may not name regions, or NULL. Signatures do not cover where payloads are, so
@@ -152,7 +195,7 @@ static const char *find_region_fault(const struct work *work)
 		       : "others can write the file of this batch";
 }
 
-static int start_run(struct work *work, struct sgpu_error *error)
+static int make_run(struct work *work, struct sgpu_error *error)
 {
 	struct sgpu_submission submission = { .in_fd = work->in_fd,
 					      .in_name = work->request.in_name,
@@ -169,11 +212,23 @@ static int start_run(struct work *work, struct sgpu_error *error)
 					 : timeout < UINT64_MAX - since ? since + timeout
 									: UINT64_MAX;
 	return rc < 0 ? rc
-		      : sgpu_runner_submit(serving.enclave->devices[0].runner, &submission,
-					   run_ended, work, &work->run, error);
+		      : sgpu_run_create(serving.enclave->devices[0].runner, &submission, &work->run,
+					error);
 }
 
-/* Reads the client's message, which is there already, and starts the run. */
+/* Makes sure that another thread can lead while this one runs a batch. */
+static int find_leader(struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	if (t.threads - t.running < 2) {
+		rc = sgpu_thread_start(NULL, tend, NULL, error);
+		t.threads += rc == SGPU_OK;
+	}
+	return rc;
+}
+
+/* Reads the client's message, which is there already, and makes the run. */
 static int begin_work(struct work *work, struct sgpu_error *error)
 {
 	struct wire_submit *request = &work->request;
@@ -198,23 +253,12 @@ static int begin_work(struct work *work, struct sgpu_error *error)
 	if (rc == SGPU_OK && !serving.begin.spool && !wire_say(work->connection, WIRE_TAKEN, -1)) {
 		rc = SGPU_ECANCELED;
 	}
-	return rc == SGPU_OK ? start_run(work, error) : rc;
+	rc = rc ? rc : find_leader(error);
+	return rc ? rc : make_run(work, error);
 }
 
-/* Cancels the run of a client that has gone. */
-static void drop_work(struct work *work)
-{
-	sgpu_close(work->connection);
-	work->connection = -1;
-	if (work->run) {
-		sgpu_run_cancel(work->run);
-	} else {
-		wake_for(work);
-	}
-}
-
-/* Starts the submission on the connection, or refuses it. */
-static void try_work(struct work *work, bool has_room)
+/* Starts the submission on the connection, or refuses it. Returns the work if it is to run. */
+static struct work *try_work(struct work *work, bool has_room)
 {
 	static const struct report none;
 	struct sgpu_error error = { 0 };
@@ -224,7 +268,7 @@ static void try_work(struct work *work, bool has_room)
 					    (unsigned)serving.begin.submissions);
 
 	if (rc == SGPU_OK) {
-		return;
+		return work;
 	}
 	error.code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* the client sent nothing */
 	if (rc != SGPU_ECANCELED) {
@@ -232,41 +276,54 @@ static void try_work(struct work *work, bool has_room)
 	}
 	serve_count(NULL, error.code, work->since_ns, &none.progress);
 	log_work(work, &error, &none);
-	end_submission(work);
+	close_files(work);
 	if (rc == SGPU_ECANCELED || !has_room || !serving.begin.spool) {
-		drop_work(work);
+		remove_work(work);
+		free(work);
 	}
+	count_end();
+	return NULL;
 }
 
-static void take_batch(int connection, const struct wire_take *take)
+static struct work *take_batch(int connection, const struct wire_take *take)
 {
 	struct work *work = calloc(1, sizeof(*work));
 
-	if (!work) {
+	if (!work || !watch(connection, t.numbers)) {
+		free(work);
 		close(connection);
 		count_end();
-		return;
+		return NULL;
 	}
+	work->number = t.numbers++;
 	work->connection = connection;
 	work->in_fd = work->out_fd = work->manifest_fd = -1;
 	work->uid = take->uid;
 	memcpy(work->user, take->user, sizeof(work->user) - 1);
 	work->since_ns = take->since_ns;
 	t.work[t.count++] = work;
-	try_work(work, t.count <= serving.begin.submissions);
+	return try_work(work, t.count <= serving.begin.submissions);
 }
 
 /* Answers a client that asks for progress. Any other message, or a closed connection, ends the
- * run. */
-static void hear_client(struct work *work)
+ * run. Returns the next work of a spool. */
+static struct work *hear_client(uint64_t number)
 {
+	struct work *work;
 	struct wire_progress answer;
+	unsigned i = 0;
 	int rc;
 
+	while (i < t.count && t.work[i]->number != number) {
+		i++;
+	}
+	if (i == t.count) {
+		return NULL; /* the answer has been sent since */
+	}
+	work = t.work[i];
 	if (!work->run) { /* the next batch of a spool */
 		work->since_ns = sgpu_now_ns();
-		try_work(work, true);
-		return;
+		return try_work(work, true);
 	}
 	rc = wire_hear(work->connection, WIRE_PROGRESS, NULL, NULL);
 	if (rc == SGPU_OK) {
@@ -275,15 +332,16 @@ static void hear_client(struct work *work)
 		(void)sgpu_wire_send(work->connection, WIRE_PROGRESS_IS, &answer, sizeof(answer),
 				     NULL, 0);
 	} else if (rc != SGPU_ETIMEOUT) {
-		drop_work(work);
+		hang_up(work);
+		sgpu_run_cancel(work->run);
 	}
+	return NULL;
 }
 
-/* ---- the loop ---- */
-
+/* ---- the leader ---- */
 /* Handles a message of the supervisor. When the supervisor has gone, drops the clients, since
- * nobody would know of the worker any more. */
-static void hear_supervisor(void)
+ * nobody would know of the worker any more. Returns work that is to run. */
+static struct work *hear_supervisor(void)
 {
 	static const struct sgpu_error ended = {
 		.code = SGPU_ESYSTEM, .text = "the run was stopped: the server has ended"
@@ -293,15 +351,14 @@ static void hear_supervisor(void)
 	int connection = -1;
 
 	if (wire_peek(serving.control, &kind, NULL) == SGPU_ETIMEOUT) {
-		return;
+		return NULL;
 	}
 	if (kind == WIRE_TAKE && wire_receive(serving.control, kind, &take, sizeof(take),
 					      &connection, 1, NULL) == SGPU_OK) {
-		if (take.request) {
-			requests_take(connection);
-		} else {
-			take_batch(connection, &take);
+		if (!take.request) {
+			return take_batch(connection, &take);
 		}
+		requests_take(connection);
 	} else if (kind == WIRE_DRAIN && wire_hear(serving.control, kind, NULL, NULL) == SGPU_OK) {
 		t.draining = true;
 		t.drain_ns = sgpu_now_ns();
@@ -314,12 +371,22 @@ static void hear_supervisor(void)
 							  : 1);
 	} else if (!(kind == WIRE_LIMITS && serve_limits_take()) && !t.left) {
 		t.draining = t.left = true;
+		(void)epoll_ctl(t.epoll_fd, EPOLL_CTL_DEL, serving.control, NULL);
 		sessions_end(0);
-		for (unsigned i = 0; i < t.count; i++) {
-			wire_refuse(t.work[i]->connection, &ended); /* before the run stops */
-			drop_work(t.work[i]);
+		for (unsigned i = t.count; i-- > 0;) {
+			struct work *work = t.work[i];
+
+			wire_refuse(work->connection, &ended); /* before the run stops */
+			if (work->run) {
+				hang_up(work);
+				sgpu_run_cancel(work->run);
+			} else {
+				remove_work(work);
+				free(work);
+			}
 		}
 	}
+	return NULL;
 }
 
 /* Ends the process if the device does not let go of a run. The tenant's other runs end with it. */
@@ -344,60 +411,80 @@ static void look_for_stuck(void)
 	}
 }
 
-static void take_events(void)
+/* Waits for an event and deals with it. Returns work that is to run. */
+static struct work *take_event(void)
 {
-	const unsigned count = t.count;
-	uint64_t ended;
+	const int wait_ms = t.count > 0 ? STUCK_LOOK_MS : -1;
+	struct epoll_event event;
+	uint64_t times;
+	int ready;
 
-	t.fds[0] = (struct pollfd){ .fd = t.left ? -1 : serving.control, .events = POLLIN };
-	t.fds[1] = (struct pollfd){ .fd = serving.wake_fd, .events = POLLIN };
-	t.fds[2] = (struct pollfd){ .fd = t.signal_fd, .events = POLLIN };
-	for (unsigned i = 0; i < count; i++) {
-		t.fds[FIXED_FDS + i] =
-			(struct pollfd){ .fd = t.work[i]->connection, .events = POLLIN };
-	}
-	const int ready = poll(t.fds, FIXED_FDS + count, count > 0 ? STUCK_LOOK_MS : -1);
-
-	look_for_stuck(); /* after every poll, so that a client that never stops asking cannot
-			     prevent it */
+	pthread_mutex_unlock(&t.mutex);
+	ready = epoll_wait(t.epoll_fd, &event, 1, wait_ms);
+	pthread_mutex_lock(&t.mutex);
+	look_for_stuck(); /* each time, so that a client that never stops asking cannot prevent it
+			   */
 	if (ready <= 0) {
-		return;
+		return NULL;
 	}
-	for (unsigned i = 0; i < count; i++) {
-		if (t.fds[FIXED_FDS + i].revents) {
-			hear_client(t.work[i]);
-		}
-	}
-	if (t.fds[2].revents && cli_take_signal(t.signal_fd)) {
-		t.draining = true;
-	}
-	if (t.fds[1].revents &&
-	    read(serving.wake_fd, &ended, sizeof(ended)) == (ssize_t)sizeof(ended)) {
-		for (unsigned i = 0; i < t.count;) {
-			struct work *work = t.work[i];
-
-			const bool has_ended = atomic_exchange(&work->ended, false);
-
-			if (has_ended && work->run) {
-				answer_work(work);
-			}
-			if (!has_ended || (serving.begin.spool && work->connection >= 0)) {
-				i++;
-			} else {
-				t.work[i] = t.work[--t.count];
-				sgpu_close(work->connection);
-				free(work);
-			}
-		}
-	}
-	if (t.fds[0].revents) {
-		hear_supervisor();
+	switch (event.data.u64) {
+	case SUPERVISOR:
+		return hear_supervisor();
+	case WAKE:
+		(void)!read(serving.wake_fd, &times, sizeof(times));
+		return NULL;
+	case SIGNAL:
+		t.draining = t.draining || cli_take_signal(t.signal_fd);
+		return NULL;
+	default:
+		return hear_client(event.data.u64);
 	}
 }
 
-/* Ends the worker some time after its supervisor has gone, even if the loop hangs in a system call:
- * a client may send a descriptor whose closing takes as long as the client likes. Has it take no
- * more work once the process that signs has ended, since nobody could seal to this worker. */
+/* All work that was handed over has run, also after a signal to end. */
+static bool is_over(void)
+{
+	struct pollfd control = { .fd = serving.control, .events = POLLIN };
+
+	return t.draining && t.count == 0 && atomic_load(&serving.requests) == 0 &&
+	       (t.left || poll(&control, 1, 0) <= 0);
+}
+
+static void *tend(void *unused)
+{
+	pthread_mutex_lock(&t.mutex);
+	while (!t.over) {
+		struct work *work;
+
+		if (t.led) {
+			pthread_cond_wait(&t.changed, &t.mutex);
+			continue;
+		}
+		t.led = true;
+		work = take_event();
+		t.led = false;
+		t.over = !work && is_over();
+		if (work) {
+			t.running++;
+			pthread_cond_signal(&t.changed);
+			pthread_mutex_unlock(&t.mutex);
+			run_work(work);
+			pthread_mutex_lock(&t.mutex);
+			t.running--;
+			if (t.draining) {
+				(void)eventfd_write(serving.wake_fd, 1); /* it may be over */
+			}
+		}
+	}
+	t.threads--;
+	pthread_cond_broadcast(&t.changed);
+	pthread_mutex_unlock(&t.mutex);
+	return unused;
+}
+
+/* Ends the worker some time after its supervisor has gone, even if the leader hangs in a system
+ * call: a client may send a descriptor whose closing takes as long as the client likes. Has it take
+ * no more work once the process that signs has ended, since nobody could seal to this worker. */
 static void *watch_others(void *unused)
 {
 	struct pollfd others[] = { { .fd = serving.control }, { .fd = signer_fd() } };
@@ -434,17 +521,19 @@ static bool say_ready(void)
 	return sgpu_wire_send(serving.control, WIRE_READY, &ready, sizeof(ready), NULL, 0);
 }
 
-static int run_loop(struct sgpu_error *error)
+static int run_worker(struct sgpu_error *error)
 {
 	struct enclave *w = serving.enclave;
 	struct landlock_needs needs = { .files = NULL };
-	struct pollfd control = { .fd = serving.control, .events = POLLIN };
 	int rc = SGPU_OK;
 
 	t.signal_fd = serving.begin.spool ? -1 : cli_signal_fd(SIGTERM);
 	serving.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if ((t.signal_fd < 0 && !serving.begin.spool) || serving.wake_fd < 0) {
-		rc = sgpu_fail_errno(error, "cannot make an event descriptor");
+	t.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (t.epoll_fd < 0 || !watch(serving.control, SUPERVISOR) ||
+	    !watch(serving.wake_fd, WAKE) ||
+	    (!serving.begin.spool && !watch(t.signal_fd, SIGNAL))) {
+		rc = sgpu_fail_errno(error, "cannot wait for events");
 	}
 	/* Set before any memory is taken, so that the counters show all of it. */
 	sgpu_limit_count_in(SGPU_DEVICE_MEMORY, &serving.counters->device_bytes);
@@ -456,11 +545,13 @@ static int run_loop(struct sgpu_error *error)
 	rc = rc || !serving.begin.leases ? rc : serve_lease_open(serving.begin.leases, error);
 	rc = rc ? rc : enclave_start(w, -1, error);
 	if (rc == SGPU_OK && say_ready()) {
-		/* Runs all work that was handed over, also after a signal to end. */
-		while (!t.draining || t.count > 0 || atomic_load(&serving.requests) > 0 ||
-		       (!t.left && poll(&control, 1, 0) > 0)) {
-			take_events();
+		t.threads = 1;
+		(void)tend(NULL);
+		pthread_mutex_lock(&t.mutex);
+		while (t.threads > 0) {
+			pthread_cond_wait(&t.changed, &t.mutex);
 		}
+		pthread_mutex_unlock(&t.mutex);
 	}
 	serve_lease_close();
 	enclave_stop(w);
@@ -513,12 +604,11 @@ int serve(struct enclave *enclave, const struct run_request *request)
 		return cli_usage("sessions of owners need --owners, and none run beside modules");
 	}
 	enclave->runner.shared_files = !serving.begin.spool; /* with the clients */
-	enclave->runner.many_runs = serving.begin.spool != 0;
 	status = enclave_check(enclave, request);
 	if (!status && serving.begin.spool && request->runner.allow_modules &&
 	    enclave->owners.count > 1) {
 		return cli_usage("a worker that runs modules takes one owner: start one for each");
 	}
 	status = status ? status : enclave_begin(enclave, NULL);
-	return status ? status : run_loop(&error) == SGPU_OK ? 0 : cli_error(&error);
+	return status ? status : run_worker(&error) == SGPU_OK ? 0 : cli_error(&error);
 }

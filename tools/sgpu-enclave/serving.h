@@ -20,7 +20,7 @@ extern struct serving {
 	struct wire_begin begin; /* what the supervisor says */
 	int control;		 /* the supervisor's socket */
 	struct serve_counters *counters;
-	int wake_fd;		   /* an eventfd, written when a run or a request has ended */
+	int wake_fd;		   /* an eventfd, written when it may be over */
 	atomic_uint requests;	   /* requests that have not ended */
 	_Atomic uint64_t press_ns; /* until then other users wait for a worker, so threads that wait
 				      for a client give up soon */
