@@ -132,7 +132,7 @@ assert set(points) == {"black_scholes", "idle server", "segments", "chains"}
 naive = points["black_scholes"].pop("naive")
 assert naive["status"] == "passed" or "No module named" in naive["reason"], naive
 ways = points["black_scholes"]
-assert list(ways) == ["bare calls", "process", "resident, leases", "resident, files", "session", "session, data there", "cp"]
+assert list(ways) == ["bare calls", "process", "resident, leases", "resident, files", "session", "session, data there", "leases after a pause", "cp"]
 for by_way in points.values():
     for r in by_way.values():
         assert r["status"] == "passed" and r["min_ns"] <= r["p90_ns"] <= r["p99_ns"], r

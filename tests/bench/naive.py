@@ -6,7 +6,7 @@ that has the keys. cryptography's AES-256-GCM, PyTorch, nothing attested.
 naive.py cpu|cuda [COUNT...]: prices so many options, each count again and again, and prints one object of JSON a count:
 bytes in and out, n, median and 90th percentile of the wall time from ciphertext to ciphertext, processor time over wall
 time. Without a COUNT, as the case sizes of sgpu-bench runs it: says first what is missing, as {"missing": ""}; then
-prices the options that a line of standard input counts, once, and prints the object.
+prices the options that a line of standard input counts, as often as the line says, and prints the object.
 """
 import json
 import os
@@ -96,11 +96,12 @@ def main():
         return
     with ThreadPoolExecutor() as pool:
         job = None
-        for count in counts or map(int, iter(sys.stdin.readline, "")):
+        asked = (map(int, line.split()) for line in iter(sys.stdin.readline, ""))
+        for count, row in ((count, MOST) for count in counts) if counts else asked:
             if not job or job.count != count:
                 job = Job(pool, device, count)
                 job.check(job.run())
-            print(json.dumps(job.measure(MOST if counts else 1)), flush=True)
+            print(json.dumps(job.measure(row)), flush=True)
 
 
 if __name__ == "__main__":

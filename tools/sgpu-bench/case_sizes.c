@@ -17,23 +17,30 @@
 static const struct size {
 	uint64_t vector; /* bytes of each of the five */
 	bool quick;
+	/* A sample is so many runs in a row, after one more, and what each took of it: a user's
+	 * pipe has many. After a pause a run takes longer, since all that it needs sleeps. */
+	int row;
 	double session_more, leases, files, process; /* goals in ns; 0: none */
 } sizes[] = {
-	{ 1 << 10, true, 0.02 * MS, 0.15 * MS, 0.16 * MS, 1.3 * MS },
-	{ 64 << 10, false, 0, 0.20 * MS, 0.27 * MS, 1.5 * MS },
-	{ 1000000, true, 0, 0.35 * MS, 0.8 * MS, 2.0 * MS },
-	{ 4 << 20, false, 0, 0.8 * MS, 2.2 * MS, 3.5 * MS },
-	{ 16 << 20, false, 0, 1.9 * MS, 10 * MS, 12 * MS },
-	{ 256 << 20, false, 0, 0, 0, 0 },
+	{ 1 << 10, true, 16, 0.02 * MS, 0.15 * MS, 0.16 * MS, 1.3 * MS },
+	{ 64 << 10, false, 16, 0, 0.20 * MS, 0.27 * MS, 1.5 * MS },
+	{ 1000000, true, 8, 0, 0.35 * MS, 0.8 * MS, 2.0 * MS },
+	{ 4 << 20, false, 4, 0, 0.8 * MS, 2.2 * MS, 3.5 * MS },
+	{ 16 << 20, false, 2, 0, 1.9 * MS, 10 * MS, 12 * MS },
+	{ 256 << 20, false, 1, 0, 0, 0, 0 },
 };
-/* Memory for a size, in vectors: of the host, with all files and processes; of the device. */
-enum { HOST_VECTORS = 56, DEVICE_VECTORS = 20, MORE = 256 << 20, LEASES_MORE = 16 << 20 };
+enum { RUNS_MAX = 16 + 1 };
+/* Memory for a size, in vectors: of the host, with all files and processes, besides the leases; of
+ * the device. */
+enum { HOST_VECTORS = 46, DEVICE_VECTORS = 20, MORE = 256 << 20, LEASES_MORE = 16 << 20 };
 
 struct sizes_point {
 	struct sgpu_bench *bench;
 	struct job_side side;
 	struct served *served;
-	int leased_fd, response_fd; /* of payloads in leases */
+	int row;
+	int runs, run;					  /* of the sample, and which is next */
+	int leased_fds[RUNS_MAX], response_fds[RUNS_MAX]; /* of payloads in leases */
 	struct bare *bare;
 	struct priced *priced;
 	struct naive *naive;
@@ -51,6 +58,7 @@ struct way {
 	int (*work)(void *argument, struct sgpu_error *error);
 	int (*after)(void *argument, struct sgpu_error *error);
 	int (*verify)(void *argument, struct sgpu_error *error);
+	bool once; /* one run, after a pause */
 };
 
 /* ---- bare calls ---- */
@@ -118,37 +126,56 @@ static int run_files(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-/* Fills a lease, and opens the files of the batch and of its response, which are small. */
-static int fill_lease(void *argument, struct sgpu_error *error)
+/* Fills a lease for each run, and opens the files of the batch and of its response, which are
+ * small. */
+static int fill_leases(void *argument, struct sgpu_error *error)
 {
 	struct sizes_point *p = argument;
-	int rc = RUN(p, NULL, "sgpu-seal", "seal", "-q", "-k", SERVED_KEY, "--lease", "--socket",
-		     SERVED_SOCKET, "-o", "leased", "packed");
+	int rc = SGPU_OK;
 
-	rc = rc ? rc : open_file(p, "leased", O_RDONLY, &p->leased_fd, error);
-	return rc ? rc : open_file(p, "response", O_RDWR | O_TRUNC, &p->response_fd, error);
+	for (int i = 0; rc == SGPU_OK && i < p->runs; i++) {
+		char response[SERVED_NAME_MAX];
+
+		snprintf(response, sizeof(response), "response-%d", i);
+		rc = RUN(p, NULL, "sgpu-seal", "seal", "-q", "-k", SERVED_KEY, "--lease",
+			 "--socket", SERVED_SOCKET, "-o", "leased", "packed");
+		rc = rc ? rc : open_file(p, "leased", O_RDONLY, &p->leased_fds[i], error);
+		rc = rc ? rc
+			: open_file(p, response, O_RDWR | O_CREAT | O_TRUNC, &p->response_fds[i],
+				    error);
+	}
+	return rc;
 }
 
 static int run_leased(void *argument, struct sgpu_error *error)
 {
 	const struct sizes_point *p = argument;
 
-	return served_submit(p->served, p->leased_fd, p->response_fd, true, error);
+	return served_submit(p->served, p->leased_fds[p->run], p->response_fds[p->run], true,
+			     error);
 }
 
-static int open_response(void *argument, struct sgpu_error *error)
+static int open_response(const struct sizes_point *p, const char *name, struct sgpu_error *error)
 {
-	return RUN(argument, NULL, "sgpu-seal", "open", "-q", "-k", SERVED_KEY, "--socket",
-		   SERVED_SOCKET, "--force", "-C", "out", "response");
+	return RUN(p, NULL, "sgpu-seal", "open", "-q", "-k", SERVED_KEY, "--socket", SERVED_SOCKET,
+		   "--force", "-C", "out", name);
 }
 
-static int read_lease(void *argument, struct sgpu_error *error)
+/* Reads all results, which ends their leases. */
+static int read_leases(void *argument, struct sgpu_error *error)
 {
 	struct sizes_point *p = argument;
+	int rc = SGPU_OK;
 
-	sgpu_close(p->leased_fd);
-	sgpu_close(p->response_fd);
-	return open_response(p, error);
+	for (int i = 0; rc == SGPU_OK && i < p->runs; i++) {
+		char response[SERVED_NAME_MAX];
+
+		snprintf(response, sizeof(response), "response-%d", i);
+		sgpu_close(p->leased_fds[i]);
+		sgpu_close(p->response_fds[i]);
+		rc = open_response(p, response, error);
+	}
+	return rc;
 }
 
 static int verify_opened(void *argument, struct sgpu_error *error)
@@ -171,7 +198,7 @@ static int verify_opened(void *argument, struct sgpu_error *error)
 
 static int verify_response(void *argument, struct sgpu_error *error)
 {
-	const int rc = open_response(argument, error);
+	const int rc = open_response(argument, "response", error);
 
 	return rc ? rc : verify_opened(argument, error);
 }
@@ -181,7 +208,7 @@ static int run_naive(void *argument, struct sgpu_error *error)
 {
 	struct sizes_point *p = argument;
 
-	return naive_run(p->naive, p->side.size / sizeof(float), &p->naive_ns, error);
+	return naive_run(p->naive, p->side.size / sizeof(float), p->row, &p->naive_ns, error);
 }
 
 /* ---- a sample ---- */
@@ -189,22 +216,29 @@ static int prepare(void *argument, struct sgpu_error *error)
 {
 	const struct way *way = argument;
 
+	way->point->runs = way->once || way->point->row == 1 ? 1 : way->point->row + 1;
 	return way->prepare ? way->prepare(way->argument, error) : SGPU_OK;
 }
 
-/* What naive prices has a time of its own, since it prepares the first of a size in the call. */
+/* What naive prices has a time of its own, since it makes a row of it in one call. */
 static int work(void *argument, struct sgpu_error *error)
 {
 	const struct way *way = argument;
 	struct sizes_point *p = way->point;
+	const bool naive = way->work == run_naive;
+	const int timed = way->once ? 1 : p->row;
 	struct watch watch;
-	int rc;
+	int rc = SGPU_OK;
 
 	processes_rest();
-	watch_begin(&watch);
-	rc = way->work(way->argument, error);
-	watch_end(p->bench, &watch);
-	if (way->work == run_naive) {
+	for (p->run = naive ? p->runs - 1 : 0; rc == SGPU_OK && p->run < p->runs; p->run++) {
+		if (naive || p->run == p->runs - timed) {
+			watch_begin(&watch);
+		}
+		rc = way->work(way->argument, error);
+	}
+	watch_end(p->bench, &watch, timed);
+	if (naive) {
 		sgpu_bench_give_ns(p->bench, p->naive_ns);
 	}
 	return rc || !way->after ? rc : way->after(way->argument, error);
@@ -250,13 +284,19 @@ static int make_batch(struct sizes_point *p, struct sgpu_error *error)
 			"packed");
 }
 
+/* Each run has a lease of its inputs and one of its results. */
+static uint64_t leases_size(uint64_t size, int row)
+{
+	return 2 * OPTIONS_VECTORS * size * (uint64_t)(row + 1);
+}
+
 static int make_point(struct sizes_point *p, struct sgpu_error *error)
 {
 	const uint64_t size = p->side.size;
 	int rc = options_new(p->bench, size, &p->side, error);
 
 	rc = rc ? rc
-		: served_new(p->bench, 2 * OPTIONS_VECTORS * size + LEASES_MORE, &p->served, error);
+		: served_new(p->bench, leases_size(size, p->row) + LEASES_MORE, &p->served, error);
 	rc = rc ? rc : make_batch(p, error);
 	rc = rc ? rc : p->side.new_bare(p->bench, &p->side, &p->bare, error);
 	rc = rc ? rc : bare_seal(p->bare, error);
@@ -266,21 +306,24 @@ static int make_point(struct sizes_point *p, struct sgpu_error *error)
 	return rc ? rc : run_files(p, error); /* which starts the enclave, and is not counted */
 }
 
-enum { WAYS = 8, NAIVE = WAYS - 1 };
+enum { WAYS = 9, NAIVE = WAYS - 1 };
 
 static int measure_ways(struct sizes_point *p, const struct sgpu_bench_point *point,
 			struct sgpu_error *error)
 {
 	struct way ways[WAYS] = {
-		{ "bare calls", p, p->bare, bare_prepare, run_bare, NULL, verify_bare },
-		{ "process", p, p, NULL, run_process, NULL, verify_response },
-		{ "resident, leases", p, p, fill_lease, run_leased, read_lease, verify_opened },
-		{ "resident, files", p, p, NULL, run_files, NULL, verify_response },
-		{ "session", p, p->priced, priced_spoil, priced_run, NULL, priced_check },
+		{ "bare calls", p, p->bare, bare_prepare, run_bare, NULL, verify_bare, false },
+		{ "process", p, p, NULL, run_process, NULL, verify_response, false },
+		{ "resident, leases", p, p, fill_leases, run_leased, read_leases, verify_opened,
+		  false },
+		{ "resident, files", p, p, NULL, run_files, NULL, verify_response, false },
+		{ "session", p, p->priced, priced_spoil, priced_run, NULL, priced_check, false },
 		{ "session, data there", p, p->priced, priced_bring, priced_run_alone, NULL,
-		  priced_fetch },
-		{ "cp", p, p, NULL, run_copy, NULL, NULL },
-		{ "naive", p, p, NULL, run_naive, NULL, NULL },
+		  priced_fetch, false },
+		{ "leases after a pause", p, p, fill_leases, run_leased, read_leases, verify_opened,
+		  true },
+		{ "cp", p, p, NULL, run_copy, NULL, NULL, false },
+		{ "naive", p, p, NULL, run_naive, NULL, NULL, false },
 	};
 	struct sgpu_bench_variant variants[WAYS];
 
@@ -305,16 +348,21 @@ static int measure_size(struct sgpu_bench *bench, const struct size *size, struc
 	const struct sgpu_bench_point point = {
 		.parameters = { { "what", "black_scholes", 0 },
 				{ "input_bytes", NULL, inputs },
-				{ "output_bytes", NULL, outputs } },
+				{ "output_bytes", NULL, outputs },
+				{ "in_a_row", NULL, (uint64_t)size->row } },
 		.bytes = inputs + outputs,
 		.goals = goals,
 	};
-	struct sizes_point p = { .bench = bench, .side = { .size = size->vector } };
+	struct sizes_point p = { .bench = bench,
+				 .side = { .size = size->vector },
+				 .row = size->row };
 	struct sgpu_error lack = { 0 };
 	const size_t mark = sgpu_bench_mark(bench);
 	int rc;
 
-	if (sgpu_bench_fits(bench, HOST_VECTORS * size->vector + MORE,
+	if (sgpu_bench_fits(bench,
+			    HOST_VECTORS * size->vector + leases_size(size->vector, size->row) +
+				    MORE,
 			    DEVICE_VECTORS * size->vector, &lack) != SGPU_OK) {
 		sgpu_bench_waive(bench, &point, NULL, "%s", lack.text);
 		return SGPU_OK;

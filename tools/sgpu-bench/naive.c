@@ -82,11 +82,12 @@ int naive_new(struct sgpu_bench *bench, struct naive **naive, struct sgpu_error 
 	return rc;
 }
 
-int naive_run(const struct naive *n, uint64_t count, uint64_t *ns, struct sgpu_error *error)
+int naive_run(const struct naive *n, uint64_t count, int row, uint64_t *ns,
+	      struct sgpu_error *error)
 {
 	json_t *member = NULL;
 
-	if (fprintf(n->to, "%" PRIu64 "\n", count) > 0 && fflush(n->to) == 0) {
+	if (fprintf(n->to, "%" PRIu64 " %d\n", count, row) > 0 && fflush(n->to) == 0) {
 		member = hear(n, "median_ns");
 	}
 	*ns = (uint64_t)json_integer_value(member);

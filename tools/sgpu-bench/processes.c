@@ -175,16 +175,15 @@ void watch_begin(struct watch *watch)
 	watch->begin_ns = sgpu_now_ns();
 }
 
-void watch_end(struct sgpu_bench *bench, const struct watch *watch)
+void watch_end(struct sgpu_bench *bench, const struct watch *watch, int runs)
 {
 	const uint64_t ns = sgpu_now_ns() - watch->begin_ns, own = own_ns(getpid());
 	uint64_t others;
 
 	processes_rest();
 	others = others_ns();
-	sgpu_bench_give_ns(bench, ns);
 	/* The time of a process is gone when it has ended and another one waited for it. */
-	sgpu_bench_give_cpu_ns(bench,
-			       own - watch->own_ns +
-				       (others > watch->others_ns ? others - watch->others_ns : 0));
+	others = others > watch->others_ns ? others - watch->others_ns : 0;
+	sgpu_bench_give_ns(bench, ns / (uint64_t)runs);
+	sgpu_bench_give_cpu_ns(bench, (own - watch->own_ns + others) / (uint64_t)runs);
 }

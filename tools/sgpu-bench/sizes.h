@@ -30,16 +30,21 @@ uint64_t process_cpu_ns(pid_t pid);
 /* Waits until all that this process has started rest, at most 50 ms. */
 void processes_rest(void);
 
-/* A sample of which all processes are part: watch_end gives its time and their processor time, up
- * to when they rest, since what an enclave clears after its answer counts. */
+/* A sample of which all processes are part: watch_end gives the time of one of its runs, and their
+ * processor time for it, up to when they rest, since what an enclave clears after its answer
+ * counts. */
 struct watch {
 	uint64_t begin_ns, own_ns, others_ns;
 };
 void watch_begin(struct watch *watch);
-void watch_end(struct sgpu_bench *bench, const struct watch *watch);
+void watch_end(struct sgpu_bench *bench, const struct watch *watch, int runs);
 
 /* ---- the server (served.c) ---- */
-enum { SERVED_FOLDER_MAX = 64, SERVED_PATH_MAX = SERVED_FOLDER_MAX + 32 };
+enum {
+	SERVED_FOLDER_MAX = 64,
+	SERVED_NAME_MAX = 32,
+	SERVED_PATH_MAX = SERVED_FOLDER_MAX + SERVED_NAME_MAX
+};
 /* The names of its socket and of its key, in its folder. */
 #define SERVED_SOCKET "run.sock"
 #define SERVED_KEY "key.jwk"
@@ -83,8 +88,8 @@ struct naive;
 /* Starts it. Errors: SGPU_EUNAVAILABLE: python3 or a module is not there. */
 SGPU_MUST_CHECK int naive_new(struct sgpu_bench *bench, struct naive **naive,
 			      struct sgpu_error *error);
-/* Has it price so many options. *ns: how long this took, without the preparation. */
-SGPU_MUST_CHECK int naive_run(const struct naive *naive, uint64_t count, uint64_t *ns,
+/* Has it price so many options, `row` times. *ns: how long one took, without the preparation. */
+SGPU_MUST_CHECK int naive_run(const struct naive *naive, uint64_t count, int row, uint64_t *ns,
 			      struct sgpu_error *error);
 
 /* ---- figures that a goal is about (sizes_figures.c) ---- */

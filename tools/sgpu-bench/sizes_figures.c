@@ -35,7 +35,7 @@ static int submit_all(void *argument, struct sgpu_error *error)
 			: served_submit(b->served, b->job->batch_fd, b->job->response_fd, false,
 					error);
 	}
-	watch_end(b->served->bench, &watch);
+	watch_end(b->served->bench, &watch, 1);
 	return rc;
 }
 
