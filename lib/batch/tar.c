@@ -140,7 +140,7 @@ static void learn_position(struct sgpu_tar_reader *reader)
 		return;
 	}
 	const off_t position = lseek(reader->fd, 0, SEEK_CUR);
-	if (position >= 0 && status.st_size >= 0) {
+	if (position >= 0 && status.st_size > 0) {
 		reader->seekable = true;
 		reader->position = (uint64_t)position;
 		reader->file_size = (uint64_t)status.st_size;
@@ -200,14 +200,19 @@ static int read_file(struct sgpu_tar_reader *reader, uint8_t *data, size_t size,
 	}
 	data += *got;
 	size -= *got;
+	if (reader->position >= reader->file_size) {
+		return 0;
+	}
 	if (size < AHEAD_MAX) {
 		reader->ahead = reader->ahead ? reader->ahead : malloc(AHEAD_MAX);
 		if (!reader->ahead) {
 			return sgpu_fail_nomem(error);
 		}
 		reader->ahead_at = reader->position;
-		rc = sgpu_pread(reader->fd, reader->name, reader->ahead, AHEAD_MAX,
-				reader->position, &reader->ahead_size, error);
+		rc = sgpu_pread(
+			reader->fd, reader->name, reader->ahead,
+			(size_t)sgpu_min_u64(AHEAD_MAX, reader->file_size - reader->position),
+			reader->position, &reader->ahead_size, error);
 		more = rc ? 0 : take_ahead(reader, data, size);
 	} else {
 		rc = sgpu_pread(reader->fd, reader->name, data, size, reader->position, &more,

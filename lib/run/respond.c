@@ -511,17 +511,20 @@ int sgpu_respond_plan(struct sgpu_run *run, uint64_t **places, struct sgpu_error
 	const uint64_t least = 1 << 20; /* bytes; below that, memory is as fast */
 	struct writer w = { .run = run, .job = &run->job };
 	struct sgpu_batch *response = NULL;
-	off_t begin = lseek(fd, 0, SEEK_CUR);
 	struct stat status;
 	uint64_t bytes;
+	off_t begin;
 	int rc;
 
 	*places = NULL;
+	if (run->job.manifest->all_or_nothing || !sgpu_results_size(&run->job, 0, &bytes) ||
+	    bytes < least || !is_foreseeable(&run->job)) {
+		return SGPU_OK;
+	}
+	begin = lseek(fd, 0, SEEK_CUR);
 	/* Results that have to be moved are read again, so the file must be readable. */
 	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
-	    (fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND)) != O_RDWR ||
-	    run->job.manifest->all_or_nothing || !sgpu_results_size(&run->job, 0, &bytes) ||
-	    bytes < least || !is_foreseeable(&run->job)) {
+	    (fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND)) != O_RDWR) {
 		return SGPU_OK;
 	}
 	rc = make_response(&w, &response, error);

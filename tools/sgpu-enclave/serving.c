@@ -244,7 +244,7 @@ static int begin_work(struct work *work, struct sgpu_error *error)
 		request->results[sizeof(request->results) - 1] = '\0';
 		if (!serving.begin.spool &&
 		    (!wire_takes_batch(work->in_fd) || !wire_takes_response(work->out_fd) ||
-		     !wire_takes_batch(work->manifest_fd))) {
+		     (request->manifest && !wire_takes_batch(work->manifest_fd)))) {
 			rc = sgpu_fail(error, SGPU_EPOLICY,
 				       "a file of the batch is not a descriptor that a server "
 				       "takes");

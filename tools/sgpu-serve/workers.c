@@ -28,7 +28,7 @@
 #define QUOTE_YIELD_NS                                                                       \
 	UINT64_C(10000000000) /* once a tenant has waited so long, quotes and leases keep no \
 				 worker */
-enum { START_PAUSES_MAX = 8, NOTES_AT_ONCE = 64 };
+enum { START_PAUSES_MAX = 8 };
 
 /* Added to the nice value of workers without high priority, if some user has it. If processors are
  * scarce, such a worker still gets about a tenth of one. */
@@ -371,8 +371,7 @@ void workers_hear(struct supervisor *s, struct process *p)
 			  : wire_receive(p->control, WIRE_READY, &ready, sizeof(ready), NULL, 0,
 					 NULL);
 
-	/* Notes only say that there is something to count. */
-	for (int i = 0; p->ready && i < NOTES_AT_ONCE && rc == SGPU_OK; i++) {
+	if (p->ready) { /* a note only says that there is something to count */
 		rc = wire_hear(p->control, WIRE_NOTE, NULL, NULL);
 	}
 	if (rc == SGPU_ETIMEOUT || (rc == SGPU_OK && p->ready)) {
