@@ -8,6 +8,7 @@
 
 #include <sgpu/base.h>
 
+#include "base/io.h"
 #include "batch/batch.h"
 #include "crypto/crypto.h"
 #include "index.h"
@@ -153,13 +154,15 @@ int sgpu_batch_write(int fd, const char *name, struct sgpu_batch *batch,
 		     sgpu_batch_payload_writer *write_payload, void *argument,
 		     struct sgpu_error *error)
 {
+	uint8_t header[SGPU_TAR_BLOCK];
 	int rc = sgpu_batch_write_head(fd, name, batch, error);
 
 	for (int i = 0; rc == SGPU_OK && i < batch->segment_count; i++) {
 		if (batch->segments[i].location.kind != SGPU_LOCATION_INLINE) {
 			continue;
 		}
-		rc = sgpu_batch_payload_begin(fd, name, batch, i, error);
+		rc = sgpu_batch_payload_header(batch, i, header, error);
+		rc = rc ? rc : sgpu_write(fd, name, header, sizeof(header), error);
 		rc = rc ? rc : write_payload(fd, name, batch, i, argument, error);
 		rc = rc ? rc : sgpu_tar_padding(fd, name, sgpu_batch_payload_size(batch, i), error);
 	}

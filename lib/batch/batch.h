@@ -19,10 +19,7 @@ SGPU_MUST_CHECK int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **m
  * descriptor, then calls sgpu_tar_consumed. */
 int sgpu_tar_fd(struct sgpu_tar_reader *reader);
 void sgpu_tar_consumed(struct sgpu_tar_reader *reader, uint64_t bytes);
-/* A member is written as its header, then exactly `size` bytes of payload that the caller writes to
- * fd, then the padding. */
-SGPU_MUST_CHECK int sgpu_tar_header(int fd, const char *name, const char *member, uint64_t size,
-				    struct sgpu_error *error);
+/* Writes what follows a payload of `size` bytes. */
 SGPU_MUST_CHECK int sgpu_tar_padding(int fd, const char *name, uint64_t size,
 				     struct sgpu_error *error);
 
@@ -82,17 +79,13 @@ SGPU_MUST_CHECK int sgpu_batch_make_note(struct sgpu_batch *batch,
 /* Makes all that precedes the payloads, from malloc. */
 SGPU_MUST_CHECK int sgpu_batch_head(struct sgpu_batch *batch, uint8_t **head, size_t *size,
 				    struct sgpu_error *error);
-/* Writes it. For each inline payload, in order, the caller then calls sgpu_batch_payload_begin,
- * writes the payload and calls sgpu_tar_padding; at last it calls sgpu_tar_end. */
+/* Writes it. For each inline payload, in order, the caller then writes its header, the payload and
+ * its padding; at last it calls sgpu_tar_end. */
 SGPU_MUST_CHECK int sgpu_batch_write_head(int fd, const char *name, struct sgpu_batch *batch,
 					  struct sgpu_error *error);
 /* Writes seal.json alone, as the first member of an archive: what SGPU_READ_SEAL reads. */
 SGPU_MUST_CHECK int sgpu_batch_write_seal(int fd, const char *name, struct sgpu_batch *batch,
 					  struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_batch_payload_begin(int fd, const char *name,
-					     const struct sgpu_batch *batch, int segment,
-					     struct sgpu_error *error);
-/* Makes the header that sgpu_batch_payload_begin writes. */
 SGPU_MUST_CHECK int sgpu_batch_payload_header(const struct sgpu_batch *batch, int segment,
 					      uint8_t block[SGPU_TAR_BLOCK],
 					      struct sgpu_error *error);

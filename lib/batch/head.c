@@ -378,51 +378,24 @@ int sgpu_batch_read(struct sgpu_tar_reader *reader, unsigned what, struct sgpu_b
 	return rc;
 }
 
-static size_t member_size(size_t size)
-{
-	return SGPU_TAR_BLOCK + (size_t)sgpu_tar_padded(size);
-}
-
-struct member {
-	const char *name, *text; /* NULL: it is left out */
-	size_t size;
-};
-
 int sgpu_batch_head(struct sgpu_batch *batch, uint8_t **head, size_t *size,
 		    struct sgpu_error *error)
 {
-	struct member members[] = { { "seal.json", NULL, 0 },
-				    { sgpu_index_name(batch), NULL, 0 },
-				    { "manifest.json", batch->manifest_text, batch->manifest_size },
-				    { "note", batch->note, batch->note_size },
-				    { "locations.json", NULL, 0 } };
-	struct member *last = &members[SGPU_ARRAY_LENGTH(members) - 1];
 	char *seal = NULL, *locations = NULL;
-	uint8_t *at = NULL;
+	size_t seal_size = 0, locations_size = 0;
 	int rc = sgpu_seal_json_freeze(batch, error);
 
 	*head = NULL;
-	*size = 0;
-	rc = rc ? rc : sgpu_seal_json_text(batch, &seal, &members[0].size, error);
-	rc = rc ? rc : sgpu_locations_text(batch, &locations, &last->size, error);
-	members[0].text = seal;
-	members[1].text = batch->index_text;
-	members[1].size = batch->index_size;
-	last->text = locations;
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(members); i++) {
-		*size += members[i].text ? member_size(members[i].size) : 0;
-	}
-	*head = at = rc ? NULL : calloc(1, *size);
-	if (!rc && !at) {
-		rc = sgpu_fail_nomem(error);
-	}
-	for (size_t i = 0; !rc && i < SGPU_ARRAY_LENGTH(members); i++) {
-		if (members[i].text) {
-			rc = sgpu_tar_make_header(members[i].name, members[i].size, at, error);
-			memcpy(at + SGPU_TAR_BLOCK, members[i].text, members[i].size);
-			at += member_size(members[i].size);
-		}
-	}
+	rc = rc ? rc : sgpu_seal_json_text(batch, &seal, &seal_size, error);
+	rc = rc ? rc : sgpu_locations_text(batch, &locations, &locations_size, error);
+	const struct sgpu_tar_member members[] = {
+		{ "seal.json", seal, seal_size },
+		{ sgpu_index_name(batch), batch->index_text, batch->index_size },
+		{ "manifest.json", batch->manifest_text, batch->manifest_size },
+		{ "note", batch->note, batch->note_size },
+		{ "locations.json", locations, locations_size },
+	};
+	rc = rc ? rc : sgpu_tar_members(members, SGPU_ARRAY_LENGTH(members), head, size, error);
 	free(seal);
 	free(locations);
 	return rc;
@@ -443,14 +416,13 @@ int sgpu_batch_write_head(int fd, const char *name, struct sgpu_batch *batch,
 int sgpu_batch_write_seal(int fd, const char *name, struct sgpu_batch *batch,
 			  struct sgpu_error *error)
 {
+	struct sgpu_tar_member member = { .name = "seal.json" };
 	char *text = NULL;
-	size_t size = 0;
 	int rc = sgpu_seal_json_freeze(batch, error);
 
-	rc = rc ? rc : sgpu_seal_json_text(batch, &text, &size, error);
-	rc = rc ? rc : sgpu_tar_header(fd, name, "seal.json", size, error);
-	rc = rc ? rc : sgpu_write(fd, name, text, size, error);
-	rc = rc ? rc : sgpu_tar_padding(fd, name, size, error);
+	rc = rc ? rc : sgpu_seal_json_text(batch, &text, &member.size, error);
+	member.data = text;
+	rc = rc ? rc : sgpu_tar_write(fd, name, &member, 1, error);
 	free(text);
 	return rc;
 }
@@ -501,18 +473,10 @@ int sgpu_batch_next_payload(struct sgpu_tar_reader *reader, const struct sgpu_ba
 	return 0;
 }
 
-int sgpu_batch_payload_begin(int fd, const char *name, const struct sgpu_batch *batch, int segment,
-			     struct sgpu_error *error)
-{
-	char member[MEMBER_MAX];
-	member_name(batch, segment, member);
-	return sgpu_tar_header(fd, name, member, sgpu_batch_payload_size(batch, segment), error);
-}
-
 int sgpu_batch_payload_header(const struct sgpu_batch *batch, int segment,
 			      uint8_t block[SGPU_TAR_BLOCK], struct sgpu_error *error)
 {
 	char member[MEMBER_MAX];
 	member_name(batch, segment, member);
-	return sgpu_tar_make_header(member, sgpu_batch_payload_size(batch, segment), block, error);
+	return sgpu_tar_header(member, sgpu_batch_payload_size(batch, segment), block, error);
 }

@@ -30,13 +30,12 @@ static int make_text(const struct sgpu_batch_refusal *refusal, char **text, size
 int sgpu_batch_refusal_write(int fd, const char *name, const struct sgpu_batch_refusal *refusal,
 			     struct sgpu_error *error)
 {
+	struct sgpu_tar_member member = { .name = SGPU_REFUSAL_MEMBER };
 	char *text = NULL;
-	size_t size = 0;
-	int rc = make_text(refusal, &text, &size, error);
+	int rc = make_text(refusal, &text, &member.size, error);
 
-	rc = rc ? rc : sgpu_tar_header(fd, name, SGPU_REFUSAL_MEMBER, size, error);
-	rc = rc ? rc : sgpu_write(fd, name, text, size, error);
-	rc = rc ? rc : sgpu_tar_padding(fd, name, size, error);
+	member.data = text;
+	rc = rc ? rc : sgpu_tar_write(fd, name, &member, 1, error);
 	rc = rc ? rc : sgpu_tar_end(fd, name, error);
 	free(text);
 	return rc;

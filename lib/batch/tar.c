@@ -72,8 +72,8 @@ static void put_size(char field[12], uint64_t size)
 	}
 }
 
-int sgpu_tar_make_header(const char *member, uint64_t size, uint8_t block[SGPU_TAR_BLOCK],
-			 struct sgpu_error *error)
+int sgpu_tar_header(const char *member, uint64_t size, uint8_t block[SGPU_TAR_BLOCK],
+		    struct sgpu_error *error)
 {
 	struct raw header;
 	memset(&header, 0, sizeof(header));
@@ -104,12 +104,41 @@ int sgpu_tar_make_header(const char *member, uint64_t size, uint8_t block[SGPU_T
 	return 0;
 }
 
-int sgpu_tar_header(int fd, const char *name, const char *member, uint64_t size,
-		    struct sgpu_error *error)
+int sgpu_tar_members(const struct sgpu_tar_member *members, size_t count, uint8_t **text,
+		     size_t *size, struct sgpu_error *error)
 {
-	uint8_t block[SGPU_TAR_BLOCK];
-	const int rc = sgpu_tar_make_header(member, size, block, error);
-	return rc ? rc : sgpu_write(fd, name, block, sizeof(block), error);
+	uint8_t *at;
+	int rc = 0;
+
+	*size = 0;
+	for (size_t i = 0; i < count; i++) {
+		*size += members[i].data ? SGPU_TAR_BLOCK + (size_t)sgpu_tar_padded(members[i].size)
+					 : 0;
+	}
+	*text = at = calloc(1, *size);
+	if (!at) {
+		return sgpu_fail_nomem(error);
+	}
+	for (size_t i = 0; !rc && i < count; i++) {
+		if (members[i].data) {
+			rc = sgpu_tar_header(members[i].name, members[i].size, at, error);
+			memcpy(at + SGPU_TAR_BLOCK, members[i].data, members[i].size);
+			at += SGPU_TAR_BLOCK + sgpu_tar_padded(members[i].size);
+		}
+	}
+	return rc;
+}
+
+int sgpu_tar_write(int fd, const char *name, const struct sgpu_tar_member *members, size_t count,
+		   struct sgpu_error *error)
+{
+	uint8_t *text = NULL;
+	size_t size = 0;
+	int rc = sgpu_tar_members(members, count, &text, &size, error);
+
+	rc = rc ? rc : sgpu_write(fd, name, text, size, error);
+	free(text);
+	return rc;
 }
 
 int sgpu_tar_padding(int fd, const char *name, uint64_t size, struct sgpu_error *error)
@@ -126,100 +155,63 @@ int sgpu_tar_end(int fd, const char *name, struct sgpu_error *error)
 }
 
 /* ---- reading ---- */
-enum { AHEAD_MAX = 32 << 10 }; /* bytes of a file that are read ahead: all of a small batch */
-
 static int cut_short(const struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	return sgpu_fail(error, SGPU_EINVALID, "'%s' is cut short", reader->name);
-}
-
-static void learn_position(struct sgpu_tar_reader *reader)
-{
-	struct stat status;
-	if (fstat(reader->fd, &status) || !S_ISREG(status.st_mode)) {
-		return;
-	}
-	const off_t position = lseek(reader->fd, 0, SEEK_CUR);
-	if (position >= 0 && status.st_size > 0) {
-		reader->seekable = true;
-		reader->position = (uint64_t)position;
-		reader->file_size = (uint64_t)status.st_size;
-	}
 }
 
 int sgpu_tar_open(int fd, const char *name, struct sgpu_tar_reader **reader,
 		  struct sgpu_error *error)
 {
 	struct sgpu_tar_reader *made = *reader = calloc(1, sizeof(*made));
+	struct stat status;
 
 	if (!made || !(made->name = strdup(name))) {
 		sgpu_tar_close(reader);
 		return sgpu_fail_nomem(error);
 	}
 	made->fd = fd;
-	learn_position(made);
+	const off_t position =
+		fstat(fd, &status) == 0 && S_ISREG(status.st_mode) ? lseek(fd, 0, SEEK_CUR) : -1;
+	if (position >= 0 && status.st_size > 0) { /* a file in /proc has no size */
+		made->seekable = true;
+		made->position = (uint64_t)position;
+		made->file_size = (uint64_t)status.st_size;
+	}
 	return 0;
 }
 
 void sgpu_tar_close(struct sgpu_tar_reader **reader)
 {
 	if (reader && *reader) {
-		if ((*reader)->ahead) {
-			sgpu_wipe((*reader)->ahead, AHEAD_MAX);
-		}
-		free((*reader)->ahead);
 		free((*reader)->name);
-		free(*reader);
-		*reader = NULL;
+		sgpu_free_wiped(reader, sizeof(**reader));
 	}
 }
 
-/* Copies the part of the wanted bytes that was read ahead; returns its size. */
-static size_t take_ahead(const struct sgpu_tar_reader *reader, void *data, size_t size)
-{
-	const uint64_t skipped = reader->position - reader->ahead_at;
-	if (!reader->ahead || reader->position < reader->ahead_at ||
-	    skipped >= reader->ahead_size) {
-		return 0;
-	}
-	const size_t left = reader->ahead_size - (size_t)skipped, taken = size < left ? size : left;
-	memcpy(data, reader->ahead + skipped, taken);
-	return taken;
-}
-
-static int read_file(struct sgpu_tar_reader *reader, uint8_t *data, size_t size, size_t *got,
+static int read_file(struct sgpu_tar_reader *reader, void *data, size_t size, size_t *got,
 		     struct sgpu_error *error)
 {
-	size_t more = 0;
+	const uint64_t left =
+		reader->position < reader->file_size ? reader->file_size - reader->position : 0;
+	uint64_t skip = reader->position - reader->ahead_at;
 	int rc = 0;
 
-	*got = take_ahead(reader, data, size);
-	reader->position += *got;
-	if (*got == size) {
-		return 0;
-	}
-	data += *got;
-	size -= *got;
-	if (reader->position >= reader->file_size) {
-		return 0;
-	}
-	if (size < AHEAD_MAX) {
-		reader->ahead = reader->ahead ? reader->ahead : malloc(AHEAD_MAX);
-		if (!reader->ahead) {
-			return sgpu_fail_nomem(error);
-		}
-		reader->ahead_at = reader->position;
-		rc = sgpu_pread(
-			reader->fd, reader->name, reader->ahead,
-			(size_t)sgpu_min_u64(AHEAD_MAX, reader->file_size - reader->position),
-			reader->position, &reader->ahead_size, error);
-		more = rc ? 0 : take_ahead(reader, data, size);
+	size = (size_t)sgpu_min_u64(size, left);
+	if (size >= sizeof(reader->ahead)) {
+		rc = sgpu_pread(reader->fd, reader->name, data, size, reader->position, got, error);
 	} else {
-		rc = sgpu_pread(reader->fd, reader->name, data, size, reader->position, &more,
-				error);
+		if (skip + size > reader->ahead_size) {
+			reader->ahead_at = reader->position;
+			skip = 0;
+			rc = sgpu_pread(reader->fd, reader->name, reader->ahead,
+					(size_t)sgpu_min_u64(sizeof(reader->ahead), left),
+					reader->position, &reader->ahead_size, error);
+		}
+		*got = sgpu_min_u64(size, reader->ahead_size - skip);
+		memcpy(data, reader->ahead + skip, *got);
 	}
-	reader->position += more;
-	*got += more;
+	reader->position += *got;
 	return rc;
 }
 
@@ -251,38 +243,27 @@ static bool move_descriptor(const struct sgpu_tar_reader *reader)
 	return !reader->seekable || lseek(reader->fd, (off_t)reader->position, SEEK_SET) >= 0;
 }
 
-static int skip_payload(struct sgpu_tar_reader *reader, struct sgpu_error *error)
-{
-	if (reader->seekable && reader->remaining) {
-		/* check_room has found that the file holds these bytes. */
-		reader->position += reader->remaining;
-		reader->remaining = 0;
-	}
-	uint8_t buffer[1 << 16];
-	while (reader->remaining) {
-		const size_t piece = reader->remaining < sizeof(buffer) ? (size_t)reader->remaining
-									: sizeof(buffer);
-		const int rc = read_exact(reader, buffer, piece, error);
-		if (rc) {
-			return rc;
-		}
-		reader->remaining -= piece;
-	}
-	return 0;
-}
-
+/* Goes to the end of the current member. */
 static int finish_member(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
+	uint8_t buffer[1 << 16];
+	int rc = 0;
+
 	if (reader->lost) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "cannot seek in '%s'", reader->name);
 	}
-	int rc = skip_payload(reader, error);
-	if (rc) {
-		return rc;
+	if (reader->seekable) { /* check_room has found that the file holds these bytes */
+		reader->position += reader->remaining;
+		reader->remaining = 0;
 	}
-	uint8_t padding[SGPU_TAR_BLOCK];
-	rc = read_exact(reader, padding, reader->padding, error);
-	if (!rc && !sgpu_all_zero(padding, reader->padding)) {
+	while (!rc && reader->remaining) {
+		const size_t piece = sgpu_min_u64(reader->remaining, sizeof(buffer));
+
+		rc = read_exact(reader, buffer, piece, error);
+		reader->remaining -= piece;
+	}
+	rc = rc ? rc : read_exact(reader, buffer, reader->padding, error);
+	if (!rc && !sgpu_all_zero(buffer, reader->padding)) {
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "'%s': '%s' is padded with other bytes than zeros", reader->name,
 			       reader->member);

@@ -18,7 +18,7 @@ struct sgpu_tar_reader {
 	char member[SGPU_TAR_NAME_MAX + 1];
 	bool seekable;
 	uint64_t position, file_size; /* seekable: where reading continues; size at opening */
-	uint8_t *ahead;		      /* seekable only: bytes read from ahead_at on, or NULL */
+	uint8_t ahead[32 << 10];      /* seekable: bytes read from ahead_at on: a small batch */
 	uint64_t ahead_at;
 	size_t ahead_size;
 	uint64_t remaining;	 /* unread payload bytes of the current member */
@@ -34,8 +34,20 @@ static inline uint64_t sgpu_tar_padded(uint64_t size)
 	return (size + SGPU_TAR_BLOCK - 1) / SGPU_TAR_BLOCK * SGPU_TAR_BLOCK;
 }
 
-/* Makes the header that sgpu_tar_header writes. */
-SGPU_MUST_CHECK int sgpu_tar_make_header(const char *member, uint64_t size,
-					 uint8_t block[SGPU_TAR_BLOCK], struct sgpu_error *error);
+/* Makes the header of a member. */
+SGPU_MUST_CHECK int sgpu_tar_header(const char *member, uint64_t size,
+				    uint8_t block[SGPU_TAR_BLOCK], struct sgpu_error *error);
+
+struct sgpu_tar_member {
+	const char *name;
+	const void *data; /* NULL: it is left out */
+	size_t size;
+};
+/* Makes whole members in memory, from malloc. */
+SGPU_MUST_CHECK int sgpu_tar_members(const struct sgpu_tar_member *members, size_t count,
+				     uint8_t **text, size_t *size, struct sgpu_error *error);
+/* The same, written. */
+SGPU_MUST_CHECK int sgpu_tar_write(int fd, const char *name, const struct sgpu_tar_member *members,
+				   size_t count, struct sgpu_error *error);
 
 #endif

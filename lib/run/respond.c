@@ -21,7 +21,7 @@
 #include "run/private.h"
 
 enum {
-	SMALL_MAX = 8 << 10,   /* most bytes of a payload that is written with its header */
+	GATHER_MAX = 32 << 10, /* bytes of a response that are written together */
 	INDEX_MOST = 64 << 10, /* bytes that the index of most responses needs, with headers */
 	BUFFER = 1 << 20,
 };
@@ -32,7 +32,9 @@ struct writer {
 	bool has_run; /* false: the response is laid out as if all will succeed */
 	int fd;
 	const char *name;
-	bool placed; /* results may be in the file already */
+	bool placed;	   /* results may be in the file already */
+	uint8_t *gathered; /* GATHER_MAX bytes */
+	size_t gathered_size;
 };
 
 /* Returns SGPU_OK, or the code with which an output's operation or transfer failed. *text says why;
@@ -205,17 +207,25 @@ static int segment_of(const struct writer *w, const struct sgpu_batch *response,
 	return sgpu_manifest_segment(w->job->manifest, response->segments[index].id);
 }
 
-/* Writes header, payload and padding in one call. */
-static int write_small(struct writer *w, const struct sgpu_batch *response, int index,
-		       const struct sgpu_output_end *end, struct sgpu_error *error)
+static int flush(struct writer *w, struct sgpu_error *error)
 {
-	uint8_t member[SGPU_TAR_BLOCK + SMALL_MAX] = { 0 };
-	int rc = sgpu_batch_payload_header(response, index, member, error);
+	const size_t size = w->gathered_size;
 
+	w->gathered_size = 0;
+	return size > 0 ? sgpu_write(w->fd, w->name, w->gathered, size, error) : SGPU_OK;
+}
+
+/* Writes bytes, small ones together. */
+static int put(struct writer *w, const void *data, size_t size, struct sgpu_error *error)
+{
+	int rc = size > GATHER_MAX - w->gathered_size ? flush(w, error) : SGPU_OK;
+
+	if (rc == SGPU_OK && size > GATHER_MAX) {
+		return sgpu_write(w->fd, w->name, data, size, error);
+	}
 	if (rc == SGPU_OK) {
-		memcpy(member + SGPU_TAR_BLOCK, end->data, end->size);
-		rc = sgpu_write(w->fd, w->name, member,
-				SGPU_TAR_BLOCK + (size_t)sgpu_tar_padded(end->size), error);
+		memcpy(w->gathered + w->gathered_size, data, size);
+		w->gathered_size += size;
 	}
 	return rc;
 }
@@ -224,26 +234,27 @@ static int write_small(struct writer *w, const struct sgpu_batch *response, int 
 static int write_payload(struct writer *w, const struct sgpu_batch *response, int index,
 			 struct sgpu_error *error)
 {
+	static const uint8_t zeros[SGPU_TAR_BLOCK];
 	const int segment = segment_of(w, response, index);
 	const struct sgpu_output_end *end = sgpu_output_get(w->run, segment);
-	const bool small = end->data && end->size <= SMALL_MAX;
+	uint8_t header[SGPU_TAR_BLOCK];
 	uint64_t begin = sgpu_now_ns();
-	int rc = small ? write_small(w, response, index, end, error)
-		       : sgpu_batch_payload_begin(w->fd, w->name, response, index, error);
+	int rc = sgpu_batch_payload_header(response, index, header, error);
 
+	rc = rc ? rc : put(w, header, sizeof(header), error);
 	if (rc == SGPU_OK && end->data) {
-		rc = small ? SGPU_OK : sgpu_write(w->fd, w->name, end->data, end->size, error);
+		rc = put(w, end->data, end->size, error);
 		atomic_fetch_add(&w->run->trace.bytes_out, end->size);
 		sgpu_trace_add(&w->run->trace, SGPU_SPAN_WRITE, -1,
 			       w->job->manifest->segments[segment].id, begin, sgpu_now_ns(),
 			       end->size);
-	} else if (rc == SGPU_OK && lseek(w->fd, (off_t)end->size, SEEK_CUR) < 0) {
-		rc = sgpu_fail_errno(error, "cannot seek in '%s'", w->name);
+	} else if (rc == SGPU_OK) {
+		rc = flush(w, error);
+		if (rc == SGPU_OK && lseek(w->fd, (off_t)end->size, SEEK_CUR) < 0) {
+			rc = sgpu_fail_errno(error, "cannot seek in '%s'", w->name);
+		}
 	}
-	return rc == SGPU_OK && !small
-		       ? sgpu_tar_padding(w->fd, w->name, sgpu_batch_payload_size(response, index),
-					  error)
-		       : rc;
+	return rc ? rc : put(w, zeros, (size_t)(-end->size % SGPU_TAR_BLOCK), error);
 }
 
 /* ---- results that are in the file before the response is known ---- */
@@ -348,15 +359,21 @@ static int settle_places(struct writer *w, struct sgpu_batch *response, struct s
 
 static int write_response(struct writer *w, struct sgpu_batch *response, struct sgpu_error *error)
 {
+	static const uint8_t end[2 * SGPU_TAR_BLOCK];
+	uint8_t *head = NULL;
+	size_t size = 0;
 	int rc = w->placed ? settle_places(w, response, error) : SGPU_OK;
 
-	rc = rc ? rc : sgpu_batch_write_head(w->fd, w->name, response, error);
+	rc = rc ? rc : sgpu_batch_head(response, &head, &size, error);
+	rc = rc ? rc : put(w, head, size, error);
 	for (int i = 0; rc == SGPU_OK && i < response->segment_count; i++) {
 		if (response->segments[i].location.kind == SGPU_LOCATION_INLINE) {
 			rc = write_payload(w, response, i, error);
 		}
 	}
-	rc = rc ? rc : sgpu_tar_end(w->fd, w->name, error);
+	rc = rc ? rc : put(w, end, sizeof(end), error);
+	rc = rc ? rc : flush(w, error);
+	free(head);
 	return rc == SGPU_OK && (w->placed || w->run->reserved) ? sgpu_respond_cut(w->run, error)
 								: rc;
 }
@@ -397,12 +414,14 @@ static void note_size(struct sgpu_run *run, const struct sgpu_batch *response)
 
 int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error)
 {
+	uint8_t gathered[GATHER_MAX];
 	struct writer w = { .run = run,
 			    .job = &run->job,
 			    .has_run = true,
 			    .fd = run->submission.out_fd,
 			    .name = run->submission.out_name,
-			    .placed = sgpu_outputs_placed(run) };
+			    .placed = sgpu_outputs_placed(run),
+			    .gathered = gathered };
 	struct sgpu_batch *response = NULL;
 	int rc = make_response(&w, &response, error);
 

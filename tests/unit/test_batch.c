@@ -2,7 +2,7 @@
  *
  * Batches and responses: index, head, payloads, recipients, MAC, segment keys.
  */
-#include "batch/batch.h"
+#include "tar_header.h"
 #include "batch_harness.h"
 #include "sealed.h"
 
@@ -157,7 +157,7 @@ static int two_payloads(struct sgpu_batch *batch, int first, int second, size_t 
 		const size_t size =
 			i ? (size_t)sgpu_batch_payload_size(batch, order[i]) : first_size;
 		snprintf(name, sizeof(name), "segments/%s", batch->segments[order[i]].id);
-		if (sgpu_tar_header(fd, "b", name, size, &error) ||
+		if (put_header(fd, name, size, &error) ||
 		    sgpu_write(fd, "b", zeros, size, &error) ||
 		    sgpu_tar_padding(fd, "b", size, &error)) {
 			abort();

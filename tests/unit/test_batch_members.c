@@ -6,7 +6,7 @@
  * refuses it. tests/vectors/batch-members.txt has what each must come to: the step of reading, the
  * code and a part of the text.
  */
-#include "batch/batch.h"
+#include "tar_header.h"
 #include "batch_parts.h"
 #include "crypto/key.h"
 
@@ -177,7 +177,7 @@ static void put_member(int fd, const struct member *member, const struct stream_
 	uint8_t block[SGPU_TAR_BLOCK];
 	unsigned sum = 0;
 
-	if (sgpu_tar_header(fd, "b", member->name, size, &error) ||
+	if (put_header(fd, member->name, size, &error) ||
 	    sgpu_write(fd, "b", member->data ? member->data : (const char *)zeros, member->size,
 		       &error) ||
 	    sgpu_tar_padding(fd, "b", member->size, &error)) {

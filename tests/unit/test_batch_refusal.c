@@ -7,8 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/io.h"
-#include "batch/batch.h"
+#include "tar_header.h"
 #include "unit.h"
 
 #define ID "AAECAwQFBgcICQoLDA0ODw"
@@ -44,8 +43,8 @@ static int read_back(int fd)
 
 static void add_member(int fd, const char *name, const char *text, size_t size)
 {
-	if (sgpu_tar_header(fd, "a", name, size, &error) ||
-	    sgpu_write(fd, "a", text, size, &error) || sgpu_tar_padding(fd, "a", size, &error)) {
+	if (put_header(fd, name, size, &error) || sgpu_write(fd, "a", text, size, &error) ||
+	    sgpu_tar_padding(fd, "a", size, &error)) {
 		abort();
 	}
 }
@@ -161,7 +160,7 @@ UNIT_TEST(nothing_may_follow)
 	}
 	/* One that is only said to be large costs nothing. */
 	const int fd = memory_file();
-	CHECK(sgpu_tar_header(fd, "a", SGPU_REFUSAL_MEMBER, (uint64_t)1 << 40, &error) == 0 &&
+	CHECK(put_header(fd, SGPU_REFUSAL_MEMBER, (uint64_t)1 << 40, &error) == 0 &&
 	      lseek(fd, 0, SEEK_SET) == 0);
 	CHECK(read(fd, header, sizeof(header)) == SGPU_TAR_BLOCK && read_back(fd) == SGPU_EINVALID);
 }

@@ -8,8 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/io.h"
-#include "batch/batch.h"
+#include "tar_header.h"
 #include "unit.h"
 
 static struct sgpu_error error;
@@ -66,7 +65,7 @@ static int write_archive(const size_t *sizes, int count)
 	for (int i = 0; i < count; i++) {
 		char name[32];
 		snprintf(name, sizeof(name), "segments/%d", i);
-		if (sgpu_tar_header(fd, "a", name, sizes[i], &error) ||
+		if (put_header(fd, name, sizes[i], &error) ||
 		    sgpu_write(fd, "a", data, sizes[i], &error) ||
 		    sgpu_tar_padding(fd, "a", sizes[i], &error)) {
 			abort();
@@ -158,7 +157,7 @@ UNIT_TEST(members_larger_than_what_is_read_ahead_come_back)
 	lseek(fd, 6, SEEK_SET);
 	for (int i = 0; i < MEMBERS; i++) {
 		const size_t bytes = i % 3 ? (size_t)i * 31 : LARGE - (size_t)i;
-		REQUIRE(sgpu_tar_header(fd, "a", "m", bytes, &error) == 0 &&
+		REQUIRE(put_header(fd, "m", bytes, &error) == 0 &&
 			sgpu_write(fd, "a", data, bytes, &error) == 0 &&
 			sgpu_tar_padding(fd, "a", bytes, &error) == 0);
 	}
@@ -240,7 +239,7 @@ UNIT_TEST(sizes_beyond_eight_gibibytes_are_base_256)
 	for (int i = 0; i < 4; i++) {
 		const int fd = memory_file(NULL, 0);
 		uint8_t header[512];
-		CHECK(sgpu_tar_header(fd, "a", "x", sizes[i], &error) == 0);
+		CHECK(put_header(fd, "x", sizes[i], &error) == 0);
 		REQUIRE(pread(fd, header, 512, 0) == 512);
 		CHECK((header[SIZE] == 0x80) == (i > 0));
 		int pipes[2];
@@ -256,7 +255,7 @@ UNIT_TEST(sizes_beyond_eight_gibibytes_are_base_256)
 		close(pipes[0]);
 		close(fd);
 	}
-	CHECK(sgpu_tar_header(1, "a", "x", ((uint64_t)1 << 62) + 1, &error) == SGPU_EINVALID);
+	CHECK(put_header(1, "x", ((uint64_t)1 << 62) + 1, &error) == SGPU_EINVALID);
 }
 
 /* A header with one change, its checksum right: the code that reading it gives. */
@@ -393,14 +392,14 @@ UNIT_TEST(names_that_do_not_fit_are_refused)
 	char name[102];
 	memset(name, 'a', sizeof(name));
 	name[101] = '\0';
-	CHECK(sgpu_tar_header(-1, "a", name, 0, &error) == SGPU_EINVALID);
-	CHECK(sgpu_tar_header(-1, "a", "", 0, &error) == SGPU_EINVALID);
+	CHECK(put_header(-1, name, 0, &error) == SGPU_EINVALID);
+	CHECK(put_header(-1, "", 0, &error) == SGPU_EINVALID);
 	name[100] = '\0';
 	const int fd = memory_file(NULL, 0);
 	struct sgpu_tar_reader *reader = NULL;
 	const char *member = NULL;
 	uint64_t size = 0;
-	CHECK(sgpu_tar_header(fd, "a", name, 0, &error) == 0);
+	CHECK(put_header(fd, name, 0, &error) == 0);
 	REQUIRE(lseek(fd, 0, SEEK_SET) == 0 && sgpu_tar_open(fd, "a", &reader, &error) == 0);
 	CHECK(sgpu_tar_next(reader, &member, &size, &error) == 0 && member &&
 	      !strcmp(member, name));
