@@ -118,10 +118,7 @@ static int train(struct sgpu_bench *bench, const char *name, struct sgpu_error *
 					     : gpu ? 40
 						   : 10,
 				    .tested = quick ? 32 : network->tested } };
-	const struct job_side side = {
-		.name = "unsealed", .add = add, .check = check_training, .state = &d
-	};
-	struct job_side sides[] = { side, side };
+	const struct job_side side = { .add = add, .check = check_training, .state = &d };
 	const struct sgpu_bench_point point = {
 		.parameters = { { "network", name, 0 },
 				{ "steps", NULL, d.t.steps },
@@ -130,11 +127,9 @@ static int train(struct sgpu_bench *bench, const char *name, struct sgpu_error *
 	};
 	int rc;
 
-	sides[1].name = "sealed";
-	sides[1].sealed = true;
 	network_plan(&d.t);
 	rc = make_data(bench, &d, error);
-	return rc ? rc : job_measure(bench, &point, sides, 2, error);
+	return rc ? rc : job_measure(bench, &point, &side, error);
 }
 
 int bench_training(struct sgpu_bench *bench, struct sgpu_error *error)

@@ -18,8 +18,6 @@ static void end_job(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	struct bench_job *job = (struct bench_job *)what;
 
 	(void)bench, (void)size;
-	sgpu_region_close(&job->region);
-	(void)!sgpu_region_release(job->region.id, NULL);
 	close(job->batch_fd);
 	close(job->response_fd);
 	json_decref(job->segments);
@@ -40,7 +38,6 @@ int job_new(struct sgpu_bench *bench, bool sealed, struct bench_job **job, struc
 	*new = (struct bench_job){ .sealed = sealed,
 				   .batch_fd = -1,
 				   .response_fd = -1,
-				   .region = { .fd = -1 },
 				   .segments = json_array(),
 				   .operations = json_array(),
 				   .inputs = json_object() };
@@ -134,103 +131,11 @@ static int take_data(struct bench_job *job, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* A sealed payload starts at 8 modulo 16, so that its chunks are aligned, as in sgpu-stage. */
-enum { PAGE = 4096, SEALED_SHIFT = 8 };
-
-/* Returns where the next payload or result goes in a region, of which `total` bytes are used. */
-static uint64_t place(const struct bench_job *job, uint64_t size, uint64_t *total)
-{
-	const uint64_t at = *total + (job->sealed ? SEALED_SHIFT : 0);
-
-	if (job->sealed) {
-		(void)sgpu_sealed_size(size, &size);
-	}
-	*total = (at + size + PAGE - 1) / PAGE * PAGE;
-	return at;
-}
-
-/* Moves the payloads into a region, and says where results go, as sgpu-stage load --keep does. */
-static int stage(struct bench_job *job, struct sgpu_tar_reader *tar, struct sgpu_batch *batch,
-		 struct sgpu_error *error)
-{
-	const struct sgpu_region_options options = {
-		.use = SGPU_REGION_INPUTS | SGPU_REGION_RESULTS, .numa_node = -1, .keep = true
-	};
-	uint64_t total = 0;
-	int rc, next;
-
-	for (int i = 0; i < batch->segment_count; i++) {
-		(void)place(job, batch->segments[i].size, &total);
-	}
-	rc = sgpu_region_create(total, &options, &job->region, error);
-	rc = rc ? rc : sgpu_region_back(&job->region, 0, total, error);
-	total = 0;
-	for (int i = 0; rc == SGPU_OK && i < batch->segment_count; i++) {
-		struct sgpu_batch_segment *s = &batch->segments[i];
-		struct sgpu_location at = { .kind = SGPU_LOCATION_REGION,
-					    .offset = place(job, s->size, &total) };
-
-		memcpy(at.region, job->region.id, sizeof(at.region));
-		if (!s->input) {
-			rc = sgpu_segment_place(s, &at, error);
-			continue;
-		}
-		rc = sgpu_batch_next_payload(tar, batch, &next, error);
-		rc = rc ? rc
-			: sgpu_tar_read(tar, job->region.data + at.offset,
-					sgpu_batch_payload_size(batch, i), error);
-		s->location = at;
-	}
-	return rc ? rc : sgpu_region_publish(&job->region, error);
-}
-
-static int write_result(int fd, const char *name, const struct sgpu_batch *response, int segment,
-			void *argument, struct sgpu_error *error)
-{
-	const struct bench_job *job = argument;
-	const uint64_t at = SGPU_REGION_HEADER + response->segments[segment].location.offset;
-
-	return lseek(job->region.fd, (off_t)at, SEEK_SET) < 0
-		       ? sgpu_fail_errno(error, "cannot seek in a region")
-		       : cli_copy(job->region.fd, job->region.id,
-				  sgpu_batch_payload_size(response, segment), fd, name, NULL,
-				  error);
-}
-
 int job_rewind(int fd, bool cuts, struct sgpu_error *error)
 {
 	return (cuts && ftruncate(fd, lseek(fd, 0, SEEK_CUR)) != 0) || lseek(fd, 0, SEEK_SET) != 0
 		       ? sgpu_fail_errno(error, "cannot rewind a memory file")
 		       : SGPU_OK;
-}
-
-/* With `staged`, writes the batch anew after its payloads have moved into the region, or the
- * response with its payloads inline. */
-static int move_payloads(struct bench_job *job, int fd, unsigned what, struct sgpu_error *error)
-{
-	struct sgpu_tar_reader *tar = NULL;
-	struct sgpu_batch *batch = NULL;
-	int rc = job_rewind(fd, true, error);
-
-	if (rc != SGPU_OK || !job->staged) {
-		return rc;
-	}
-	rc = sgpu_tar_open(fd, "a memory file", &tar, error);
-	rc = rc ? rc : sgpu_batch_read(tar, what, &batch, error);
-	if (rc == SGPU_OK && what == SGPU_READ_BATCH) {
-		rc = stage(job, tar, batch, error);
-	}
-	for (int i = 0; rc == SGPU_OK && i < batch->segment_count; i++) {
-		if (batch->response) {
-			batch->segments[i].location.kind = SGPU_LOCATION_INLINE;
-		}
-	}
-	rc = rc ? rc : job_rewind(fd, false, error);
-	rc = rc ? rc : sgpu_batch_write(fd, "a memory file", batch, write_result, job, error);
-	rc = rc ? rc : job_rewind(fd, true, error);
-	sgpu_tar_close(&tar);
-	sgpu_batch_free(&batch);
-	return rc;
 }
 
 static char *manifest_text(const struct bench_job *job)
@@ -278,14 +183,14 @@ int job_finish(struct bench_job *job, struct sgpu_error *error)
 		return sgpu_fail_errno(error, "cannot make a memory file");
 	}
 	rc = job_seal(&job->batch, &job->owner, NULL, job->batch_fd, error);
-	return rc ? rc : move_payloads(job, job->batch_fd, SGPU_READ_BATCH, error);
+	return rc ? rc : job_rewind(job->batch_fd, true, error);
 }
 
 /* After the response, the file may still have the end of a longer one. */
 int job_read(struct bench_job *job, void *results, struct sgpu_error *error)
 {
 	uint8_t *to = results;
-	int rc = move_payloads(job, job->response_fd, SGPU_READ_RESPONSE, error);
+	int rc = job_rewind(job->response_fd, true, error);
 
 	sgpu_batch_free(&job->batch.response);
 	rc = rc ? rc : job_open(&job->batch, job->response_fd, error);

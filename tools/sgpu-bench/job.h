@@ -9,13 +9,11 @@
 #include <bench/bench.h>
 #include "ops/ops.h"
 #include "run/run.h"
-#include "stage/stage.h"
 
 #include "../sgpu/job.h"
 
 struct bench_job {
-	bool sealed; /* segments are HIGH; else LOW */
-	bool staged; /* set before job_finish: payloads and results in a region, not inline */
+	bool sealed;		       /* segments are HIGH; else LOW */
 	json_t *segments, *operations; /* of the manifest, until job_finish */
 	json_t *inputs;		       /* the addresses of their data, by id */
 	struct sgpu_key owner;
@@ -23,7 +21,6 @@ struct bench_job {
 	struct job batch;
 	uint64_t result_size;	   /* bytes of all outputs together */
 	int batch_fd, response_fd; /* memory files */
-	struct sgpu_region region; /* with `staged` */
 };
 
 /* shape: two extents, the second 0 for rank 1. */
@@ -104,19 +101,16 @@ SGPU_MUST_CHECK int bare_end(struct bare *bare, struct sgpu_error *error);
 /* For a variant: enqueues the launches without copies, and waits for each. */
 SGPU_MUST_CHECK int bare_launch_each(void *argument, struct sgpu_error *error);
 
-/* ---- variants that run jobs or bare calls ---- */
-enum { JOB_SIDES_MAX = 3, JOB_AT_ONCE_MAX = 4 };
+/* ---- variants that run jobs ---- */
 struct job_side {
-	const char *name;     /* of the variant */
-	bool sealed, staged;  /* as in struct bench_job */
-	int batches, at_once; /* of a sample; at a time. 0 counts as 1 */
-	/* Runs jobs, to which `add` adds segments and operations; or bare calls, which `new_bare`
-	 * makes or `bare` has. */
+	const char *name;
+	bool sealed; /* as in struct bench_job */
+	int batches; /* of a sample, for the case sizes */
 	void (*add)(struct bench_job *job, const struct job_side *side);
+	/* Makes bare calls that do the same. */
 	int (*new_bare)(struct sgpu_bench *bench, const struct job_side *side, struct bare **bare,
 			struct sgpu_error *error);
-	struct bare *bare[JOB_AT_ONCE_MAX];
-	/* Checks the results of the last batches. */
+	/* Checks the results of the last batch. */
 	int (*check)(const struct job_side *side, const void *results, uint64_t size,
 		     struct sgpu_error *error);
 	/* For these functions. data and size: of one output, for job_check_same. */
@@ -127,7 +121,7 @@ struct job_side {
 	void *state;
 	/* Made by job_measure. */
 	struct sgpu_bench *bench;
-	struct bench_job *jobs[JOB_AT_ONCE_MAX];
+	struct bench_job *job;
 };
 /* A check: every output equals side->data. */
 SGPU_MUST_CHECK int job_check_same(const struct job_side *side, const void *results, uint64_t size,
@@ -135,9 +129,9 @@ SGPU_MUST_CHECK int job_check_same(const struct job_side *side, const void *resu
 /* Makes the manifest of what side->add adds, HIGH; from malloc. */
 SGPU_MUST_CHECK int job_describe(struct sgpu_bench *bench, const struct job_side *side, char **text,
 				 struct sgpu_error *error);
-/* Measures each of at most JOB_SIDES_MAX sides as a variant. */
+/* Measures a side's job as two variants: LOW on the plain device, and HIGH in a secure context. */
 SGPU_MUST_CHECK int job_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
-				struct job_side *sides, int count, struct sgpu_error *error);
+				const struct job_side *side, struct sgpu_error *error);
 
 /* ---- options.c: options that are priced by black_scholes ---- */
 enum { OPTIONS_INPUTS = 3, OPTIONS_OUTPUTS = 2, OPTIONS_VECTORS = 5 };

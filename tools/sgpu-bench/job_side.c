@@ -46,10 +46,11 @@ static int new_place(struct sgpu_bench *bench, struct sgpu_error *error)
 	return sgpu_runner_create(&config, &new->sealed, error);
 }
 
-/* ---- runs ---- */
+/* ---- variants ---- */
 /* The response's file keeps its size, since new pages would cost more than some jobs. */
-static int run_job(struct bench_job *job, struct sgpu_error *error)
+static int work(void *argument, struct sgpu_error *error)
 {
+	struct bench_job *job = ((const struct job_side *)argument)->job;
 	const struct sgpu_submission submission = {
 		.in_fd = job->batch_fd,
 		.in_name = "batch",
@@ -69,93 +70,39 @@ static int run_job(struct bench_job *job, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- variants ---- */
-static int prepare(void *argument, struct sgpu_error *error)
-{
-	const struct job_side *side = argument;
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < side->at_once && side->bare[i]; i++) {
-		rc = bare_prepare(side->bare[i], error);
-	}
-	return rc;
-}
-
-static int work(void *argument, struct sgpu_error *error)
-{
-	const struct job_side *side = argument;
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < side->batches; i++) {
-		const int k = i % side->at_once;
-
-		if (side->bare[k]) {
-			rc = bare_begin(side->bare[k], error);
-			rc = rc ? rc : bare_end(side->bare[k], error);
-		} else {
-			rc = run_job(side->jobs[k], error);
-		}
-	}
-	return rc;
-}
-
 static int verify(void *argument, struct sgpu_error *error)
 {
 	const struct job_side *side = argument;
-	int rc = SGPU_OK;
+	const uint64_t size = side->job->result_size;
+	void *results = malloc(size);
+	int rc = results ? job_read(side->job, results, error) : sgpu_fail_nomem(error);
 
-	for (int k = 0; rc == SGPU_OK && k < side->at_once && k < side->batches; k++) {
-		const struct bare *b = side->bare[k];
-		const uint64_t size = b ? (uint64_t)(b->vectors - b->inputs) * b->size
-					: side->jobs[k]->result_size;
-		void *results = b ? b->host[b->inputs] : malloc(size);
-
-		rc = results ? SGPU_OK : sgpu_fail_nomem(error);
-		rc = rc || b ? rc : job_read(side->jobs[k], results, error);
-		rc = rc ? rc : side->check(side, results, size, error);
-		free(b ? NULL : results);
-	}
+	rc = rc ? rc : side->check(side, results, size, error);
+	free(results);
 	return rc;
 }
 
-/* Makes the job or bare calls of batch k of those that run at the same time. */
-static int make(struct job_side *side, int k, struct sgpu_error *error)
-{
-	struct bench_job **job = &side->jobs[k];
-	int rc;
-
-	if (!side->add) {
-		return side->new_bare ? side->new_bare(side->bench, side, &side->bare[k], error)
-				      : SGPU_OK;
-	}
-	rc = job_new(side->bench, side->sealed, job, error);
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	(*job)->staged = side->staged;
-	side->add(*job, side);
-	return job_finish(*job, error);
-}
-
 int job_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
-		struct job_side *sides, int count, struct sgpu_error *error)
+		const struct job_side *side, struct sgpu_error *error)
 {
-	struct sgpu_bench_variant variants[JOB_SIDES_MAX];
+	struct job_side sides[] = { *side, *side };
+	struct sgpu_bench_variant variants[] = {
+		{ "unsealed", NULL, work, verify, &sides[0] },
+		{ "sealed", NULL, work, verify, &sides[1] },
+	};
 	int rc = standing ? SGPU_OK : new_place(bench, error);
 	const size_t mark = sgpu_bench_mark(bench);
 
-	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		struct job_side *s = &sides[i];
-
-		s->bench = bench;
-		s->batches = s->batches ? s->batches : 1;
-		s->at_once = s->at_once ? s->at_once : 1;
-		for (int k = 0; rc == SGPU_OK && k < s->at_once; k++) {
-			rc = make(s, k, error);
+	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
+		sides[i].bench = bench;
+		sides[i].sealed = i > 0;
+		rc = job_new(bench, sides[i].sealed, &sides[i].job, error);
+		if (rc == SGPU_OK) {
+			side->add(sides[i].job, &sides[i]);
+			rc = job_finish(sides[i].job, error);
 		}
-		variants[i] = (struct sgpu_bench_variant){ s->name, prepare, work, verify, s };
 	}
-	rc = rc ? rc : sgpu_bench_measure(bench, point, variants, count, error);
+	rc = rc ? rc : sgpu_bench_measure(bench, point, variants, 2, error);
 	sgpu_bench_release(bench, mark);
 	return rc;
 }
