@@ -21,7 +21,7 @@ struct sgpu_dsa_slot {
 
 struct sgpu_dsa {
 	struct sgpu_dsa_slot slots[SGPU_DSA_DEPTH_MAX];
-	char name[24]; /* "wq0.1" */
+	char name[24]; /* of its node: "wq0.1" */
 	/* Returns SGPU_OK, SGPU_ERETRY (the queue is full) or an error. */
 	int (*submit)(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor);
 	/* Makes the device accept no more jobs, and returns when no job is under way. */
@@ -40,10 +40,9 @@ struct sgpu_dsa {
 
 /* ---- queue.c: finding and opening ---- */
 struct sgpu_dsa_place {
-	const char *devices;  /* "/sys/bus/dsa/devices" */
-	const char *nodes;    /* "/dev/dsa" */
-	void *(*map)(int fd); /* returns the portal, or MAP_FAILED and errno; NULL: no ENQCMD */
-	uint64_t timeout_ns;  /* for an answer */
+	const char *nodes;   /* "/dev/dsa" */
+	bool has_enqcmd;     /* the CPU; else write(2) is used */
+	uint64_t timeout_ns; /* for an answer */
 };
 SGPU_MUST_CHECK int sgpu_dsa_open_in(const struct sgpu_dsa_place *place, struct sgpu_dsa **dsa,
 				     struct sgpu_error *error);

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an accelerator answers, and what /sys says of its queues. Whatever comes, a run that
- * ends well has done all jobs, nothing is handed to a device that was stopped, and a call ends. The
- * first byte chooses.
+ * What an accelerator answers. Whatever comes, a run that ends well has done all jobs, nothing is
+ * handed to a device that was stopped, and a call ends. The first byte is left out.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "dsa/queue.h"
-#include "shown.h"
 
 enum { SIZE = 3 * 4096, JOBS = 3 };
 
@@ -100,80 +96,12 @@ static void try_answers(void)
 	sgpu_dsa_close(&dsa);
 }
 
-static const char *const names[] = {
-	"wq0.0/state", "wq0.0/type", "dsa0/pasid_enabled", "wq0.0/mode", "wq0.0", "dsa0", ""
-};
-enum { ATTRIBUTES = 4, NAMES = 7 };
-static char folder[] = "/tmp/fuzz-dsa-XXXXXX";
-static bool made;
-
-static void remove_tree(void)
-{
-	char path[128];
-
-	for (int i = 0; i < NAMES; i++) {
-		snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
-		(void)remove(path);
-	}
-}
-
-static void make_tree(void)
-{
-	char path[128];
-
-	if (!mkdtemp(folder) || atexit(remove_tree) != 0) {
-		abort();
-	}
-	made = true;
-	for (int i = ATTRIBUTES; i < ATTRIBUTES + 2; i++) {
-		snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
-		if (mkdir(path, 0700) != 0) {
-			abort();
-		}
-	}
-}
-
-/* Attributes, each up to a zero byte; no queue has a node, so none is opened. */
-static void try_attributes(void)
-{
-	const struct sgpu_dsa_place place = { .devices = folder, .nodes = "/nonexistent" };
-	struct sgpu_error error;
-	struct sgpu_dsa *dsa;
-	char path[128];
-
-	if (!made) {
-		make_tree();
-	}
-	for (size_t i = 0; i < ATTRIBUTES; i++) {
-		size_t length = strnlen((const char *)input, left);
-		FILE *file;
-
-		snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
-		file = fopen(path, "w");
-		if (!file || fwrite(input, 1, length, file) != length || fclose(file) != 0) {
-			abort();
-		}
-		input += length + (length < left);
-		left -= length + (length < left);
-	}
-	if (sgpu_dsa_open_in(&place, &dsa, &error) != SGPU_EUNAVAILABLE || dsa) {
-		abort();
-	}
-	if (!is_shown(error.text, strlen(error.text))) {
-		abort();
-	}
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (size > 0) {
 		input = data + 1;
 		left = size - 1;
-		if (data[0] % 16) {
-			try_answers();
-		} else {
-			try_attributes();
-		}
+		try_answers();
 	}
 	return 0;
 }
