@@ -60,9 +60,7 @@ X509 *sgpu_certificate_parse(const uint8_t *der, size_t size);
 SGPU_MUST_CHECK int sgpu_chain_check(X509 *leaf, X509 *const *others, int other_count,
 				     const struct sgpu_chain *roots, int64_t now, uint8_t *machine,
 				     const char *owner, struct sgpu_error *error);
-/* The same for an AK's, strictly by RFC 5280. The leaf must be on P-384 and no CA, with key usage
- * digitalSignature and no extended key usage except any. It may last neither longer than its EK's
- * certificate nor more than SGPU_AK_DAYS. */
+/* The same for an AK's. */
 SGPU_MUST_CHECK int sgpu_chain_verify(const struct sgpu_chain *chain,
 				      const struct sgpu_chain *roots, int64_t now,
 				      uint8_t machine[SGPU_SHA256_SIZE], struct sgpu_error *error);

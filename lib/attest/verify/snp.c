@@ -16,93 +16,36 @@
 #include "attest/verify/tsm_report.h"
 #include "crypto/internal.h"
 
-/* ---- the table that a host hands to its guests (GHCB specification, SNP Extended Guest Request),
- * in DER or in PEM, and what a VCEK or VLEK says of its chip (AMD publication 57230) ---- */
-enum { GUID_SIZE = 16, ENTRY_SIZE = 24, AT_OFFSET = 16, AT_LENGTH = 20 };
+/* ---- the table that a host hands to its guests (GHCB specification, SNP Extended Guest Request):
+ * GUIDs, offsets and lengths, then certificates in DER or PEM. Their keys say which is which ----
+ */
+enum { ENTRY_SIZE = 24, AT_OFFSET = 16, AT_LENGTH = 20 };
 
-enum { OF_VCEK, OF_VLEK };
-/* clang-format off */
-static const struct {
-	uint8_t guid[GUID_SIZE];
-	const char *name;
-} guids[] = {
-	[OF_VCEK] = { { 0x63, 0xda, 0x75, 0x8d, 0xe6, 0x64, 0x45, 0x64,
-			0xad, 0xc5, 0xf4, 0xb9, 0x3b, 0xe8, 0xac, 0xcd }, "VCEK" },
-	[OF_VLEK] = { { 0xa8, 0x07, 0x4b, 0xc2, 0xa2, 0x5a, 0x48, 0x3e,
-			0xaa, 0xe6, 0x39, 0xc0, 0x45, 0xa0, 0xb8, 0xa1 }, "VLEK" },
-	{ { 0x4a, 0xb7, 0xb3, 0x79, 0xbb, 0xac, 0x4f, 0xe4,
-	    0xa0, 0x2f, 0x05, 0xae, 0xf3, 0x27, 0xc7, 0x82 }, "ASK" },
-	{ { 0xc0, 0xb4, 0x06, 0xa4, 0xa8, 0x03, 0x49, 0x52,
-	    0x97, 0x43, 0x3f, 0xb6, 0x01, 0x4c, 0xd0, 0xae }, "ARK" },
-};
-/* clang-format on */
-
-static int read_certificate(struct sgpu_bytes data, const char *name, X509 **certificate,
-			    struct sgpu_error *error)
+/* Adds an entry that is a certificate, and not a revocation list. */
+static void add_certificate(struct sgpu_bytes data, struct sgpu_snp_certificates *certificates)
 {
+	X509 *certificate = sgpu_certificate_parse(data.data, data.size);
 	struct sgpu_chain chain = { 0 };
 
-	*certificate = NULL;
-	if (data.size && data.data[0] == 0x30) {
-		*certificate = sgpu_certificate_parse(data.data, data.size);
-	} else if (sgpu_chain_parse((const char *)data.data, data.size, name, &chain, NULL) ==
-			   SGPU_OK &&
-		   chain.count == 1) {
-		*certificate = chain.list[0];
-		chain.count = 0;
+	if (!certificate &&
+	    sgpu_chain_parse((const char *)data.data, data.size, "", &chain, NULL) == SGPU_OK) {
+		certificate = chain.list[0];
+		X509_up_ref(certificate);
 	}
 	sgpu_chain_clear(&chain);
-	return *certificate ? SGPU_OK
-			    : sgpu_fail(error, SGPU_EINVALID,
-					"SNP certificates: the %s is no certificate, "
-					"in DER or in PEM",
-					name);
-}
-
-/* Stores a certificate, which is taken over even after a failure. */
-static int keep(struct sgpu_snp_certificates *certificates, size_t kind, X509 *certificate,
-		struct sgpu_error *error)
-{
-	X509 **place = kind == OF_VCEK	 ? &certificates->vcek
-		       : kind == OF_VLEK ? &certificates->vlek
-					 : &certificates->others[certificates->other_count++];
-
-	if (*place) {
-		X509_free(certificate);
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "SNP certificates: there is more than one %s", guids[kind].name);
+	if (certificate) {
+		certificates->list[certificates->count++] = certificate;
 	}
-	*place = certificate;
-	return SGPU_OK;
 }
 
-static int read_entry(struct sgpu_bytes table, const uint8_t *entry,
-		      struct sgpu_snp_certificates *certificates, struct sgpu_error *error)
+int sgpu_snp_certificates(struct sgpu_bytes table, const struct sgpu_chain *given,
+			  struct sgpu_snp_certificates *certificates, struct sgpu_error *error)
 {
-	uint32_t offset = sgpu_le32(entry + AT_OFFSET), length = sgpu_le32(entry + AT_LENGTH);
-
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(guids); i++) {
-		X509 *certificate = NULL;
-
-		if (memcmp(entry, guids[i].guid, GUID_SIZE)) {
-			continue;
-		}
-		if (offset > table.size || length > table.size - offset) {
-			return sgpu_fail(error, SGPU_EINVALID,
-					 "SNP certificates: the %s at %u, of %u bytes, is "
-					 "outside of the table's %zu",
-					 guids[i].name, offset, length, table.size);
-		}
-		int rc = read_certificate((struct sgpu_bytes){ table.data + offset, length },
-					  guids[i].name, &certificate, error);
-		return rc ? rc : keep(certificates, i, certificate, error);
+	memset(certificates, 0, sizeof(*certificates));
+	for (int i = 0; given && i < given->count; i++) {
+		X509_up_ref(given->list[i]);
+		certificates->list[certificates->count++] = given->list[i];
 	}
-	return SGPU_OK; /* nothing that is needed, such as a revocation list */
-}
-
-static int read_table(struct sgpu_bytes table, struct sgpu_snp_certificates *certificates,
-		      struct sgpu_error *error)
-{
 	for (size_t at = 0; table.size; at += ENTRY_SIZE) {
 		if (table.size - at < ENTRY_SIZE) {
 			return sgpu_fail(error, SGPU_EINVALID,
@@ -115,37 +58,28 @@ static int read_table(struct sgpu_bytes table, struct sgpu_snp_certificates *cer
 			return sgpu_fail(error, SGPU_EINVALID, "SNP certificates: more than %d",
 					 SGPU_CHAIN_MAX);
 		}
-		int rc = read_entry(table, table.data + at, certificates, error);
-		if (rc) {
-			return rc;
+		uint32_t offset = sgpu_le32(table.data + at + AT_OFFSET),
+			 length = sgpu_le32(table.data + at + AT_LENGTH);
+		if (offset > table.size || length > table.size - offset) {
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "SNP certificates: the %u bytes at %u are outside of the "
+					 "table's %zu",
+					 length, offset, table.size);
 		}
+		add_certificate((struct sgpu_bytes){ table.data + offset, length }, certificates);
 	}
 	return SGPU_OK;
 }
 
-int sgpu_snp_certificates(struct sgpu_bytes table, const struct sgpu_chain *given,
-			  struct sgpu_snp_certificates *certificates, struct sgpu_error *error)
-{
-	memset(certificates, 0, sizeof(*certificates));
-	int rc = read_table(table, certificates, error);
-
-	for (int i = 0; given && i < given->count; i++) {
-		X509_up_ref(given->list[i]);
-		certificates->others[certificates->other_count++] = given->list[i];
-	}
-	return rc;
-}
-
 void sgpu_snp_certificates_clear(struct sgpu_snp_certificates *certificates)
 {
-	X509_free(certificates->vcek);
-	X509_free(certificates->vlek);
-	for (int i = 0; i < certificates->other_count; i++) {
-		X509_free(certificates->others[i]);
+	for (int i = 0; i < certificates->count; i++) {
+		X509_free(certificates->list[i]);
 	}
 	memset(certificates, 0, sizeof(*certificates));
 }
 
+/* ---- what a VCEK or VLEK says of its chip (AMD publication 57230) ---- */
 /* Returns the content of an extension, or no bytes if the certificate has none of that number.
  * AMD's extensions are 1.3.6.1.4.1.3704.1.*. */
 static struct sgpu_bytes extension(const X509 *certificate, const char *number)
@@ -350,38 +284,28 @@ static int read_signature(const uint8_t *field, uint8_t signature[2 * HALF],
 	return SGPU_OK;
 }
 
-static bool signs(X509 *certificate, struct sgpu_bytes blob, const uint8_t signature[2 * HALF])
-{
-	EVP_PKEY *key = X509_get0_pubkey(certificate);
-
-	ERR_clear_error();
-	return sgpu_is_p384(key) &&
-	       sgpu_ecdsa_verifies(key, "SHA384", blob.data, SIGNED_SIZE, signature, HALF);
-}
-
-/* Finds the certificate whose key signed the report: of_table, or one of the others. */
+/* Finds the certificate whose key signed the report. */
 static int find_signer(struct sgpu_bytes blob, const struct sgpu_snp_certificates *certificates,
-		       const char *name, X509 *of_table, X509 **signer, struct sgpu_error *error)
+		       const char *name, X509 **signer, struct sgpu_error *error)
 {
 	uint8_t signature[2 * HALF];
-	bool any = of_table != NULL;
+	bool any = false;
 	int rc = read_signature(blob.data + AT_SIGNATURE, signature, error);
 
-	if (rc) {
-		return rc;
-	}
-	*signer = of_table && signs(of_table, blob, signature) ? of_table : NULL;
-	for (int i = 0; !*signer && i < certificates->other_count; i++) {
-		X509 *certificate = certificates->others[i];
+	for (int i = 0; !rc && !*signer && i < certificates->count; i++) {
+		EVP_PKEY *key = X509_get0_pubkey(certificates->list[i]);
 
-		any = any || sgpu_is_p384(X509_get0_pubkey(certificate));
-		if (signs(certificate, blob, signature)) {
-			*signer = certificate;
+		if (sgpu_is_p384(key)) {
+			any = true;
+			*signer = sgpu_ecdsa_verifies(key, "SHA384", blob.data, SIGNED_SIZE,
+						      signature, HALF)
+					  ? certificates->list[i]
+					  : NULL;
 		}
 	}
 	ERR_clear_error();
-	if (*signer) {
-		return SGPU_OK;
+	if (rc || *signer) {
+		return rc;
 	}
 	if (any) {
 		return sgpu_fail(error, SGPU_ESIGNATURE,
@@ -390,8 +314,7 @@ static int find_signer(struct sgpu_bytes blob, const struct sgpu_snp_certificate
 	(void)sgpu_fail(error, SGPU_ECHAIN,
 			"SNP report: there is no %s certificate with it, and none was given", name);
 	return sgpu_hint(error, "fetch it for this chip and TCB from AMD's key distribution "
-				"service, and give it in "
-				"PEM");
+				"service, and give it in PEM");
 }
 
 static int verify_with(struct sgpu_bytes blob, const struct sgpu_snp_certificates *certificates,
@@ -407,11 +330,9 @@ static int verify_with(struct sgpu_bytes blob, const struct sgpu_snp_certificate
 				 "VLEK",
 				 kind);
 	}
-	int rc = find_signer(blob, certificates, name,
-			     kind == KEY_VCEK ? certificates->vcek : certificates->vlek, &signer,
-			     error);
+	int rc = find_signer(blob, certificates, name, &signer, error);
 	rc = rc ? rc
-		: sgpu_chain_check(signer, certificates->others, certificates->other_count,
+		: sgpu_chain_check(signer, certificates->list, certificates->count,
 				   checks->tee_roots, checks->now, NULL, name, error);
 	return rc ? rc
 		  : sgpu_snp_match(signer, kind == KEY_VLEK, blob.data + AT_REPORTED_TCB,

@@ -26,14 +26,13 @@ SGPU_MUST_CHECK int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes ta
 SGPU_MUST_CHECK int sgpu_tdx_verify(struct sgpu_bytes quote, const struct sgpu_quote_checks *checks,
 				    struct sgpu_tee_report *report, struct sgpu_error *error);
 
-/* The certificates of an SNP report. */
+/* The certificates of an SNP report: those given, then those of the table. */
 struct sgpu_snp_certificates {
-	X509 *vcek, *vlek;		  /* from the table, or NULL */
-	X509 *others[2 * SGPU_CHAIN_MAX]; /* the rest of the table, and those given */
-	int other_count;
+	X509 *list[2 * SGPU_CHAIN_MAX];
+	int count;
 };
 /* Reads the table, maybe empty, that a host gives with a report, and adds the certificates in
- * `given`. Errors: SGPU_EINVALID. */
+ * `given`. The caller clears them, after a failure, too. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_snp_certificates(struct sgpu_bytes table, const struct sgpu_chain *given,
 					  struct sgpu_snp_certificates *certificates,
 					  struct sgpu_error *error);
