@@ -162,8 +162,8 @@ struct sgpu_bench_exit {
 };
 /* Executes CPUID, which makes a virtual machine exit. */
 void sgpu_bench_leave_guest(void);
-/* Measures once per process, for some milliseconds. False: no counter; *costs is all 0. */
-bool sgpu_bench_measure_exit(struct sgpu_bench_exit *costs);
+/* Measures for some milliseconds. */
+struct sgpu_bench_exit sgpu_bench_measure_exit(void);
 
 /* ---- work on streams ---- */
 /* Makes the streams wait for a gate, a copy, while enqueue(argument, error) enqueues work with

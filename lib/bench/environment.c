@@ -45,7 +45,7 @@ static json_t *text_json(const char *text)
 
 static json_t *number_or_null(bool is_known, uint64_t number)
 {
-	return is_known && number <= INT64_MAX ? json_integer((json_int_t)number) : json_null();
+	return is_known ? json_integer((json_int_t)number) : json_null();
 }
 
 /* Returns the line of a file as a number or a text; null if it is empty or begins with '('. */
@@ -79,8 +79,7 @@ static const char *system_name(char text[4096])
 /* ---- parts of the description ---- */
 static void set_host(json_t *object)
 {
-	struct sgpu_bench_exit costs;
-	const bool has_costs = sgpu_bench_measure_exit(&costs);
+	const struct sgpu_bench_exit costs = sgpu_bench_measure_exit();
 	glob_t nodes = { 0 };
 	struct sgpu_platform platform;
 	char processor[128];
@@ -93,18 +92,15 @@ static void set_host(json_t *object)
 	sgpu_host_memory(&memory, NULL);
 	json_object_update_new(
 		object,
-		json_pack("{s:o, s:I, s:o, s:o, s:o*, s:o*, s:o, s:s, s:s, s:s}", "processor",
+		json_pack("{s:o, s:I, s:o, s:o, s:I, s:o, s:I, s:s, s:s, s:s}", "processor",
 			  text_json(processor), "processors", (json_int_t)sgpu_cpu_count(),
 			  "numa_nodes", number_or_null(has_nodes, nodes.gl_pathc), "load_average",
 			  getloadavg(&load, 1) == 1 ? json_real(round(load * 100) / 100)
 						    : json_null(),
-			  "cycles_per_second",
-			  has_costs ? number_or_null(true, costs.cycles_per_second) : NULL,
+			  "cycles_per_second", (json_int_t)costs.cycles_per_second,
 			  "vm_exit_cycles",
-			  has_costs ? number_or_null(costs.guest_exit_cycles != 0,
-						     costs.guest_exit_cycles)
-				    : NULL,
-			  "memory_bytes", number_or_null(true, memory), "platform",
+			  number_or_null(costs.guest_exit_cycles != 0, costs.guest_exit_cycles),
+			  "memory_bytes", (json_int_t)memory, "platform",
 			  sgpu_platform_word(platform.kind), "aead_provider", sgpu_aead_provider(),
 			  "openssl", OpenSSL_version(OPENSSL_VERSION)));
 	globfree(&nodes);

@@ -2,12 +2,11 @@
  *
  * The cost of an exit on this machine, in cycles of the time-stamp counter.
  */
+#include <cpuid.h>
+
 #include <sgpu/base.h>
 
 #include "bench/private.h"
-
-#if defined(__x86_64__)
-#include <cpuid.h>
 
 void sgpu_bench_leave_guest(void)
 {
@@ -38,7 +37,7 @@ static uint64_t measure_guest_exit(void)
 	return (uint64_t)statistics.median;
 }
 
-static void measure(struct sgpu_bench_exit *costs)
+struct sgpu_bench_exit sgpu_bench_measure_exit(void)
 {
 	const uint64_t begin_ns = sgpu_now_ns(), begin = __builtin_ia32_rdtsc();
 	uint64_t ns, cycles;
@@ -47,28 +46,6 @@ static void measure(struct sgpu_bench_exit *costs)
 		ns = sgpu_now_ns() - begin_ns;
 		cycles = __builtin_ia32_rdtsc() - begin;
 	} while (ns < RATE_NS);
-	costs->cycles_per_second = (uint64_t)((double)cycles / (double)ns * 1e9);
-	costs->guest_exit_cycles = measure_guest_exit();
+	return (struct sgpu_bench_exit){ (uint64_t)((double)cycles / (double)ns * 1e9),
+					 measure_guest_exit() };
 }
-
-bool sgpu_bench_measure_exit(struct sgpu_bench_exit *costs)
-{
-	static struct sgpu_bench_exit found;
-
-	if (found.cycles_per_second == 0) {
-		measure(&found);
-	}
-	*costs = found;
-	return true;
-}
-#else
-void sgpu_bench_leave_guest(void)
-{
-}
-
-bool sgpu_bench_measure_exit(struct sgpu_bench_exit *costs)
-{
-	*costs = (struct sgpu_bench_exit){ 0 };
-	return false;
-}
-#endif

@@ -337,12 +337,11 @@ static int make(struct conversion *c, struct sgpu_error *error)
 int bench_conversion(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = { .parameters = { { "source", "model", 0 } } };
-	struct sgpu_bench_exit machine;
 	struct conversion c = { .bench = bench,
 				.room = (uint64_t)(bench->options.quick ? 2 : 64) << 20 };
 	int rc = make(&c, error);
 
-	c.has_exits = sgpu_bench_measure_exit(&machine) && machine.guest_exit_cycles > 0;
+	c.has_exits = sgpu_bench_measure_exit().guest_exit_cycles > 0;
 	rc = rc ? rc : measure_heap(&c, error);
 	if (rc == SGPU_OK && !c.has_exits) {
 		sgpu_bench_waive(bench, &point, "exits",
