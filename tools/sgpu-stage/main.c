@@ -17,7 +17,6 @@ static const struct cli_verb verbs[] = {
 	{ "list", "", "list the staged regions", list_options, verb_list },
 	{ "release", "[REGION...]", "overwrite and remove staged regions", release_options,
 	  verb_release },
-	{ "info", "", "say what this machine offers for staging", info_options, verb_info },
 	{ .name = NULL },
 };
 

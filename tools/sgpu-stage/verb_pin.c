@@ -2,7 +2,9 @@
  *
  * sgpu-stage pin and hold: make an empty region near the GPU, and keep regions locked in memory.
  */
+#include <ctype.h>
 #include <errno.h>
+#include <glob.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
@@ -42,6 +44,45 @@ const struct cli_option pin_options[] = {
 	  CLI_NUMBER(struct pin, node, 0, 65535) },
 	CLI_END,
 };
+
+/* Reads a line of a file below a PCI device of sysfs; "" when it is not there. */
+static void read_line(const char *device, const char *file, char line[16])
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/%s", device, file);
+	sgpu_peek_line(path, line, 16);
+}
+
+/* Returns the NUMA node of all GPUs of NVIDIA, by sysfs; -1: there is nothing to choose, or the
+ * kernel does not say where they are. */
+static int gpu_node(void)
+{
+	char nodes[64], vendor[16], class[16], line[16];
+	glob_t devices = { 0 };
+	int node = -1;
+	bool apart = false;
+
+	if (!sgpu_peek_line("/sys/devices/system/node/has_memory", nodes, sizeof(nodes)) ||
+	    !strpbrk(nodes, ",-") || glob("/sys/bus/pci/devices/*", 0, NULL, &devices)) {
+		return -1;
+	}
+	for (size_t i = 0; i < devices.gl_pathc; i++) {
+		read_line(devices.gl_pathv[i], "vendor", vendor);
+		read_line(devices.gl_pathv[i], "class", class);
+		/* a 3D controller, or VGA */
+		if (!strcmp(vendor, "0x10de") &&
+		    (!strncmp(class, "0x0302", 6) || !strncmp(class, "0x0300", 6))) {
+			read_line(devices.gl_pathv[i], "numa_node", line);
+			const int own = isdigit((unsigned char)*line) ? atoi(line) : -1;
+
+			apart = apart || own < 0 || (node >= 0 && own != node);
+			node = own;
+		}
+	}
+	globfree(&devices);
+	return apart ? -1 : node;
+}
 
 static int print_pinned(const struct pin *pin, const struct sgpu_region *region)
 {
@@ -84,7 +125,7 @@ int verb_pin(int argc, char **argv)
 		return cli_usage("'%s' is not a name that a variable can have",
 				 SGPU_EXCERPT(pin.variable));
 	}
-	pin.options.numa_node = pin.node == UINT_MAX ? stage_gpu_node() : (int)pin.node;
+	pin.options.numa_node = pin.node == UINT_MAX ? gpu_node() : (int)pin.node;
 	pin.options.use = pin.results ? SGPU_REGION_RESULTS : SGPU_REGION_INPUTS;
 	cli_signals(NULL);
 	rc = sgpu_region_reap(NULL, &error);
@@ -125,12 +166,14 @@ static int lock_region(struct held *held, struct sgpu_error *error)
 	}
 	(void)madvise(held->memory, held->size, MADV_DONTDUMP);
 	if (mlock(held->memory, held->size) != 0) {
-		const char *why;
-
-		(void)stage_lockable(&why);
 		sgpu_fail_errno(error, "cannot lock the %llu bytes of region '%s'",
 				(unsigned long long)held->size, held->region.id);
-		return sgpu_hint(error, "%s", why);
+		return sgpu_lock_limit() == UINT64_MAX
+			       ? error->code
+			       : sgpu_hint(error,
+					   "RLIMIT_MEMLOCK of this process is %llu bytes; 'ulimit "
+					   "-l', or LimitMEMLOCK= of a unit, raises it",
+					   (unsigned long long)sgpu_lock_limit());
 	}
 	return sgpu_region_mark(held->region.fd, error);
 }

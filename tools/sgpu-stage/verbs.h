@@ -14,7 +14,6 @@ CLI_VERB(pin);
 CLI_VERB(hold);
 CLI_VERB(list);
 CLI_VERB(release);
-CLI_VERB(info);
 
 /* "1.5 GiB", at most 15 characters. */
 enum { STAGE_BYTES_TEXT = 16 };
@@ -22,11 +21,5 @@ const char *stage_bytes(uint64_t bytes, char text[STAGE_BYTES_TEXT]);
 /* Warns if the directory is not the usual one, or is on a disk. path: the directory, or a region in
  * it. */
 void stage_warn_of_directory(const char *path);
-
-/* verb_info.c */
-/* Returns the NUMA node of all GPUs, or -1: there is nothing to choose. */
-int stage_gpu_node(void);
-/* Returns how many bytes this process may lock. *why: why not more. */
-uint64_t stage_lockable(const char **why);
 
 #endif
