@@ -191,22 +191,6 @@ time.sleep(300)' 3>&- &
 	all_answered $count
 }
 
-@test "SIGUSR1 prints how far a worker is" {
-	local pid count
-	# A machine may do all of the first before it is asked.
-	for count in 1500 6000 24000; do
-		rm -rf spool
-		mkdir spool
-		fill $count
-		sgpu-worker -q -k runner.jwk --device cpu spool 2>progress 3>&- & pid=$!
-		until [ -n "$(find spool -maxdepth 1 -name '*.response' -print -quit)" ]; do sleep 0.01; done
-		kill -USR1 $pid || true
-		wait $pid
-		[ ! -s progress ] || break
-	done
-	grep -Eq '^sgpu-worker: [0-9]+ batches answered, 0 of them with failed segments, 0 failed, [0-9]+ under way; ' progress
-}
-
 @test "what is no regular file, and what has no room for its response, is left alone and told" {
 	local long
 	long=$(printf 'x%.0s' {1..243}) # one more than there may be

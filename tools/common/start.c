@@ -95,7 +95,7 @@ int runner_find(int *fd, struct sgpu_error *error)
 
 int runner_execute(int fd, char **argv, struct sgpu_error *error)
 {
-	signal(SIGUSR1, SIG_IGN); /* a scheduler sends it to all: it is for sgpu-worker */
+	signal(SIGUSR1, SIG_IGN); /* a scheduler may send it to all of a job */
 	(void)syscall(SYS_execveat, fd, "", argv, environ, AT_EMPTY_PATH);
 	return sgpu_fail_errno(error, "cannot execute 'sgpu-enclave'");
 }

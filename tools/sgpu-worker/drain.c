@@ -5,10 +5,8 @@
  */
 #include "drain.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +45,6 @@ static void end(struct drain *drain, struct flight *flight)
 
 static void start(struct drain *drain, struct flight *flight, struct lane *lane)
 {
-	flight->begin_ns = sgpu_now_ns();
 	flight->lane = lane;
 	flight->full = false;
 	flight->again = ONCE;
@@ -178,32 +175,11 @@ static int start_more(struct drain *drain, struct sgpu_error *error)
 	return rc;
 }
 
-static void print_progress(struct drain *drain)
-{
-	char line[320];
-	int size;
-
-	const struct drain_counts c = drain->counts;
-	const uint64_t ns = sgpu_now_ns() - drain->begin_ns;
-	size = cli_json ? snprintf(line, sizeof(line),
-				   "{\"progress\":{\"answered\":%" PRIu64
-				   ",\"segments_failed\":%" PRIu64 ",\"failed\":%" PRIu64
-				   ",\"under_way\":%u,\"elapsed_ns\":%" PRIu64 "}}\n",
-				   c.answered, c.partly, c.failed, drain->flights, ns)
-			: snprintf(line, sizeof(line),
-				   "%s: %" PRIu64 " batches answered, %" PRIu64
-				   " of them with failed segments, %" PRIu64
-				   " failed, %u under way; %.1f s\n",
-				   cli_tool_name(), c.answered, c.partly, c.failed, drain->flights,
-				   (double)ns / 1e9);
-	(void)!write(cli_error_fd, line, (size_t)size);
-}
-
 /* Waits until batches have ended, a signal has come, or it is time to look into the directory
  * again. */
 static void wait_for_news(struct drain *drain)
 {
-	static struct pollfd fds[1 + RUNNER_DEVICES_MAX * LANE_BATCHES_MAX];
+	static struct pollfd fds[RUNNER_DEVICES_MAX * LANE_BATCHES_MAX];
 	struct flight *flight, **link;
 	const struct pollfd *said = fds;
 	nfds_t count = 0;
@@ -212,8 +188,7 @@ static void wait_for_news(struct drain *drain)
 	for (flight = drain->flying; flight; flight = flight->next) {
 		fds[count++] = (struct pollfd){ .fd = flight->connection, .events = POLLIN };
 	}
-	fds[count] = (struct pollfd){ .fd = drain->signal_fd, .events = POLLIN };
-	ready = poll(fds, count + 1, LOOK_AGAIN_MS);
+	ready = poll(fds, count, LOOK_AGAIN_MS);
 	drain->dry = drain->dry && ready != 0;
 	if (ready <= 0) {
 		return;
@@ -225,9 +200,6 @@ static void wait_for_news(struct drain *drain)
 		} else {
 			link = &flight->next;
 		}
-	}
-	if (said->revents && cli_take_signal(said->fd)) {
-		print_progress(drain);
 	}
 }
 
@@ -299,11 +271,7 @@ static void set_limits(struct drain *drain, unsigned jobs)
 int drain(struct lanes *lanes, unsigned jobs, struct spool *spool, uint64_t timeout_ns,
 	  struct drain_counts *counts)
 {
-	struct drain d = { .lanes = lanes,
-			   .spool = spool,
-			   .timeout_ns = timeout_ns,
-			   .begin_ns = sgpu_now_ns(),
-			   .signal_fd = cli_signal_fd(SIGUSR1) };
+	struct drain d = { .lanes = lanes, .spool = spool, .timeout_ns = timeout_ns };
 
 	set_limits(&d, jobs);
 	run_all(&d);

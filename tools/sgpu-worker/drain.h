@@ -66,7 +66,6 @@ struct flight {
 	struct lane *lane; /* the device that runs it, or NULL */
 	struct spool_batch *batch;
 	int connection; /* -1: nothing is run, or it has ended */
-	uint64_t begin_ns;
 	bool big;
 	bool alone;			   /* runs while no other is under way */
 	uint64_t needs;			   /* bytes that its response needs; 0: not known */
@@ -80,8 +79,7 @@ struct flight {
 struct drain {
 	struct lanes *lanes;
 	struct spool *spool;
-	uint64_t timeout_ns, begin_ns;
-	int signal_fd;		      /* tells of SIGUSR1 */
+	uint64_t timeout_ns;
 	struct flight *flying;	      /* batches under way; the lists have no order */
 	struct flight *held;	      /* a claimed batch that no device has room for */
 	struct flight *ended;	      /* batches to be closed */

@@ -99,7 +99,8 @@ static int verb_worker(int argc, char **argv)
 		status = check_request(&r);
 	}
 	if (status == 0) {
-		cli_signals(drain_stop); /* finishes the batches under way */
+		cli_signals(drain_stop);  /* finishes the batches under way */
+		signal(SIGUSR1, SIG_IGN); /* a scheduler may send it to all of a job */
 		status = work(&r);
 	}
 	return cli_finish(status);
