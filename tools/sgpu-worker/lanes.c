@@ -44,7 +44,6 @@ int lanes_start(struct lanes *lanes, const struct runner_options *runner, uint64
 		status = link_ready(&lanes->list[i].link, &options->keys); /* all have the same */
 		lanes->list[i].memory_free = options->keys.memory_free;
 	}
-	options->knows_keys = true;
 	sgpu_close(program);
 	return rc == SGPU_OK ? status : cli_error(&error);
 }

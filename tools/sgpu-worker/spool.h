@@ -37,7 +37,6 @@ struct spool_options {
 	const char *path;	/* the directory */
 	const char *output;	/* directory of the responses; NULL: `path` */
 	struct wire_ready keys; /* has the ids of the keys that open batches */
-	bool knows_keys;	/* false: batches for other keys are not told apart */
 	bool remove;		/* remove batches that are done */
 	bool reclaim;		/* also take claims of workers that may be alive or dead */
 };

@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "spool.h"
 
-enum { NAMES_TRIED = 1000000, LOOK = 4096 };
+enum { NAMES_TRIED = 1000000 };
 enum {
 	RESULT_MODE = 0644
 }; /* or others could write a batch into our file that names our regions */
@@ -94,35 +94,9 @@ static struct sgpu_batch *read_seal(int fd, const char *shown, bool response)
 	return batch;
 }
 
-/* Whether the payload of seal.json, with which a batch begins, names one of the worker's keys. A
- * quick look: nearly all batches do. */
-static bool names_key(const struct spool_options *options, int fd)
-{
-	static const char member[] = "\"payload\":\"";
-	char text[LOOK + 1], *begin, *end;
-	const ssize_t got = pread(fd, text, LOOK, 0);
-	uint8_t *payload = NULL;
-	bool found = false;
-	size_t size = 0;
-
-	text[got > 0 ? got : 0] = '\0';
-	begin = got > SGPU_TAR_BLOCK ? strstr(text + SGPU_TAR_BLOCK, member) : NULL;
-	begin = begin ? begin + strlen(member) : NULL;
-	end = begin ? strchr(begin, '"') : NULL;
-	if (end && sgpu_base64url_read(begin, (size_t)(end - begin), "it", &payload, &size, NULL) ==
-			   SGPU_OK) {
-		for (size_t i = 0; i < options->keys.kid_count; i++) {
-			found = found ||
-				memmem(payload, size, options->keys.kids[i], SGPU_KID_SIZE) != NULL;
-		}
-	}
-	free(payload);
-	return found;
-}
-
 bool spool_is_for_others(const struct spool_options *options, int fd, const char *name)
 {
-	struct sgpu_batch *batch = names_key(options, fd) ? NULL : read_seal(fd, name, false);
+	struct sgpu_batch *batch = read_seal(fd, name, false);
 	bool others = batch && json_array_size(batch->recipients) > 0;
 	const json_t *one;
 	size_t i;

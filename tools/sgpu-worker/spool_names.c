@@ -15,8 +15,6 @@
 #include "cli.h"
 #include "spool.h"
 
-enum { FIRST_SIZE = 16 << 10 };
-
 const char spool_for_other_keys[] = "is for other keys";
 
 int spool_open_file(int directory, const char *name)
@@ -52,26 +50,20 @@ int spool_names_read(int directory, const char *shown, struct spool_names *names
 	return SGPU_OK;
 }
 
-/* Returns why a file is to be left alone, before it is claimed, or NULL. A batch whose first bytes
- * name a key of the worker is not parsed. */
+/* Returns why a file is to be left alone, before it is claimed, or NULL. */
 static const char *look_inside(const struct spool_options *options, int directory, const char *name)
 {
 	const int fd = spool_open_file(directory, name);
 	const char *why = NULL;
-	char first[FIRST_SIZE];
+	char first[SGPU_SNIFF_SIZE];
 	size_t got = 0;
-	bool names_ours = !options->knows_keys;
 
 	if (fd >= 0 && sgpu_pread(fd, name, first, sizeof(first), 0, &got, NULL) == SGPU_OK) {
 		const enum sgpu_sniffed kind = sgpu_sniff(first, got);
 
-		for (size_t i = 0; !names_ours && i < options->keys.kid_count; i++) {
-			names_ours =
-				memmem(first, got, options->keys.kids[i], SGPU_KID_SIZE) != NULL;
-		}
-		why = kind == SGPU_SNIFFED_KEY || kind == SGPU_SNIFFED_PEM    ? "is a key"
-		      : !names_ours && spool_is_for_others(options, fd, name) ? spool_for_other_keys
-									      : NULL;
+		why = kind == SGPU_SNIFFED_KEY || kind == SGPU_SNIFFED_PEM ? "is a key"
+		      : spool_is_for_others(options, fd, name)		   ? spool_for_other_keys
+									   : NULL;
 	}
 	sgpu_close(fd);
 	return why;
