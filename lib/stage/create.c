@@ -190,10 +190,6 @@ static int back(struct sgpu_region *region, uint64_t begin, uint64_t end, struct
 		result = madvise((uint8_t *)map_base(region) + begin, end - begin,
 				 MADV_POPULATE_WRITE);
 	} while (result != 0 && (errno == EINTR || errno == EAGAIN) && !sgpu_io_interrupted());
-	if (result != 0 && errno == EINVAL) { /* a kernel without MADV_POPULATE_WRITE */
-		errno = posix_fallocate(region->fd, (off_t)begin, (off_t)(end - begin));
-		result = errno ? -1 : 0;
-	}
 	if (result == 0) {
 		return SGPU_OK;
 	}

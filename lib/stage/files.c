@@ -230,11 +230,6 @@ static int find(const struct sgpu_files *files, const char *path, int *fd, struc
 				 errno == ELOOP ? "it contains a link"
 						: "it leaves the directory or its file system");
 	}
-	if (errno == ENOSYS) {
-		return sgpu_fail(
-			error, SGPU_EUNAVAILABLE,
-			"this kernel cannot open files beneath a directory: it has no openat2");
-	}
 	return sgpu_fail_errno(error, "cannot open '%s'", path);
 }
 

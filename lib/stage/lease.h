@@ -23,10 +23,6 @@ enum { SGPU_LEASES_MAX = 1024 }; /* in a pool at a time */
 #define SGPU_LEASE_LIFE_NS UINT64_C(60000000000)
 #define SGPU_LEASE_POOL_MAX (UINT64_C(1) << 46) /* bytes */
 
-enum sgpu_page_kind { SGPU_PAGES_NORMAL, SGPU_PAGES_TRANSPARENT, SGPU_PAGES_HUGE };
-/* Returns "4 KiB", "transparent huge", "2 MiB huge". */
-const char *sgpu_page_kind_name(enum sgpu_page_kind kind);
-
 struct sgpu_lease {
 	char id[SGPU_REGION_ID_TEXT + 1]; /* 32 hexadecimal digits */
 	uint64_t offset, size;		  /* in the pool's file; bytes */
@@ -54,7 +50,6 @@ struct sgpu_lease_pool_info {
 	int fd;		     /* the pool's file, open until sgpu_lease_pool_free */
 	uint8_t *memory;     /* the whole pool */
 	uint64_t size, page; /* leases begin at multiples of `page` */
-	enum sgpu_page_kind pages;
 };
 void sgpu_lease_pool_get_info(const struct sgpu_lease_pool *pool,
 			      struct sgpu_lease_pool_info *info);

@@ -28,7 +28,7 @@ enum { SMALL_PAGE = 4096 };
 /* ---- the worker's side ---- */
 struct population {
 	const struct sgpu_lease_pool_info *memory;
-	atomic_int failed; /* errno */
+	atomic_bool failed;
 };
 
 static void populate_slices(void *argument, uint64_t begin, uint64_t end)
@@ -36,19 +36,12 @@ static void populate_slices(void *argument, uint64_t begin, uint64_t end)
 	struct population *p = argument;
 	const struct sgpu_lease_pool_info *m = p->memory;
 
-	for (; begin < end && atomic_load(&p->failed) == 0; begin++) {
+	for (; begin < end && !atomic_load(&p->failed); begin++) {
 		const uint64_t at = begin * SLICE,
 			       size = m->size - at < SLICE ? m->size - at : SLICE;
 
-		if (madvise(m->memory + at, size, MADV_POPULATE_WRITE) == 0) {
-			continue;
-		}
-		if (errno != EINVAL) {
-			atomic_store(&p->failed, errno);
-			return;
-		}
-		for (uint64_t i = 0; i < size; i += SMALL_PAGE) { /* Linux before 5.14 */
-			((volatile uint8_t *)m->memory)[at + i] = 0;
+		if (madvise(m->memory + at, size, MADV_POPULATE_WRITE) != 0) {
+			atomic_store(&p->failed, true);
 		}
 	}
 }
@@ -66,7 +59,7 @@ static int populate(const struct sgpu_lease_pool_info *m, struct sgpu_error *err
 	rc = sgpu_pool_for(pool, (m->size + SLICE - 1) / SLICE, 1, populate_slices, &population);
 	sgpu_pool_leave(pool);
 	sgpu_pool_free(&pool);
-	return rc < 0 || atomic_load(&population.failed) == 0
+	return rc < 0 || !atomic_load(&population.failed)
 		       ? rc
 		       : sgpu_fail(error, SGPU_ENOMEM,
 				   "there is no memory for a pool of %llu bytes",
@@ -102,32 +95,13 @@ static int make_file(struct sgpu_lease_pool_info *m, bool huge, struct sgpu_erro
 				     (unsigned long long)m->size);
 	} else {
 		m->memory = memory;
-		if (!huge && madvise(memory, m->size, MADV_HUGEPAGE) != 0) {
-			m->pages = SGPU_PAGES_NORMAL; /* the kernel has no transparent huge pages */
-		}
+		(void)madvise(memory, m->size, MADV_HUGEPAGE); /* where the kernel has them */
 		rc = populate(m, error);
 	}
 	if (rc < 0) {
 		free_memory(m);
 	}
 	return rc;
-}
-
-const char *sgpu_page_kind_name(enum sgpu_page_kind kind)
-{
-	static const char *const names[] = { "4 KiB", "transparent huge", "2 MiB huge" };
-
-	return names[kind];
-}
-
-/* Whether a memory file gets transparent huge pages on request. */
-static bool is_transparent(void)
-{
-	char setting[32];
-
-	return sgpu_peek_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled", setting,
-			      sizeof(setting)) &&
-	       strcmp(setting, "never") != 0 && strcmp(setting, "deny") != 0;
 }
 
 static int create_memory(uint64_t size, struct sgpu_lease_pool_info *m, struct sgpu_error *error)
@@ -141,7 +115,6 @@ static int create_memory(uint64_t size, struct sgpu_lease_pool_info *m, struct s
 	}
 	m->size = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
 	m->page = HUGE_PAGE;
-	m->pages = SGPU_PAGES_HUGE;
 	if (make_file(m, true, NULL) == SGPU_OK) {
 		return SGPU_OK;
 	}
@@ -153,7 +126,6 @@ static int create_memory(uint64_t size, struct sgpu_lease_pool_info *m, struct s
 				 (unsigned long long)m->size, (unsigned long long)available);
 	}
 	m->page = SMALL_PAGE;
-	m->pages = is_transparent() ? SGPU_PAGES_TRANSPARENT : SGPU_PAGES_NORMAL;
 	return make_file(m, false, error);
 }
 
