@@ -93,7 +93,7 @@ int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_conf
 	rc = sgpu_device_get_info(device, &info, error);
 	if (rc == SGPU_OK) {
 		new->pins = info.pins_host_memory;
-		atomic_store(&new->registers, info.registers);
+		new->registers = info.registers;
 		setup_staging(new);
 		new->pool = sgpu_device_pool(device);
 		new->owns_pool = !new->pool;

@@ -6,7 +6,6 @@
 #define SGPU_TRANSFER_ENGINE_H
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 #include <device/backend.h>
 
@@ -55,7 +54,7 @@ struct sgpu_engine {
 	struct sgpu_device *device;
 	struct sgpu_engine_config config; /* with defaults for zeros */
 	bool pins;			  /* the device reaches staging buffers by itself */
-	atomic_bool registers;		  /* false once the device has refused to register */
+	bool registers;			  /* the device registers host memory */
 	struct sgpu_pool *pool;		  /* workers that help to copy: the device's, or its own */
 	bool owns_pool;
 	bool demotes; /* workers demote what they have sealed */

@@ -2,10 +2,10 @@
  *
  * Sources and sinks: files, regions and memory.
  *
- * A slice of a file in memory is mapped for the device alone, where registering it saves time. The
- * file's owner may change it or cut it short at any time. Registered pages stay readable for the
- * device, and whatever it reads has to verify; but a processor that touched the mapping could
- * fault, so none does.
+ * A slice of a region is mapped for the device alone, where registering it saves time. The region's
+ * owner may change it or cut it short at any time. Registered pages stay readable for the device,
+ * and whatever it reads has to verify; but a processor that touched the mapping could fault, so
+ * none does.
  */
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -52,69 +52,15 @@ struct file {
 	int fd;
 	const char *name;
 	uint64_t offset;
-	void *base; /* of the mapping that is registered, or NULL */
-	uint64_t mapped;
 	struct sgpu_kept_slice *kept; /* or NULL */
 	bool region; /* others may have it open, with or without a name, and cut it short */
 };
 
-static bool is_in_memory(int fd, uint64_t *page)
+static bool is_in_memory(int fd)
 {
 	struct statfs about;
 
-	*page = PAGE;
-	if (fstatfs(fd, &about) != 0) {
-		return false;
-	}
-	if (about.f_type == HUGETLBFS_MAGIC) {
-		*page = (uint64_t)about.f_bsize;
-	}
-	return about.f_type == HUGETLBFS_MAGIC || about.f_type == TMPFS_MAGIC;
-}
-
-static bool find_pages(const struct file *file, uint64_t size, uint64_t *begin, uint64_t *bytes,
-		       uint64_t *page)
-{
-	uint64_t end;
-
-	if (!atomic_load(&file->engine->registers) || !is_in_memory(file->fd, page) ||
-	    !sgpu_add_u64(file->offset, size, &end) || !sgpu_add_u64(end, *page - 1, &end) ||
-	    end > INT64_MAX) {
-		return false;
-	}
-	*begin = file->offset / *page * *page;
-	*bytes = end / *page * *page - *begin;
-	return true;
-}
-
-static void *register_pages(struct sgpu_engine *engine, int fd, uint64_t begin, uint64_t bytes,
-			    bool writable)
-{
-	struct sgpu_error why = { 0 };
-	void *base = mmap(NULL, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
-			  fd, (off_t)begin);
-
-	if (base == MAP_FAILED) {
-		return NULL;
-	}
-	(void)madvise(base, bytes, MADV_DONTDUMP);
-	if (sgpu_host_register(engine->device, base, bytes, &why) != SGPU_OK) {
-		/* A device that cannot register is not asked again. */
-		if (why.code == SGPU_EUNAVAILABLE) {
-			atomic_store(&engine->registers, false);
-		}
-		munmap(base, bytes);
-		return NULL;
-	}
-	return base;
-}
-
-static void unregister_pages(struct sgpu_engine *engine, void *base, uint64_t bytes)
-{
-	if (base) {
-		sgpu_host_unregister(engine->device, base);
-		munmap(base, bytes);
-	}
+	return fstatfs(fd, &about) == 0 && about.f_type == TMPFS_MAGIC;
 }
 
 static void drop(struct sgpu_engine *engine, struct sgpu_kept_slice **link)
@@ -122,7 +68,8 @@ static void drop(struct sgpu_engine *engine, struct sgpu_kept_slice **link)
 	struct sgpu_kept_slice *slice = *link;
 
 	*link = slice->next;
-	unregister_pages(engine, slice->base, slice->size);
+	sgpu_host_unregister(engine->device, slice->base);
+	munmap(slice->base, slice->size);
 	engine->kept_bytes -= slice->size;
 	engine->kept_count--;
 	close(slice->fd);
@@ -199,12 +146,18 @@ static struct sgpu_kept_slice *keep(struct sgpu_engine *engine, int fd, const st
 					   .writable = writable,
 					   .begin = begin,
 					   .size = size };
-	slice->base = slice->fd < 0 ? NULL : register_pages(engine, fd, begin, size, writable);
-	if (!slice->base) {
+	slice->base = mmap(NULL, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
+			   slice->fd, (off_t)begin);
+	if (slice->base == MAP_FAILED ||
+	    sgpu_host_register(engine->device, slice->base, size, NULL) != SGPU_OK) {
+		if (slice->base != MAP_FAILED) {
+			munmap(slice->base, size);
+		}
 		sgpu_close(slice->fd);
 		free(slice);
 		return NULL;
 	}
+	(void)madvise(slice->base, size, MADV_DONTDUMP);
 	(void)!sgpu_region_mark(slice->fd, NULL); /* it only makes a listing say so */
 	engine->kept = slice;
 	engine->kept_count++;
@@ -217,17 +170,19 @@ static void *take_slice(struct file *file, uint64_t size, bool writable)
 	struct sgpu_engine *engine = file->engine;
 	struct sgpu_kept_slice *found;
 	struct stat status;
-	uint64_t begin, bytes, page;
+	uint64_t begin, bytes, end;
 	void *memory = NULL;
 
-	if (size < REGISTER_MIN || !find_pages(file, size, &begin, &bytes, &page) ||
+	if (size < REGISTER_MIN || !engine->registers || !is_in_memory(file->fd) ||
 	    fstat(file->fd, &status) != 0 || status.st_nlink == 0 ||
-	    file->offset + size > (uint64_t)status.st_size) {
+	    !sgpu_add_u64(file->offset, size, &end) || end > (uint64_t)status.st_size) {
 		return NULL;
 	}
+	begin = file->offset / PAGE * PAGE;
+	bytes = (end + PAGE - 1) / PAGE * PAGE - begin;
 	if ((uint64_t)status.st_blocks * STAT_BLOCK >= (uint64_t)status.st_size) {
 		begin = 0;
-		bytes = (uint64_t)status.st_size / page * page;
+		bytes = (uint64_t)status.st_size / PAGE * PAGE;
 	}
 	pthread_mutex_lock(&engine->keeping);
 	found = find(engine, &status, begin, bytes, writable);
@@ -259,46 +214,6 @@ void sgpu_kept_free(struct sgpu_engine *engine)
 	}
 }
 
-/* ---- registering ---- */
-/* Whether registering memory costs less than copying it on `cores` into pinned memory. huge: 2 MiB
- * pages.
- *
- * Measured on an H200 (PCIe 5.0 x16, 16 cores, driver 580), per GiB: registering takes 45 ms on
- * pages of 4 KiB and 25 ms on huge ones, unregistering 18 ms. The bus moves 55 GB/s. A core copies
- * 4.5 GB/s, all of them no more than 37 GB/s. A copy overlaps with the transfer, so that the slower
- * of the two counts; registering has to come first. */
-static bool registering_pays(uint64_t size, unsigned cores, bool huge)
-{
-	const double gib = 1 << 30, bus = 55e9, core = 4.5e9, memory = 37e9, unregister = 0.018;
-	double bytes = (double)size, rate = core * (cores < 1 ? 1 : cores), copied, registered;
-
-	if (size < REGISTER_MIN) {
-		return false;
-	}
-	rate = rate < memory ? rate : memory;
-	copied = bytes / (rate < bus ? rate : bus);
-	registered = bytes / gib * ((huge ? 0.025 : 0.045) + unregister) + bytes / bus;
-	return registered < copied;
-}
-
-static void *register_slice(void *context, uint64_t size, bool *registered)
-{
-	struct file *file = context;
-	struct sgpu_engine *engine = file->engine;
-	uint64_t page, begin;
-
-	if (!find_pages(file, size, &begin, &file->mapped, &page) ||
-	    !registering_pays(size, engine->config.workers, page > PAGE)) {
-		return NULL;
-	}
-	file->base = register_pages(engine, file->fd, begin, file->mapped, false);
-	if (!file->base) {
-		return NULL;
-	}
-	*registered = true;
-	return (uint8_t *)file->base + (file->offset - begin);
-}
-
 static void *write_region(void *context, uint64_t size, bool *registered)
 {
 	void *memory = take_slice(context, size, true);
@@ -312,7 +227,7 @@ static void *view_region(void *context, uint64_t size, bool *registered)
 	void *memory = take_slice(context, size, false);
 
 	*registered = memory != NULL;
-	return memory ? memory : register_slice(context, size, registered);
+	return memory;
 }
 
 /* ---- files ---- */
@@ -335,14 +250,13 @@ static int read_file(void *context, uint64_t position, void *data, size_t size,
 static bool has_pages(const struct file *file, uint64_t end)
 {
 	struct stat status;
-	uint64_t page;
 
 	return !file->region && !file->engine->config.shared_files &&
 	       sgpu_pool_jobs(file->engine->pool) >= PAGES_WORKERS_MIN &&
 	       fstat(file->fd, &status) == 0 && status.st_nlink == 0 &&
 	       end <= (uint64_t)status.st_size &&
 	       (uint64_t)status.st_blocks * STAT_BLOCK >= (uint64_t)status.st_size &&
-	       is_in_memory(file->fd, &page) && page == PAGE;
+	       is_in_memory(file->fd);
 }
 
 static bool write_pages(const struct file *file, uint64_t position, const void *data, size_t size)
@@ -379,7 +293,6 @@ static void close_file(void *context)
 	struct file *file = context;
 
 	give_slice(file->engine, file->kept);
-	unregister_pages(file->engine, file->base, file->mapped);
 	free(file);
 }
 
@@ -406,7 +319,7 @@ int sgpu_source_from_file(struct sgpu_engine *engine, int fd, const char *name, 
 		return sgpu_fail_nomem(error);
 	}
 	*source = (struct sgpu_transfer_source){ .read = read_file,
-						 .view = region ? view_region : register_slice,
+						 .view = region ? view_region : NULL,
 						 .close = close_file,
 						 .context = file };
 	return SGPU_OK;

@@ -128,11 +128,9 @@ struct sgpu_transfer_sink {
 	void *context;
 };
 
-/* A file or region from `offset` on, read by all cores with pread; but if the file is in memory
- * (tmpfs, hugetlbfs) and registering it with the device costs less than copying, it is mapped and
- * the device reads it. region: if several transfers use the same slice of a region that has a name,
- * the slice stays registered. Borrows `fd` and `name` until the transfer has ended. Errors:
- * SGPU_ENOMEM. */
+/* A file or region from `offset` on, read by all cores with pread. region: a large slice of a
+ * region that has a name is mapped and registered at its first use, stays so, and the device reads
+ * it itself. Borrows `fd` and `name` until the transfer has ended. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_source_from_file(struct sgpu_engine *engine, int fd, const char *name,
 					  uint64_t offset, bool region,
 					  struct sgpu_transfer_source *source,

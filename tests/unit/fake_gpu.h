@@ -30,8 +30,6 @@ struct fake_gpu {
 	uint64_t piece;
 	bool pins, registers;
 	bool no_host_memory; /* host_alloc fails */
-	void (*before_register)(const void *memory, uint64_t size);
-	void (*after_register)(uint8_t *pinned, uint64_t size);
 	void (*before_copy_in)(uint64_t size);
 	/* what it saw */
 	atomic_uint_fast64_t lent, lent_most; /* bytes of host memory */
@@ -345,15 +343,9 @@ static inline int fake_host_register(struct sgpu_device *on, const void *memory,
 	if (fake.plain) {
 		return sgpu_fail(why, SGPU_EUNAVAILABLE, "the device registers no memory");
 	}
-	if (fake.before_register) {
-		fake.before_register(memory, size);
-	}
 	pinned = fake_pin(memory, size);
 	if (!pinned) {
 		return sgpu_fail(why, SGPU_EUNAVAILABLE, "cannot be pinned");
-	}
-	if (fake.after_register) {
-		fake.after_register(pinned, size);
 	}
 	pthread_mutex_lock(&fake.lock);
 	while (i < FAKE_REGISTERED_MAX - 1 && fake.maps[i].memory) {

@@ -405,25 +405,6 @@ UNIT_TEST(little_is_taken_for_little)
 	tear_down();
 }
 
-UNIT_TEST(what_pays_is_registered_and_read_by_the_device_alone)
-{
-	struct sgpu_engine_config one = several;
-	struct move move;
-
-	if (!looks_like_gpu) {
-		SKIP("the device registers nothing");
-	}
-	one.workers = 1; /* a single core copies slower than the device registers */
-	REQUIRE(set_up(&one));
-	make_move(&move, SGPU_TRANSFER_IN, FILE_IN_MEMORY, true, LARGEST);
-	start(&move);
-	CHECK(finish(&move) == SGPU_OK && move.result.bytes[SGPU_PATH_REGISTERED] == move.bytes);
-	CHECK(atomic_load(&fake.registered) == 0);
-	check_move(&move);
-	free_move(&move);
-	tear_down();
-}
-
 /* ---- pages of a file ---- */
 /* Bytes that this process has given to write and its like. */
 static uint64_t written(void)
@@ -640,7 +621,6 @@ static void tests(void)
 	UNIT_RUN(without_pinned_memory_ordinary_memory_does);
 	UNIT_RUN(ordinary_memory_goes_through_pinned_memory);
 	UNIT_RUN(little_is_taken_for_little);
-	UNIT_RUN(what_pays_is_registered_and_read_by_the_device_alone);
 	UNIT_RUN(many_workers_write_the_pages_of_a_file_without_a_name);
 	UNIT_RUN(a_region_is_registered_at_its_first_use_and_stays_so_while_it_has_a_name);
 	UNIT_RUN(all_slices_of_a_region_with_its_memory_share_a_registration);

@@ -283,8 +283,6 @@ static void cut_after_a_piece(uint64_t size)
 static void unstage(struct job *job, struct answer *answer)
 {
 	CHECK(!faked || fake_is_clean());
-	fake.before_register = NULL;
-	fake.after_register = NULL;
 	fake.before_copy_in = NULL;
 	free_answer(answer);
 	free_job(job);
@@ -292,7 +290,7 @@ static void unstage(struct job *job, struct answer *answer)
 	staged = -1;
 }
 
-UNIT_TEST(a_file_in_memory_is_registered_when_one_core_would_have_to_copy_it)
+UNIT_TEST(a_file_is_read_from_any_offset_and_not_registered)
 {
 	for (unsigned many = 1; many <= 16; many += 15) {
 		for (uint64_t tail = 0; tail <= 5000; tail += 5000) {
@@ -305,58 +303,11 @@ UNIT_TEST(a_file_in_memory_is_registered_when_one_core_would_have_to_copy_it)
 			CHECK(run_noted(&job, &answer) == SGPU_OK);
 			REQUIRE(answer.batch != NULL);
 			check_answer(&answer, &job);
-			if (faked) {
-				CHECK(paths.in[SGPU_PATH_REGISTERED] ==
-				      (many == 1 ? job.sealed_size - SGPU_SEALED_HEADER : 0));
-				CHECK(atomic_load(&fake.registrations) == (many == 1));
-			}
+			CHECK(paths.in[SGPU_PATH_REGISTERED] == 0);
+			CHECK(atomic_load(&fake.registrations) == 0);
 			unstage(&job, &answer);
 		}
 	}
-}
-
-static void name_file(struct job *job, int segment, const char *path)
-{
-	free(job->batch->segments[segment].location.file);
-	job->batch->segments[segment].location =
-		(struct sgpu_location){ .kind = SGPU_LOCATION_FILE, .file = strdup(path) };
-}
-
-UNIT_TEST(small_payloads_and_files_on_a_disk_are_not_registered)
-{
-	char folder[] = "/var/tmp/sgpu-test-XXXXXX", path[64], *memory = NULL;
-	int disk;
-	struct answer answer;
-	struct job job;
-	struct statfs about;
-
-	set_limits(1, SGPU_RUNNER_PINNED_MAX);
-	make_job(&job, 1 << 20);
-	stage(&job, 0);
-	REQUIRE(mkdtemp(folder) && sgpu_files_allow(run_files, folder, &error) == SGPU_OK);
-	snprintf(path, sizeof(path), "%s/file", folder);
-	disk = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	CHECK(run_noted(&job, &answer) == SGPU_OK && paths.in[SGPU_PATH_REGISTERED] == 0);
-	unstage(&job, &answer);
-	make_job(&job, 9 << 20);
-	staged = new_file(&memory);
-	REQUIRE(sgpu_pwrite(staged, memory, job.bias, job.size, 0, &error) == SGPU_OK);
-	REQUIRE(disk >= 0 &&
-		sgpu_pwrite(disk, path, job.sealed, job.sealed_size, 0, &error) == SGPU_OK);
-	name_file(&job, 0, path);
-	name_file(&job, 1, memory);
-	CHECK(run_noted(&job, &answer) == SGPU_OK);
-	REQUIRE(answer.batch != NULL);
-	check_answer(&answer, &job);
-	if (fstatfs(disk, &about) == 0 && about.f_type != TMPFS_MAGIC) {
-		/* The LOW one, which lies in memory. */
-		CHECK(paths.in[SGPU_PATH_REGISTERED] == job.size);
-	}
-	unstage(&job, &answer);
-	close(disk);
-	unlink(path);
-	rmdir(folder);
-	free(memory);
 }
 
 static void check_scan_failed(int rc, struct job *job, struct answer *answer, int code,
@@ -366,11 +317,6 @@ static void check_scan_failed(int rc, struct job *job, struct answer *answer, in
 	REQUIRE(answer->batch != NULL);
 	CHECK(says(answer, 0, code, part));
 	CHECK(says(answer, 1, SGPU_OK, NULL) && !memcmp(answer->data[1], job->bias, job->size));
-}
-
-static void expect_scan_failed(struct job *job, struct answer *answer, int code, const char *part)
-{
-	check_scan_failed(run_noted(job, answer), job, answer, code, part);
 }
 
 /* The file is spoiled as the first of it goes to the device. When cores had read all of it by then
@@ -399,53 +345,15 @@ static void expect_scan_spoiled(unsigned many, uint64_t size, void (*spoil)(uint
 	unstage(&job, &answer);
 }
 
-static void cut_before(const void *memory, uint64_t size)
-{
-	(void)memory;
-	(void)size;
-	cut_short();
-}
-
-static void cut_after(uint8_t *pinned, uint64_t size)
-{
-	(void)pinned;
-	(void)size;
-	cut_short();
-}
-
 UNIT_TEST(a_file_that_is_cut_short_is_an_error_of_its_segment_and_no_fault)
 {
-	struct answer answer;
-	struct job job;
-
 	if (!faked) {
 		SKIP("only the fake device can be told when");
 	}
-	/* Before it is pinned, it cannot be, and then it cannot be read. */
-	set_limits(1, SGPU_RUNNER_PINNED_MAX);
-	make_job(&job, 9 << 20);
-	stage(&job, 0);
-	fake.before_register = cut_before;
-	expect_scan_failed(&job, &answer, SGPU_EDEPENDENCY, "ends too early");
-	CHECK(paths.in[SGPU_PATH_REGISTERED] == 0);
-	unstage(&job, &answer);
-	/* Then what is pinned is still there. */
-	make_job(&job, 9 << 20);
-	stage(&job, 0);
-	fake.after_register = cut_after;
-	CHECK(run_noted(&job, &answer) == SGPU_OK);
-	check_answer(&answer, &job);
-	unstage(&job, &answer);
-	/* While cores copy from it. */
 	for (unsigned many = 3; many <= 16; many += 13) {
 		expect_scan_spoiled(many, 9 << 20, cut_after_a_piece, SGPU_EDEPENDENCY,
 				    "ends too early");
 	}
-}
-
-static void change_pinned(uint8_t *pinned, uint64_t size)
-{
-	pinned[size - 200000] ^= 1;
 }
 
 static void change_file(uint64_t size)
@@ -460,38 +368,10 @@ static void change_file(uint64_t size)
 
 UNIT_TEST(a_file_that_changes_meanwhile_does_not_verify)
 {
-	struct answer answer;
-	struct job job;
-
 	if (!faked) {
 		SKIP("only the fake device can be told when");
 	}
-	set_limits(1, SGPU_RUNNER_PINNED_MAX);
-	make_job(&job, 9 << 20);
-	stage(&job, 0);
-	fake.after_register = change_pinned;
-	expect_scan_failed(&job, &answer, SGPU_EAUTH, "does not verify");
-	CHECK(paths.in[SGPU_PATH_REGISTERED] > 0);
-	unstage(&job, &answer);
 	expect_scan_spoiled(16, 20 << 20, change_file, SGPU_EAUTH, "does not verify");
-}
-
-UNIT_TEST(a_device_that_refuses_to_register_is_not_asked_again)
-{
-	struct answer answer;
-	struct job job;
-
-	if (!faked) {
-		SKIP("only the fake device can refuse");
-	}
-	set_limits(1, SGPU_RUNNER_PINNED_MAX);
-	fake.registers = false;
-	make_job(&job, 9 << 20);
-	stage(&job, 0);
-	CHECK(run_noted(&job, &answer) == SGPU_OK && atomic_load(&fake.registrations) == 0);
-	CHECK(paths.in[SGPU_PATH_REGISTERED] == 0 && paths.in[SGPU_PATH_PINNED] > 0);
-	fake.registers = true;
-	unstage(&job, &answer);
 }
 
 /* ---- kernels that hang ---- */
@@ -580,11 +460,9 @@ static void all_tests(void)
 	UNIT_RUN(results_beyond_the_pinned_limit_are_drained);
 	UNIT_RUN(many_pieces_keep_within_the_pinned_limit);
 	UNIT_RUN(without_pinned_memory_everything_is_pageable);
-	UNIT_RUN(a_file_in_memory_is_registered_when_one_core_would_have_to_copy_it);
-	UNIT_RUN(small_payloads_and_files_on_a_disk_are_not_registered);
+	UNIT_RUN(a_file_is_read_from_any_offset_and_not_registered);
 	UNIT_RUN(a_file_that_is_cut_short_is_an_error_of_its_segment_and_no_fault);
 	UNIT_RUN(a_file_that_changes_meanwhile_does_not_verify);
-	UNIT_RUN(a_device_that_refuses_to_register_is_not_asked_again);
 	UNIT_RUN(a_kernel_that_hangs_is_given_up_at_the_deadline_and_on_request);
 }
 

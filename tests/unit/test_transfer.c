@@ -4,6 +4,7 @@
  * a copy that fails, and that the engine works afterwards. Its kernels are those of test_cuda_aead:
  * racecheck has nothing to find.
  */
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include <transfer/engine.h>
