@@ -10,12 +10,8 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <linux/capability.h>
 
 #include <sgpu/base.h>
 
@@ -305,41 +301,4 @@ void sgpu_region_close(struct sgpu_region *region)
 	region->fd = -1;
 	free(region->path);
 	region->path = NULL;
-}
-
-/* ---- regions that are held ---- */
-/* CAP_IPC_LOCK lifts the limit. */
-uint64_t sgpu_lock_limit(void)
-{
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct all[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
-	struct rlimit limit = { .rlim_cur = 0 };
-
-	(void)getrlimit(RLIMIT_MEMLOCK, &limit);
-	return limit.rlim_cur == RLIM_INFINITY || (syscall(SYS_capget, &header, all) == 0 &&
-						   (all[0].effective >> CAP_IPC_LOCK & 1))
-		       ? UINT64_MAX
-		       : limit.rlim_cur;
-}
-
-/* The mark is a read lock on the first byte, of the open file. */
-static struct flock mark_of(short type)
-{
-	return (struct flock){ .l_type = type, .l_whence = SEEK_SET, .l_len = 1 };
-}
-
-int sgpu_region_mark(int fd, struct sgpu_error *error)
-{
-	struct flock mark = mark_of(F_RDLCK);
-
-	return fcntl(fd, F_OFD_SETLK, &mark) == 0
-		       ? SGPU_OK
-		       : sgpu_fail_errno(error, "cannot mark a region as held");
-}
-
-bool sgpu_region_is_marked(int fd)
-{
-	struct flock mark = mark_of(F_WRLCK);
-
-	return fcntl(fd, F_OFD_GETLK, &mark) == 0 && mark.l_type != F_UNLCK;
 }

@@ -38,8 +38,6 @@ SGPU_MUST_CHECK int sgpu_region_open_in(int directory, const char *id, bool writ
 
 /* Unmaps region->data if it is mapped. */
 void sgpu_region_unmap(struct sgpu_region *region);
-/* Whether somebody holds the region; see sgpu_region_mark(). */
-bool sgpu_region_is_marked(int fd);
 
 /* ---- files.c ---- */
 /* Opens the file of an O_PATH descriptor, by /proc. Returns -1 with errno; EINVAL if it is not a

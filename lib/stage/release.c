@@ -78,7 +78,6 @@ static int describe(int directory, const char *path, const char *name, struct sg
 	const int rc = sgpu_region_open_in(directory, name, false, true, region, found, &reason);
 
 	if (rc == SGPU_OK) {
-		region->locked = sgpu_region_is_marked(region->fd);
 		close(region->fd);
 		snprintf(region->why, sizeof(region->why), "%s",
 			 region->expired ? "it has expired" : "");

@@ -40,7 +40,6 @@ struct sgpu_region {
 	unsigned use;
 	int numa_node; /* -1: not bound */
 	bool keep;
-	bool locked;   /* in a listing: the kernel cannot swap it out now */
 	int fd;	       /* -1 in a listing */
 	uint8_t *data; /* until publish: the mapped payload; call sgpu_region_back before touching
 			  it */
@@ -86,13 +85,6 @@ SGPU_MUST_CHECK int sgpu_region_list(struct sgpu_region **regions, int *count,
 void sgpu_region_list_free(struct sgpu_region **regions, int count);
 /* Releases all expired regions; *count receives their number. */
 SGPU_MUST_CHECK int sgpu_region_reap(int *count, struct sgpu_error *error);
-
-/* ---- a region that others hold ---- */
-/* Marks the region of this descriptor as held in memory until the descriptor, and all duplicates,
- * are closed, so that a listing says `locked`. */
-SGPU_MUST_CHECK int sgpu_region_mark(int fd, struct sgpu_error *error);
-/* The bytes that this process may lock; UINT64_MAX if there is no limit. */
-uint64_t sgpu_lock_limit(void);
 
 /* Where a payload is; not for inline payloads. */
 struct sgpu_source {

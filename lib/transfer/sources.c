@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "base/io.h"
-#include "stage/stage.h"
 #include "transfer/engine.h"
 
 #define REGISTER_MIN ((uint64_t)4 << 20) /* below this size, registering saves no time */
@@ -126,7 +125,7 @@ static struct sgpu_kept_slice *find(struct sgpu_engine *engine, const struct sta
 	return NULL;
 }
 
-/* Registers pages of the region, and marks it as held; NULL: there is no room, or the device
+/* Registers pages of the region; NULL: there is no room, or the device
  * cannot.
  */
 static struct sgpu_kept_slice *keep(struct sgpu_engine *engine, int fd, const struct stat *status,
@@ -158,7 +157,6 @@ static struct sgpu_kept_slice *keep(struct sgpu_engine *engine, int fd, const st
 		return NULL;
 	}
 	(void)madvise(slice->base, size, MADV_DONTDUMP);
-	(void)!sgpu_region_mark(slice->fd, NULL); /* it only makes a listing say so */
 	engine->kept = slice;
 	engine->kept_count++;
 	engine->kept_bytes += size;

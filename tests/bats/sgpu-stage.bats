@@ -395,13 +395,6 @@ END
 	run -0 unshare --mount bash full.sh
 }
 
-# Without limits, too: once it is filled, nobody maps it any more, and the kernel may swap it out.
-@test "a region that nobody holds is not called locked" {
-	sealed_batch
-	sgpu-stage load -o staged.sgpu sealed.sgpu
-	sgpu-stage list --json | jq -e 'length == 1 and .[0].locked == false'
-}
-
 @test "a folder that others can use is refused with 4" {
 	sealed_batch
 	mkdir -m 0755 "$XDG_RUNTIME_DIR/sgpu"
@@ -690,35 +683,6 @@ pinned_batch() {
 	run --separate-stderr -2 sgpu-stage pin --as 1X 4K
 	run --separate-stderr -2 sgpu-stage pin --as LD_PRELOAD 4K
 	run --separate-stderr -2 sgpu-stage pin
-}
-
-@test "a region is locked while it is held, and let go when it is released" {
-	requires jq
-	local handle holder
-	handle=$(sgpu-stage pin --lifetime 2h 1M)
-	sgpu-stage list --json | jq -e '.[0] | .locked == false and .use == "inputs" and .keep and .size == 1048576'
-	sgpu-stage hold "$handle" 2>held 3>&- &
-	holder=$!
-	until grep -qs 'holding 1 region' held; do sleep 0.05; done
-	sgpu-stage list --json | jq -e '.[0].locked'
-	[ "$(awk '/^VmLck/ { print $2 }' "/proc/$holder/status")" -ge 1024 ]
-	sgpu-stage release --all
-	wait "$holder"
-	no_regions
-	run --separate-stderr -3 sgpu-stage hold "$handle"
-	assert_contains "$stderr" "there is no region"
-	run --separate-stderr -2 sgpu-stage hold
-}
-
-@test "a region beyond the limit of locked memory is not held, and the limit is said" {
-	requires jq setpriv
-	local handle few=(setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock bash -c 'ulimit -l 64; exec "$@"' sh)
-	"${few[@]}" true 2>/dev/null || skip "needs the right to give up a capability"
-	handle=$(sgpu-stage pin 1M)
-	run --separate-stderr -3 "${few[@]}" sgpu-stage hold "$handle"
-	assert_contains "$stderr" "cannot lock the 1052672 bytes"
-	assert_contains "$stderr" "RLIMIT_MEMLOCK of this process is 65536 bytes"
-	sgpu-stage list --json | jq -e '.[0].locked == false'
 }
 
 @test "a packed batch says where sealed payloads go in one way, and no other batch does" {

@@ -218,32 +218,6 @@ UNIT_TEST(a_slice_that_its_owner_fills_is_what_a_runner_reads)
 	CHECK(sgpu_slice_open(&location, 7, &slice, NULL) == SGPU_EUNAVAILABLE);
 }
 
-/* Others may look whether a region is held; it is for as long as a descriptor is open. */
-UNIT_TEST(a_region_that_is_held_is_listed_as_locked)
-{
-	struct sgpu_location location;
-	struct sgpu_region region, *list;
-	int count;
-
-	REQUIRE(publish(100, true, &location) == SGPU_OK);
-	for (int held = 1; held >= 0; held--) {
-		int copy = -1;
-
-		if (held) {
-			REQUIRE(sgpu_region_open(location.region, false, false, &region, NULL) ==
-					SGPU_OK &&
-				sgpu_region_mark(region.fd, NULL) == SGPU_OK);
-			copy = dup(region.fd);
-			sgpu_region_close(&region);
-		}
-		REQUIRE(sgpu_region_list(&list, &count, NULL) == SGPU_OK && count == 1);
-		CHECK(list[0].locked == (held == 1) && list[0].usable);
-		sgpu_region_list_free(&list, count);
-		close(copy);
-	}
-	CHECK(sgpu_region_release(location.region, NULL) == SGPU_OK);
-}
-
 /* ---- folders of files ---- */
 static int fetch(struct sgpu_files *files, const char *name, struct sgpu_error *error)
 {
@@ -433,7 +407,6 @@ int main(void)
 	UNIT_RUN(outputs_are_written_to_a_region_that_is_kept);
 	UNIT_RUN(a_region_is_used_for_what_it_is_made_for);
 	UNIT_RUN(a_slice_that_its_owner_fills_is_what_a_runner_reads);
-	UNIT_RUN(a_region_that_is_held_is_listed_as_locked);
 	UNIT_RUN(any_thread_may_use_leases);
 	UNIT_RUN(a_lease_fetches_from_no_file_without_a_folder);
 	UNIT_RUN(a_file_is_fetched_from_beneath_its_folder_and_by_no_other_way);

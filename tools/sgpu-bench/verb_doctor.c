@@ -10,12 +10,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <attest/collect/evidence.h>
 #include <base/base.h>
-#include <stage/stage.h>
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
 #include <sgpu/device.h>
@@ -217,10 +217,12 @@ static void ask_gpu(const struct doctor_check *check, struct doctor_finding *fin
 
 static void ask_lock_limit(const struct doctor_check *check, struct doctor_finding *finding)
 {
-	const uint64_t limit = sgpu_lock_limit();
+	struct rlimit limit = { .rlim_cur = 0 };
 
-	say(finding, limit >= check->least ? DOCTOR_OK : DOCTOR_WRONG,
-	    limit == UINT64_MAX ? "no limit" : "%" PRIu64 " KiB", limit >> 10);
+	(void)getrlimit(RLIMIT_MEMLOCK, &limit);
+	say(finding, limit.rlim_cur >= check->least ? DOCTOR_OK : DOCTOR_WRONG,
+	    limit.rlim_cur == RLIM_INFINITY ? "no limit" : "%" PRIu64 " KiB",
+	    (uint64_t)limit.rlim_cur >> 10);
 }
 
 /* landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) and memfd_secret(0), which

@@ -13,7 +13,6 @@
 static const struct cli_verb verbs[] = {
 	{ "load", "[BATCH]", "stage the payloads of a batch", load_options, verb_load },
 	{ "pin", "SIZE", "make an empty region, and print its handle", pin_options, verb_pin },
-	{ "hold", "REGION...", "keep regions locked in memory", hold_options, verb_hold },
 	{ "list", "", "list the staged regions", list_options, verb_list },
 	{ "release", "[REGION...]", "overwrite and remove staged regions", release_options,
 	  verb_release },

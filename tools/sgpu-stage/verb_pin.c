@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-stage pin and hold: make an empty region near the GPU, and keep regions locked in memory.
+ * sgpu-stage pin: makes an empty region near the GPU.
  */
 #include <ctype.h>
 #include <errno.h>
 #include <glob.h>
 #include <limits.h>
-#include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <jansson.h>
 #include <sgpu/batch.h>
@@ -23,7 +17,6 @@
 #include "manifest/manifest.h"
 #include "verbs.h"
 
-/* ---- pin ---- */
 struct pin {
 	struct sgpu_region_options options;
 	const char *variable;
@@ -137,123 +130,5 @@ int verb_pin(int argc, char **argv)
 	}
 	status = rc ? cli_error(&error) : print_pinned(&pin, &region);
 	sgpu_region_close(&region);
-	return cli_finish(status);
-}
-
-/* ---- hold ---- */
-struct held {
-	struct sgpu_region region;
-	void *memory; /* locked */
-	uint64_t size;
-};
-
-const struct cli_option hold_options[] = { CLI_COMMON, CLI_END };
-
-enum { LOOK_MS = 1000 };
-
-static int lock_region(struct held *held, struct sgpu_error *error)
-{
-	struct stat status;
-
-	if (fstat(held->region.fd, &status) != 0) {
-		return sgpu_fail_errno(error, "cannot inspect region '%s'", held->region.id);
-	}
-	held->size = (uint64_t)status.st_size;
-	held->memory = mmap(NULL, held->size, PROT_READ, MAP_SHARED, held->region.fd, 0);
-	if (held->memory == MAP_FAILED) {
-		held->memory = NULL;
-		return sgpu_fail_errno(error, "cannot map region '%s'", held->region.id);
-	}
-	(void)madvise(held->memory, held->size, MADV_DONTDUMP);
-	if (mlock(held->memory, held->size) != 0) {
-		sgpu_fail_errno(error, "cannot lock the %llu bytes of region '%s'",
-				(unsigned long long)held->size, held->region.id);
-		return sgpu_lock_limit() == UINT64_MAX
-			       ? error->code
-			       : sgpu_hint(error,
-					   "RLIMIT_MEMLOCK of this process is %llu bytes; 'ulimit "
-					   "-l', or LimitMEMLOCK= of a unit, raises it",
-					   (unsigned long long)sgpu_lock_limit());
-	}
-	return sgpu_region_mark(held->region.fd, error);
-}
-
-static int take_region(const char *name, struct held *held, struct sgpu_error *error)
-{
-	struct sgpu_location location = { .kind = SGPU_LOCATION_REGION };
-	int rc = SGPU_OK;
-
-	if (strncmp(name, "sgpu:", 5) == 0) {
-		rc = sgpu_handle_parse(name, "the handle", &location, &held->size, error);
-		name = location.region;
-	}
-	rc = rc ? rc : sgpu_region_open(name, false, false, &held->region, error);
-	rc = rc ? rc : lock_region(held, error);
-	/* Whoever releases the region can still overwrite it. */
-	(void)flock(held->region.fd, LOCK_UN);
-	return rc;
-}
-
-static void let_go(struct held *held)
-{
-	if (held->memory) {
-		munmap(held->memory, held->size);
-		held->memory = NULL;
-	}
-	sgpu_region_close(&held->region);
-}
-
-/* Returns how many are still there; lets those go that have been released. */
-static int count_held(struct held *list, int count)
-{
-	struct stat status;
-	int left = 0;
-
-	for (int i = 0; i < count; i++) {
-		if (list[i].memory && fstat(list[i].region.fd, &status) == 0 &&
-		    status.st_nlink > 0) {
-			left++;
-		} else {
-			let_go(&list[i]);
-		}
-	}
-	return left;
-}
-
-int verb_hold(int argc, char **argv)
-{
-	struct sgpu_error error = { 0 };
-	struct held *list;
-	char **names;
-	int count = 0, rc = SGPU_OK, status = cli_read(argc, argv, NULL, &names);
-
-	if (status) {
-		return status;
-	}
-	while (names[count]) {
-		count++;
-	}
-	list = calloc((size_t)count, sizeof(*list));
-	if (!list) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
-	}
-	cli_signals(NULL);
-	for (int i = 0; i < count; i++) {
-		list[i].region.fd = -1;
-	}
-	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		rc = take_region(names[i], &list[i], &error);
-	}
-	status = rc ? cli_error(&error) : 0;
-	if (status == 0) {
-		cli_note("holding %d region%s", count, count == 1 ? "" : "s");
-	}
-	while (status == 0 && !sgpu_io_interrupted() && count_held(list, count) > 0) {
-		(void)poll(NULL, 0, LOOK_MS);
-	}
-	for (int i = 0; i < count; i++) {
-		let_go(&list[i]);
-	}
-	free(list);
 	return cli_finish(status);
 }

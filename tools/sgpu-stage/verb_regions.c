@@ -17,20 +17,18 @@ const struct cli_option list_options[] = { CLI_COMMON, CLI_END };
 static json_t *to_json(const struct sgpu_region *region)
 {
 	const int64_t left = region->expires - time(NULL);
-	const char *state = region->usable    ? region->locked ? "locked"
-						: region->keep ? "kept"
-							       : "once"
+	const char *state = region->usable    ? region->keep ? "kept" : "once"
 			    : region->expired ? "expired"
 					      : "refused";
 
 	return json_pack(
-		"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:s, s:s, s:o, s:s?}",
+		"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:s, s:s, s:o, s:s?}",
 		"region", region->id, "path", region->path, "size", (json_int_t)region->size,
 		"owner", (json_int_t)region->owner, "maker", (json_int_t)region->maker, "created",
 		(json_int_t)region->created, "expires", (json_int_t)region->expires, "expires_in",
-		(json_int_t)(left > 0 ? left : 0), "locked", region->locked, "keep", region->keep,
-		"usable", region->usable, "expired", region->expired, "use",
-		sgpu_region_use_name(region->use), "state", state, "numa_node",
+		(json_int_t)(left > 0 ? left : 0), "keep", region->keep, "usable", region->usable,
+		"expired", region->expired, "use", sgpu_region_use_name(region->use), "state",
+		state, "numa_node",
 		region->numa_node < 0 ? json_null() : json_integer(region->numa_node), "why",
 		region->why[0] ? region->why : NULL);
 }

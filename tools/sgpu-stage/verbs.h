@@ -11,7 +11,6 @@
 
 CLI_VERB(load);
 CLI_VERB(pin);
-CLI_VERB(hold);
 CLI_VERB(list);
 CLI_VERB(release);
 
