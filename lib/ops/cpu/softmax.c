@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * softmax: exp(x - max), divided by its sum, over the last axis. Exponentials and sums are f64.
- * Short rows are distributed over the workers; a long row is cut into parts, whose maxima and sums
- * are combined in order.
  */
 /* gcc does not vectorise code that must keep exception flags, which nothing here reads. */
 #if defined(__GNUC__) && !defined(__clang__)
@@ -11,21 +9,64 @@
 #include "math64.h"
 #include "ops/ops_private.h"
 
-/* Sums and maxima have LANES partial results: element i is in lane i % LANES. They are combined in
- * order. */
+/* A sum has LANES partial results, which are added in order: element i is in lane i % LANES. */
 enum { INPUT, OUTPUT, GRAIN = 1 << 14, LANES = 8 };
 
-#define REAL float
-#define NAME(name) name##_f32
-#define ROUNDS_TO_0 -104
-#include "ops/cpu/softmax_rows.h"
-#undef REAL
-#undef NAME
-#undef ROUNDS_TO_0
-#define REAL double
-#define NAME(name) name##_f64
-#define ROUNDS_TO_0 -708
-#include "ops/cpu/softmax_rows.h"
+/* Where the result rounds to 0, since rounding subnormals would be slow. */
+SGPU_INLINE double exponential(bool wide, double less)
+{
+	return sgpu_math_exp(less) * (less < (wide ? -708 : -104) ? 0.0 : 1.0);
+}
+
+/* Writes exp(input - top) of the elements from `first` on and returns the sum. */
+SGPU_INLINE double exponentials(bool wide, const struct sgpu_op_call *call, uint64_t first,
+				uint64_t count, double top)
+{
+	const void *input = call->data[INPUT];
+	double sums[LANES] = { 0 }, sum = 0;
+	uint64_t whole = first + count - count % LANES;
+
+	for (uint64_t i = first; i < whole; i += LANES) {
+		for (int l = 0; l < LANES; l++) {
+			double e = exponential(wide, sgpu_real(wide, input, i + l) - top);
+
+			sums[l] += e;
+			sgpu_real_set(wide, call->data[OUTPUT], i + l, e);
+		}
+	}
+	for (uint64_t i = whole; i < first + count; i++) {
+		double e = exponential(wide, sgpu_real(wide, input, i) - top);
+
+		sums[i - whole] += e;
+		sgpu_real_set(wide, call->data[OUTPUT], i, e);
+	}
+	for (int l = 0; l < LANES; l++) {
+		sum += sums[l];
+	}
+	return sum;
+}
+
+/* The search for the largest element ignores a NaN; the sum then becomes NaN. */
+SGPU_INLINE void rows(bool wide, const struct sgpu_op_call *call, uint64_t begin, uint64_t end)
+{
+	uint64_t count = call->type[INPUT].shape[call->type[INPUT].rank - 1];
+	void *output = call->data[OUTPUT];
+
+	for (uint64_t first = begin * count; first < end * count; first += count) {
+		double top = -(double)INFINITY, sum;
+
+		for (uint64_t i = first; i < first + count; i++) {
+			double x = sgpu_real(wide, call->data[INPUT], i);
+
+			top = x > top ? x : top;
+		}
+		sum = exponentials(wide, call, first, count, top);
+		for (uint64_t i = first; i < first + count; i++) {
+			sgpu_real_set(wide, output, i, sgpu_real(wide, output, i) / sum);
+		}
+	}
+}
+SGPU_OPS_REAL(rows)
 
 /* Scratch memory for devices that divide a long row: two numbers for each part of every row, and
  * two for each row. */
