@@ -177,11 +177,10 @@ SGPU_MUST_CHECK int sgpu_gemm(const struct sgpu_gemm *gemm, struct sgpu_launch *
 struct sgpu_gemm sgpu_op_gemm_describe(const struct sgpu_op_call *call);
 struct sgpu_gemm sgpu_op_dense_describe(const struct sgpu_op_call *call);
 
-/* An element of an argument of i32 or u8. */
-SGPU_INLINE int32_t sgpu_ops_label(const struct sgpu_op_call *call, int argument, uint64_t at)
+/* An element of labels, which are i32 or u8. */
+SGPU_INLINE int32_t sgpu_ops_label(const void *labels, enum sgpu_dtype dtype, uint64_t at)
 {
-	return call->type[argument].dtype == SGPU_U8 ? ((const uint8_t *)call->data[argument])[at]
-						     : ((const int32_t *)call->data[argument])[at];
+	return dtype == SGPU_U8 ? ((const uint8_t *)labels)[at] : ((const int32_t *)labels)[at];
 }
 
 /* ---- activations, in the order of enum sgpu_activation ---- */
@@ -234,15 +233,68 @@ enum {
 int sgpu_ops_gaussian_weights(double sigma, double truncate,
 			      double weights[SGPU_GAUSSIAN_RADIUS_MAX + 1]);
 
-/* ---- nearest: how a device with many threads divides its work ---- */
+/* ---- nearest: the work, the same on every device ---- */
 enum { SGPU_NEAREST_K_MAX = 256, SGPU_NEAREST_RESERVE = 16 };
 
 /* A block of queries is compared with one tile of rows at a time. */
-struct sgpu_nearest_plan {
-	uint64_t queries, rows;
+struct sgpu_nearest {
+	uint64_t n, m, d, k;
 	uint64_t keep; /* candidates in a list: k, and a reserve */
+	uint64_t tile_queries, tile_rows;
+	const float *a, *b;
+	const void *labels;
+	enum sgpu_dtype label_dtype;
+	int32_t *output;
+	uint64_t *lists;		    /* [queries of the tile][keep]: keys, ascending */
+	float *norms, *products;	    /* [m]: |b|^2; [queries][rows of the tile]: ab */
+	uint64_t query, queries, row, rows; /* the extent of the tile */
 };
-struct sgpu_nearest_plan sgpu_nearest_plan(const struct sgpu_op_call *call);
+struct sgpu_nearest sgpu_nearest_describe(const struct sgpu_op_call *call);
+/* Moves to the tile that begins at a query and a row; returns its product. */
+struct sgpu_gemm sgpu_nearest_tile(struct sgpu_nearest *job, uint64_t query, uint64_t row);
+
+/* A candidate as a number, all ones for none: in the upper half its distance, mapped to an integer
+ * that sorts as the float does, NaN as infinity and -0 as 0; in the lower half its index. */
+SGPU_INLINE uint64_t sgpu_nearest_key(const struct sgpu_nearest *job, uint64_t i, float product)
+{
+	float near = job->norms[job->row + i] - 2.0f * product;
+	uint32_t bits;
+
+	near = near != near ? (float)INFINITY : near == 0 ? 0 : near;
+	memcpy(&bits, &near, sizeof(bits));
+	bits = bits >> 31 ? ~bits : bits | 0x80000000u;
+	return (uint64_t)bits << 32 | (job->row + i);
+}
+
+/* The sum of the squares of a or, if b is not NULL, of a - b; kept in lanes. */
+SGPU_INLINE double sgpu_nearest_square(const float *a, const float *b, uint64_t d)
+{
+	double lanes[8] = { 0 };
+	uint64_t i = 0;
+
+	for (; i + 8 <= d; i += 8) {
+		for (int lane = 0; lane < 8; lane++) {
+			double x = (double)a[i + lane] - (b ? (double)b[i + lane] : 0.0);
+
+			lanes[lane] += x * x;
+		}
+	}
+	for (int lane = 0; lane < 8 && i + lane < d; lane++) {
+		double x = (double)a[i + lane] - (b ? (double)b[i + lane] : 0.0);
+
+		lanes[lane] += x * x;
+	}
+	return sgpu_ops_add_lanes(lanes);
+}
+/* The distance that decides. NaN counts as infinitely far, so that the order is total. */
+SGPU_INLINE double sgpu_nearest_distance(const struct sgpu_nearest *job, uint64_t query,
+					 uint64_t row)
+{
+	double distance =
+		sgpu_nearest_square(job->a + query * job->d, job->b + row * job->d, job->d);
+
+	return distance != distance ? (double)INFINITY : distance;
+}
 
 /* ---- reduce: the view of its input, and the pieces into which it is cut. They are the same on
  * every device, since sums of floats depend on them ---- */

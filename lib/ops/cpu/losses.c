@@ -29,7 +29,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 SGPU_INLINE void row_loss(bool wide, const struct sgpu_op_call *call, uint64_t row)
 {
 	uint64_t width = call->type[INPUT].shape[1], first = row * width;
-	int64_t label = sgpu_ops_label(call, LABELS, row);
+	int64_t label = sgpu_ops_label(call->data[LABELS], call->type[LABELS].dtype, row);
 	bool fits = sgpu_label_fits(label, width);
 	const void *input = call->data[INPUT];
 	double lanes[SGPU_LANES] = { 0 }, top = -(double)INFINITY, rows, sum;
