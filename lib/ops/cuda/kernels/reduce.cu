@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reduce: as cpu/reduce.c. Floats are added in the same order: in eight lanes for each piece of
- * adjacent elements, else row after row of a piece, then piece after piece. So only eight threads
- * add a piece, each with many loads in flight. Reductions that are exact in any order (integers
- * within a piece, extremes) use many more threads.
+ * reduce: as cpu/reduce.c, in f64. Sums are made in the same order: in eight lanes for each piece
+ * of adjacent elements, else row after row of a piece, then piece after piece. So only eight
+ * threads add a piece, each with many loads in flight. Extremes are exact in any order and use many
+ * more threads.
  */
 #include <utility>
 
@@ -14,140 +14,56 @@ enum { INPUT, MASK, OUTPUT };
 enum { OPERATION, AXIS, Q };
 enum { LANES = SGPU_REDUCE_LANES };
 
-/* ---- foldings: keys of elements, a neutral key, and the f64 value of a key ----
- *	F::in_order   whether the order of elements changes the result
- *	f.nothing()   f.key(element)   f(key, key)   f.value(key) */
-/* The element types of outputs. */
-template <typename T> struct sgpu_reduce_types {
-	typedef double sum;
-	typedef T extreme;
-};
-template <> struct sgpu_reduce_types<float> {
-	typedef float sum, extreme;
-};
-template <> struct sgpu_reduce_types<sgpu_half> : sgpu_reduce_types<float> {
-};
-
-/* Divides and rounds; every NaN becomes the same one. */
-template <typename O> SGPU_DEVICE O sgpu_reduce_result(double value, double divisor)
-{
-	value = __ddiv_rn(value, divisor);
-	return sgpu_cuda_narrow<O>(value == value ? value
-						  : __longlong_as_double(0x7ff8000000000000ll));
-}
-
-/* ---- sums: integers are added as integers within a piece, exactly ---- */
-template <typename T> struct sgpu_reduce_sum {
-	static constexpr bool in_order = false;
-
-	__device__ long long nothing() const
-	{
-		return 0;
-	}
-	__device__ long long key(T element) const
+/* ---- foldings: keys of elements, what joins two keys, and the value of a key ---- */
+struct sum {
+	__device__ double key(double element) const
 	{
 		return element;
 	}
-	__device__ long long operator()(long long a, long long b) const
-	{
-		return a + b;
-	}
-	__device__ double value(long long key) const
-	{
-		return (double)key;
-	}
-};
-
-template <typename T> struct sgpu_reduce_float_sum {
-	static constexpr bool in_order = true;
-
-	__device__ double key(T element) const
-	{
-		return sgpu_cuda_f64(element);
-	}
 	__device__ double operator()(double a, double b) const
 	{
-		return __dadd_rn(a, b);
+		return a + b;
 	}
 	__device__ double value(double key) const
 	{
 		return key;
 	}
 };
-template <> struct sgpu_reduce_sum<float> : sgpu_reduce_float_sum<float> {
-};
-template <> struct sgpu_reduce_sum<double> : sgpu_reduce_float_sum<double> {
-};
-template <> struct sgpu_reduce_sum<sgpu_half> : sgpu_reduce_float_sum<sgpu_half> {
-};
 
-/* ---- the least and the greatest ----
- * The greatest is the least of inverted keys. The key of a float is its bits, as an integer that
- * sorts as the float does: -0 below +0, and NaN below all, so that NaN is the result of both. The
- * order of the reduction does not matter. */
-template <typename K, typename T> struct sgpu_reduce_least {
-	static constexpr bool in_order = false;
-	static constexpr K low = (K)((K)1 << (sizeof(K) * 8 - 2)) * -2;
+/* The greatest is the least of the negated elements. */
+struct extreme {
 	bool greatest;
 
-	__device__ K nothing() const
-	{
-		return (K)~low;
-	}
-	__device__ K operator()(K a, K b) const
-	{
-		return b < a ? b : a;
-	}
-};
-
-template <typename T> struct sgpu_reduce_extreme : sgpu_reduce_least<int, T> {
-	__device__ int key(T element) const
-	{
-		return this->greatest ? ~(int)element : (int)element;
-	}
-	__device__ double value(int key) const
-	{
-		return this->greatest ? ~key : key;
-	}
-};
-
-/* Maps a float's bits to an integer that sorts as the float does. It is its own inverse. */
-SGPU_DEVICE int sgpu_reduce_fold_bits(int bits)
-{
-	return bits < 0 ? bits ^ INT_MAX : bits;
-}
-
-template <> struct sgpu_reduce_extreme<float> : sgpu_reduce_least<int, float> {
-	__device__ int key(float element) const
-	{
-		int bits = sgpu_reduce_fold_bits(__float_as_int(greatest ? -element : element));
-
-		return element == element ? bits : low;
-	}
-	__device__ double value(int key) const
-	{
-		float value = __int_as_float(sgpu_reduce_fold_bits(key));
-
-		return key == low ? __longlong_as_double(0x7ff8000000000000ll)
-				  : (double)(greatest ? -value : value);
-	}
-};
-template <> struct sgpu_reduce_extreme<sgpu_half> : sgpu_reduce_extreme<float> {
-	__device__ int key(sgpu_half element) const
-	{
-		return sgpu_reduce_extreme<float>::key(sgpu_half_to_float(element.bits));
-	}
-};
-template <> struct sgpu_reduce_extreme<double> : sgpu_reduce_least<long long, double> {
-	__device__ long long key(double element) const
+	__device__ int64_t key(double element) const
 	{
 		return sgpu_reduce_key(greatest ? -element : element);
 	}
-	__device__ double value(long long key) const
+	__device__ int64_t operator()(int64_t a, int64_t b) const
+	{
+		return b < a ? b : a;
+	}
+	__device__ double value(int64_t key) const
 	{
 		return greatest ? -sgpu_reduce_unkey(key) : sgpu_reduce_unkey(key);
 	}
 };
+
+/* Stores a result; every NaN becomes the same one. */
+SGPU_DEVICE void store(void *out, enum sgpu_dtype dtype, uint64_t i, double value)
+{
+	value = value == value ? value : __longlong_as_double(0x7ff8000000000000ll);
+	if (dtype == SGPU_F32) {
+		((float *)out)[i] = sgpu_cuda_narrow<float>(value);
+	} else if (dtype == SGPU_I32) {
+		((int32_t *)out)[i] = (int32_t)value;
+	} else if (dtype == SGPU_U8) {
+		((uint8_t *)out)[i] = (uint8_t)value;
+	} else if (dtype == SGPU_I16) {
+		((int16_t *)out)[i] = (int16_t)value;
+	} else {
+		((double *)out)[i] = value;
+	}
+}
 
 /* ---- kernels ---- */
 /* Elements as a pass sees them that a mask or a deviation needs: those left out as `nothing`, all
@@ -194,21 +110,21 @@ template <typename In> constexpr int loads = 32;
 template <> constexpr int loads<seen> = 8;
 
 /* The input and output of a kernel; In is a pointer, or `seen`. */
-template <typename In, typename O> struct job {
+template <typename In> struct job {
 	In in;
-	O *out;
+	void *out;
+	enum sgpu_dtype dtype; /* of the output */
 	struct sgpu_reduce_view v;
 	double *partial; /* [outer][pieces][inner]; NULL: one piece per output */
 	double divisor;
 };
 
-template <typename In, typename O>
-SGPU_DEVICE void put(const struct job<In, O> &job, uint64_t item, double value)
+template <typename In> SGPU_DEVICE void put(const struct job<In> &job, uint64_t item, double value)
 {
 	if (job.partial) {
 		job.partial[item] = value;
 	} else {
-		job.out[item] = sgpu_reduce_result<O>(value, job.divisor);
+		store(job.out, job.dtype, item, value / job.divisor);
 	}
 }
 
@@ -222,8 +138,8 @@ template <typename In> struct piece {
 	unsigned count;
 };
 
-template <typename In, typename O>
-SGPU_DEVICE struct piece<In> piece_at(const struct job<In, O> &job, uint64_t item) {
+template <typename In>
+SGPU_DEVICE struct piece<In> piece_at(const struct job<In> &job, uint64_t item) {
 	uint64_t piece, outer = sgpu_cuda_split(item, job.v.pieces, &piece),
 			from = piece * job.v.piece;
 	uint64_t left = job.v.length - from;
@@ -234,8 +150,8 @@ SGPU_DEVICE struct piece<In> piece_at(const struct job<In, O> &job, uint64_t ite
 
 /* ---- adjacent elements, in the CPU's order: a thread adds one lane of a piece ----
  * A block is one warp, so that each thread has enough registers for its loads. */
-template <typename In, typename O>
-static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<In, O> job)
+template <typename In>
+static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<In> job)
 {
 	uint64_t items = job.v.outer * job.v.pieces, self = sgpu_cuda_self();
 	uint64_t step = sgpu_cuda_step() / LANES;
@@ -278,20 +194,20 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<In
 	}
 }
 
-/* ---- adjacent elements, in any order: a warp takes a piece ---- */
-template <typename F, typename In, typename O> SGPU_KERNEL fold_warps(struct job<In, O> job, F f)
+/* ---- extremes of adjacent elements: a warp takes a piece ---- */
+template <typename In> SGPU_KERNEL fold_warps(struct job<In> job, extreme f)
 {
 	uint64_t items = job.v.outer * job.v.pieces, self = sgpu_cuda_self();
 	uint64_t step = sgpu_cuda_step() / SGPU_CUDA_WARP;
 
 	for (uint64_t item = self / SGPU_CUDA_WARP; item < items; item += step) {
 		struct piece<In> piece = piece_at(job, item);
-		auto folded = f.nothing();
+		int64_t folded = INT64_MAX;
 
 #pragma unroll 4
 		for (unsigned i = threadIdx.x % SGPU_CUDA_WARP; i < piece.count;
 		     i += SGPU_CUDA_WARP) {
-			folded = f(folded, f.key(piece.in[i]));
+			folded = f(folded, f.key(sgpu_cuda_f64(piece.in[i])));
 		}
 		folded = sgpu_cuda_warp_reduce(folded, f);
 		if (threadIdx.x % SGPU_CUDA_WARP == 0) {
@@ -301,8 +217,8 @@ template <typename F, typename In, typename O> SGPU_KERNEL fold_warps(struct job
 }
 
 /* ---- elements that are not adjacent: a thread adds up a column of a piece ---- */
-template <typename F, typename In, typename O>
-static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<In, O> job, F f)
+template <typename F, typename In>
+static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<In> job, F f)
 {
 	uint64_t items = job.v.outer * job.v.pieces * job.v.inner, step = sgpu_cuda_step();
 
@@ -313,7 +229,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<In
 		uint64_t from = piece * job.v.piece, left = job.v.length - from;
 		In in = job.in + ((outer * job.v.length + from) * inner + column);
 		unsigned rows = (unsigned)sgpu_ops_min(left, job.v.piece), row = 1;
-		auto folded = f.key(in[0]);
+		auto folded = f.key(sgpu_cuda_f64(in[0]));
 
 		for (; row + loads<In> <= rows; row += loads<In>) {
 			In from_row = in + row * inner;
@@ -326,19 +242,20 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<In
 			asm volatile("" ::: "memory"); /* keeps all loads before the additions */
 #pragma unroll
 			for (int j = 0; j < loads<In>; j++) {
-				folded = f(folded, f.key(values[j]));
+				folded = f(folded, f.key(sgpu_cuda_f64(values[j])));
 			}
 		}
 		for (; row < rows; row++) {
-			folded = f(folded, f.key(in[row * inner]));
+			folded = f(folded, f.key(sgpu_cuda_f64(in[row * inner])));
 		}
 		put(job, item, f.value(folded));
 	}
 }
 
 /* ---- combining the pieces: a warp per result; each lane adds all values in order ---- */
-template <typename F, typename O>
-SGPU_KERNEL finish(const double *partial, O *out, struct sgpu_reduce_view v, double divisor, F f)
+template <typename F>
+SGPU_KERNEL finish(const double *partial, void *out, enum sgpu_dtype dtype,
+		   struct sgpu_reduce_view v, double divisor, F f)
 {
 	uint64_t self = sgpu_cuda_self(), step = sgpu_cuda_step();
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
@@ -361,16 +278,14 @@ SGPU_KERNEL finish(const double *partial, O *out, struct sgpu_reduce_view v, dou
 			}
 		}
 		if (lane == 0) {
-			out[i] = sgpu_reduce_result<O>(f.value(folded), divisor);
+			store(out, dtype, i, f.value(folded) / divisor);
 		}
 	}
 }
 
 /* ---- host side ---- */
-/* Reduces each piece. Sums of floats must keep the CPU's order, so they have a kernel of their
- * own. */
-template <typename In, typename O, typename F>
-static int fold_pieces(struct sgpu_launch *launch, const struct job<In, O> &job, F f)
+template <typename In, typename F>
+static int fold_pieces(struct sgpu_launch *launch, const struct job<In> &job, F f)
 {
 	uint64_t items = job.v.outer * job.v.pieces;
 
@@ -378,88 +293,62 @@ static int fold_pieces(struct sgpu_launch *launch, const struct job<In, O> &job,
 		return 0;
 	}
 	if (job.v.inner > 1) {
-		return sgpu_cuda_start(launch, fold_rows<F, In, O>,
+		return sgpu_cuda_start(launch, fold_rows<F, In>,
 				       sgpu_cuda_grid(items * job.v.inner, SGPU_CUDA_WARP),
 				       SGPU_CUDA_WARP, 0, job, f);
 	}
-	if constexpr (F::in_order) {
-		return sgpu_cuda_start(launch, add_lanes<In, O>,
+	if constexpr (std::is_same_v<F, sum>) {
+		return sgpu_cuda_start(launch, add_lanes<In>,
 				       sgpu_cuda_grid(items, SGPU_CUDA_WARP / LANES),
 				       SGPU_CUDA_WARP, 0, job);
 	} else {
-		return sgpu_cuda_run(launch, fold_warps<F, In, O>,
+		return sgpu_cuda_run(launch, fold_warps<In>,
 				     sgpu_cuda_grid(items, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP), job,
 				     f);
 	}
 }
 
-/* f combines elements, `last` the results of the pieces. */
-template <typename In, typename O, typename F, typename L>
-static int run(struct sgpu_op_call *call, struct sgpu_launch *launch, In in, O *out, double divisor,
-	       F f, L last)
+template <typename In, typename F>
+static int run(struct sgpu_op_call *call, struct sgpu_launch *launch, In in, void *out,
+	       enum sgpu_dtype dtype, double divisor, F f)
 {
 	const struct sgpu_reduce_view v = sgpu_reduce_view(call);
-	const struct job<In, O> job = {
-		in, out, v, v.pieces > 1 ? (double *)call->scratch : NULL, divisor
+	double *partial = (double *)call->scratch;
+	const struct job<In> job = {
+		in, out, dtype, v, v.pieces > 1 ? partial : NULL, divisor
 	};
 	int rc = fold_pieces(launch, job, f);
 
-	if (rc || job.v.pieces == 1 || job.v.outer * job.v.inner == 0) {
+	if (rc || v.pieces == 1 || v.outer * v.inner == 0) {
 		return rc;
 	}
-	return sgpu_cuda_run(
-		launch, finish<L, O>,
-		sgpu_cuda_grid(job.v.outer * job.v.inner, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP),
-		(const double *)call->scratch, job.out, job.v, job.divisor, last);
+	return sgpu_cuda_run(launch, finish<F>,
+			     sgpu_cuda_grid(v.outer * v.inner, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP),
+			     partial, out, dtype, v, divisor, f);
 }
 
-template <typename T> static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
+/* A deviation is a sum here: of squared distances. */
+template <typename In>
+static int run_as(struct sgpu_op_call *call, struct sgpu_launch *launch, In in, void *out,
+		  enum sgpu_dtype dtype, int operation)
 {
-	typedef typename sgpu_reduce_types<T>::sum sum;
-	typedef typename sgpu_reduce_types<T>::extreme extreme;
-	int operation = (int)call->param[OPERATION].number;
-	bool greatest = operation == SGPU_REDUCE_MAX;
-	const T *in = (const T *)call->data[INPUT];
-	void *out = call->data[OUTPUT];
-
-	if (operation == SGPU_REDUCE_SUM || operation == SGPU_REDUCE_MEAN) {
-		return run(call, launch, in, (sum *)out,
-			   operation == SGPU_REDUCE_MEAN ? (double)sgpu_reduce_view(call).length
-							 : 1.0,
-			   sgpu_reduce_sum<T>(), sgpu_reduce_sum<double>());
+	if (operation == SGPU_REDUCE_MIN || operation == SGPU_REDUCE_MAX) {
+		return run(call, launch, in, out, dtype, 1.0,
+			   extreme{ operation == SGPU_REDUCE_MAX });
 	}
-	return run(call, launch, in, (extreme *)out, 1.0, sgpu_reduce_extreme<T>{ greatest },
-		   sgpu_reduce_extreme<double>{ greatest });
+	return run(call, launch, in, out, dtype,
+		   operation == SGPU_REDUCE_MEAN ? (double)sgpu_reduce_view(call).length : 1.0,
+		   sum());
 }
 
 /* ---- with a mask, and deviations: passes with results in f64, as on the CPU ---- */
 SGPU_KERNEL settle(const double *values, const double *counts, double length, int operation,
-		   bool narrow, void *out, uint64_t outputs)
+		   void *out, enum sgpu_dtype dtype, uint64_t outputs)
 {
 	for (uint64_t i = sgpu_cuda_self(); i < outputs; i += sgpu_cuda_step()) {
-		double value =
-			sgpu_reduce_settle(operation, values[i], counts ? counts[i] : length);
-
-		if (narrow) {
-			((float *)out)[i] = sgpu_reduce_result<float>(value, 1.0);
-		} else {
-			((double *)out)[i] = sgpu_reduce_result<double>(value, 1.0);
-		}
+		store(out, dtype, i,
+		      sgpu_reduce_settle(operation, values[i], counts ? counts[i] : length));
 	}
-}
-
-static int run_pass(struct sgpu_op_call *call, struct sgpu_launch *launch, seen in, double *out,
-		    int operation)
-{
-	bool greatest = operation == SGPU_REDUCE_MAX;
-
-	if (operation == SGPU_REDUCE_MIN || greatest) {
-		in.nothing = greatest ? -(double)INFINITY : (double)INFINITY;
-		return run(call, launch, in, out, 1.0, sgpu_reduce_extreme<double>{ greatest },
-			   sgpu_reduce_extreme<double>{ greatest });
-	}
-	return run(call, launch, in, out, 1.0, sgpu_reduce_sum<double>(),
-		   sgpu_reduce_sum<double>());
 }
 
 /* Blocks count the digits of a percentile in shared memory. */
@@ -513,11 +402,8 @@ SGPU_KERNEL take_digits(struct sgpu_percentile *p, unsigned shift, double q, con
 static int run_percentile(struct sgpu_launch *launch, seen in, struct sgpu_percentile *p, double q,
 			  const double *counts, double length, double *result)
 {
-	int rc;
-
-	in.nothing = (double)INFINITY;
-	rc = sgpu_cuda_runtime_check(launch,
-				     cudaMemsetAsync(p, 0, sizeof(*p), sgpu_cuda_stream(launch)));
+	int rc = sgpu_cuda_runtime_check(
+		launch, cudaMemsetAsync(p, 0, sizeof(*p), sgpu_cuda_stream(launch)));
 	for (unsigned shift = 64; !rc; shift -= 8) {
 		rc = sgpu_cuda_run(launch, take_digits, 1, p, shift, q, counts, length, result);
 		if (rc || shift == 0) {
@@ -547,28 +433,32 @@ static int run_passes(struct sgpu_op_call *call, struct sgpu_launch *launch)
 	in.inner = v.inner;
 	in.counting = true;
 	if (in.mask) {
-		rc = run_pass(call, launch, in, counts, SGPU_REDUCE_SUM);
+		rc = run_as(call, launch, in, counts, SGPU_F64, SGPU_REDUCE_SUM);
 	} else {
 		counts = NULL;
 	}
 	in.counting = false;
 	if (!rc && operation == SGPU_REDUCE_STD) {
-		rc = run_pass(call, launch, in, values, SGPU_REDUCE_SUM);
+		rc = run_as(call, launch, in, values, SGPU_F64, SGPU_REDUCE_SUM);
 		rc = rc ? rc
 			: sgpu_cuda_run(launch, settle, grid, values, counts, length,
-					SGPU_REDUCE_MEAN, false, means, outputs);
+					SGPU_REDUCE_MEAN, means, SGPU_F64, outputs);
 		in.means = means;
 	}
+	in.nothing = operation == SGPU_REDUCE_MAX ? -(double)INFINITY
+		     : operation == SGPU_REDUCE_MIN || operation == SGPU_REDUCE_PERCENTILE
+			     ? (double)INFINITY
+			     : 0.0;
 	if (!rc && operation == SGPU_REDUCE_PERCENTILE) {
 		rc = run_percentile(launch, in, (struct sgpu_percentile *)(means + outputs),
 				    call->param[Q].number, counts, length, values);
 	} else if (!rc) {
-		rc = run_pass(call, launch, in, values, operation);
+		rc = run_as(call, launch, in, values, SGPU_F64,
+			    operation == SGPU_REDUCE_MEAN ? SGPU_REDUCE_SUM : operation);
 	}
 	return rc ? rc
 		  : sgpu_cuda_run(launch, settle, grid, values, counts, length, operation,
-				  call->type[OUTPUT].dtype == SGPU_F32, call->data[OUTPUT],
-				  outputs);
+				  call->data[OUTPUT], call->type[OUTPUT].dtype, outputs);
 }
 
 extern "C" int sgpu_reduce_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
@@ -576,5 +466,8 @@ extern "C" int sgpu_reduce_cuda(struct sgpu_op_call *call, struct sgpu_launch *l
 	if (call->data[MASK] || call->param[OPERATION].number >= SGPU_REDUCE_STD) {
 		return run_passes(call, launch);
 	}
-	return SGPU_CUDA_TYPES(call->type[INPUT].dtype, T, start<T>(call, launch));
+	return SGPU_CUDA_TYPES(call->type[INPUT].dtype, T,
+			       run_as(call, launch, (const T *)call->data[INPUT],
+				      call->data[OUTPUT], call->type[OUTPUT].dtype,
+				      (int)call->param[OPERATION].number));
 }
