@@ -24,9 +24,6 @@ enum {
 	SGPU_AK_DAYS = 30,	      /* longest life of an AK's certificate */
 };
 
-SGPU_MUST_CHECK int sgpu_signer_sign(const struct sgpu_signer *signer, const void *data,
-				     size_t size, uint8_t signature[SGPU_ES384_SIZE],
-				     struct sgpu_error *error);
 /* Returns a context that signs with ES384, or NULL. */
 EVP_MD_CTX *sgpu_signer_context(const struct sgpu_signer *signer);
 /* As sgpu_signer_fingerprint. */
@@ -41,7 +38,7 @@ static inline bool sgpu_is_p384(const EVP_PKEY *key)
 /* Writes a certificate, and those of a chain unless it is NULL. *pem is from malloc. */
 SGPU_MUST_CHECK int sgpu_certificate_pem(X509 *certificate, const struct sgpu_chain *more,
 					 char **pem, size_t *size, struct sgpu_error *error);
-/* Borrows the key of the certificate `what`, which must be on P-384. Errors: SGPU_EINVALID. */
+/* Borrows the key of a certificate, which must be on P-384. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_certificate_key(const X509 *certificate, const char *what, EVP_PKEY **key,
 					 struct sgpu_error *error);
 /* Whether this is a CA of path length 0 that another key certified, as EKs are; false for NULL. */
@@ -53,10 +50,9 @@ SGPU_MUST_CHECK int sgpu_bio_text(BIO *bio, char **text, size_t *size, struct sg
 /* Parses a certificate of exactly `size` bytes of DER; NULL if it is malformed. */
 X509 *sgpu_certificate_parse(const uint8_t *der, size_t size);
 
-/* Verifies the chain from `leaf` through `others` to one of the self-signed roots; no revocation
- * lists are read. machine: for an AK, whose chain must fit the profile of our own certificates,
- * receives the fingerprint of its EK; NULL for chains of processor makers, which lack key usage and
- * key identifiers. `owner` names the chain in messages. Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
+/* Verifies the chain from `leaf` through `others` to one of the self-signed roots. machine: for an
+ * AK, whose chain must fit our own profile, receives the fingerprint of its EK; NULL for chains of
+ * processor makers. `owner` names the chain in messages. Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
 SGPU_MUST_CHECK int sgpu_chain_check(X509 *leaf, X509 *const *others, int other_count,
 				     const struct sgpu_chain *roots, int64_t now, uint8_t *machine,
 				     const char *owner, struct sgpu_error *error);
@@ -68,8 +64,7 @@ SGPU_MUST_CHECK int sgpu_chain_verify(const struct sgpu_chain *chain,
 /* Makes a JSON string of bytes in base64 with padding; NULL if out of memory. */
 json_t *sgpu_base64_json(const void *data, size_t size);
 
-/* ---- JSON web signatures (RFC 7515) with ES384 ---- */
-/* The parts of a token. Nothing in the header is trusted: an attacker may have written it. */
+/* ---- JSON web signatures (RFC 7515) with ES384: the parts of a token ---- */
 struct sgpu_jws {
 	json_t *header;
 	char *payload; /* NUL-terminated */
@@ -78,13 +73,11 @@ struct sgpu_jws {
 	size_t signed_size;
 	uint8_t signature[SGPU_ES384_SIZE];
 };
-/* Makes a token. Its x5c is `chain`, unless this is NULL or empty; typ may be NULL. *token is from
- * malloc. */
+/* Makes a token, from malloc. chain: its x5c, or NULL; typ may be NULL, too. */
 SGPU_MUST_CHECK int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *chain,
 				  const char *typ, const void *payload, size_t size, char **token,
 				  struct sgpu_error *error);
-/* Takes a token apart without verifying it; *chain receives its x5c, or is empty. Every alg but
- * ES384 is refused, and every header but alg, typ, kid and x5c. Errors: SGPU_EINVALID; both are
+/* Takes a token apart without verifying it. chain: for its x5c. Errors: SGPU_EINVALID; both are
  * clear then. */
 SGPU_MUST_CHECK int sgpu_jws_open(const char *token, size_t size, struct sgpu_jws *jws,
 				  struct sgpu_chain *chain, struct sgpu_error *error);
@@ -93,7 +86,7 @@ void sgpu_jws_clear(struct sgpu_jws *jws);
 SGPU_MUST_CHECK int sgpu_jws_check(const struct sgpu_jws *jws, EVP_PKEY *key,
 				   struct sgpu_error *error);
 
-/* Parses the text of a file of owners (sgpu_owners_load). Errors: SGPU_EINVALID. */
+/* Parses the text of a file of owners. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_owners_parse(const char *text, size_t size, const char *path,
 				      struct sgpu_owners *owners, struct sgpu_error *error);
 

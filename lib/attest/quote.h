@@ -19,7 +19,6 @@ enum {
 	SGPU_CMW_EVIDENCE = 4
 };
 
-/* Checks the size of a nonce. Errors: SGPU_EUSAGE. */
 SGPU_MUST_CHECK int sgpu_quote_check_nonce(const uint8_t *nonce, size_t size,
 					   struct sgpu_error *error);
 
@@ -46,7 +45,6 @@ struct sgpu_member {
 	size_t min, max;
 	const char *words; /* all values that a text may have, separated by blanks */
 };
-/* Rows of such a table: of a required member, and of an optional one. */
 #define NEEDED(path, type, ...)                                            \
 	{                                                                  \
 		path, SGPU_MEMBER_##type, .optional = false, ##__VA_ARGS__ \
@@ -58,7 +56,7 @@ struct sgpu_member {
 /* Parses JSON from outside; `where` and the place begin the message. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_document_parse(const char *text, size_t size, const char *where,
 					json_t **document, struct sgpu_error *error);
-/* Checks an object by a table. `where` names the object in messages. Errors: SGPU_EINVALID. */
+/* Checks an object, `where` in messages. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_members_check(const json_t *object, const char *where,
 				       const struct sgpu_member *table, struct sgpu_error *error);
 /* Returns the value at a path, in which a number selects an item of an array; NULL when there is
@@ -72,10 +70,9 @@ const json_t *sgpu_claims_own(const json_t *object);
 /* Returns the device's submodule, or NULL; *name receives its name. */
 const json_t *sgpu_claims_device_of(const json_t *claims, const char **name);
 
-/* Makes the report data: a hash of the AK and of all claims but those on the records. */
+/* Makes the report data of the AK and the claims. */
 SGPU_MUST_CHECK int sgpu_quote_report_data(const json_t *claims, const uint8_t ak[SGPU_SHA256_SIZE],
 					   uint8_t report_data[64], struct sgpu_error *error);
-/* Makes the ueid of a machine from the fingerprint of its EK. */
 void sgpu_quote_ueid(const uint8_t machine[SGPU_SHA256_SIZE], uint8_t ueid[SGPU_UEID_SIZE]);
 
 /* ---- policies ---- */
@@ -89,10 +86,7 @@ struct sgpu_policy {
 /* Returns the rank of a platform's word, or -1. Only hardware proves those of SGPU_RANK_TEE. */
 enum { SGPU_RANK_TEE = 2 };
 int sgpu_platform_rank(const char *word);
-/* Whether the policy demands something that only a hardware report tells. */
 bool sgpu_policy_needs_report(const json_t *platform);
-/* Compares versions by their numbers, from the first digit on; a text without one is the least. */
-int sgpu_version_compare(const char *a, const char *b);
 
 /* The result of an appraisal for each part, in the values of AR4SI: whether the policy demanded
  * something, and whether the demand was met. */
@@ -102,11 +96,13 @@ struct sgpu_findings {
 	enum sgpu_finding device_configuration, device_executables, device_hardware;
 };
 
-/* Makes the result as claims (draft-ietf-rats-ear): a new object, NULL if out of memory. */
+/* Makes the result as claims (draft-ietf-rats-ear); NULL if out of memory. */
 json_t *sgpu_ear_claims(const struct sgpu_policy *policy, const struct sgpu_quote_result *result,
 			const struct sgpu_findings *findings, bool accepted, int64_t now);
 
-enum { SGPU_HEX_SIZE = 2 * 48 + 1 };
+enum { SGPU_HEX_SIZE = 2 * 48 + 1, SGPU_REASON_SIZE = 256 };
+/* Names the first way, at any depth, in which a process is not confined; NULL: there is none. */
+const char *sgpu_confinement_lack(const json_t *confinement, char text[SGPU_REASON_SIZE]);
 /* Writes the last 32 of the `size` bytes of a claim, a digest or a ueid, in hexadecimal. Returns
  * false and writes "none" if it is no such claim. */
 bool sgpu_judge_hex(const json_t *text, size_t size, char hex[SGPU_HEX_SIZE]);

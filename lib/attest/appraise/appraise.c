@@ -4,15 +4,15 @@
  * so that a reader sees everything to change. If the policy lacks a member, everything that this
  * member could permit is refused.
  */
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/base.h>
 
 #include "attest/quote.h"
-
-enum { REASON_SIZE = 256 };
 
 struct judging {
 	const struct sgpu_quote_result *result;
@@ -36,7 +36,6 @@ static void judge(struct judging *s, enum sgpu_finding *part, bool good, const c
 	s->failed |= !reason || json_array_append_new(s->reasons, reason) != 0;
 }
 
-/* Returns a text member of an object, or `otherwise` if it is missing. */
 static const char *text_of(const json_t *object, const char *key, const char *otherwise)
 {
 	const char *text = json_string_value(json_object_get(object, key));
@@ -69,15 +68,34 @@ bool sgpu_judge_hex(const json_t *text, size_t size, char hex[SGPU_HEX_SIZE])
 }
 
 /* Describes a list: its only digest, or "one of 3 digests", or "none". */
-static const char *expected_of(const json_t *list, char text[REASON_SIZE])
+static const char *expected_of(const json_t *list, char text[SGPU_REASON_SIZE])
 {
 	size_t count = json_array_size(list);
 
 	if (count == 1) {
 		return json_string_value(json_array_get(list, 0));
 	}
-	snprintf(text, REASON_SIZE, "one of %zu digests", count);
+	snprintf(text, SGPU_REASON_SIZE, "one of %zu digests", count);
 	return count ? text : "none";
+}
+
+/* By their numbers, from the first digit on; a text without one is the least. */
+static int compare_versions(const char *a, const char *b)
+{
+	a += strcspn(a, "0123456789");
+	b += strcspn(b, "0123456789");
+	while (isdigit((unsigned char)*a) || isdigit((unsigned char)*b)) {
+		/* A number that is missing is less than zero: 1.0 is newer than 1. */
+		char *end_a = (char *)a, *end_b = (char *)b;
+		long long left = isdigit((unsigned char)*a) ? strtoll(a, &end_a, 10) : -1;
+		long long right = isdigit((unsigned char)*b) ? strtoll(b, &end_b, 10) : -1;
+		if (left != right) {
+			return left < right ? -1 : 1;
+		}
+		a = *end_a == '.' ? end_a + 1 : "";
+		b = *end_b == '.' ? end_b + 1 : "";
+	}
+	return 0;
 }
 
 /* ---- the runner: its program, who can look into it, what it takes from batches, and from whom
@@ -88,7 +106,7 @@ static void judge_program(struct judging *s, const json_t *wanted, const json_t 
 	const char *version = json_string_value(json_object_get(wanted, "version"));
 	const char *measured = text_of(own, "measured", "nothing");
 	enum sgpu_finding *part = &s->findings.executables;
-	char hex[SGPU_HEX_SIZE], expected[REASON_SIZE];
+	char hex[SGPU_HEX_SIZE], expected[SGPU_REASON_SIZE];
 
 	sgpu_judge_hex(json_object_get(own, "digest"), SGPU_KT128_SIZE, hex);
 	judge(s, part, is_listed(digests, hex), "runner.digest", expected_of(digests, expected),
@@ -97,7 +115,7 @@ static void judge_program(struct judging *s, const json_t *wanted, const json_t 
 		const char *got =
 			json_string_value(json_array_get(json_object_get(runner, "swversion"), 0));
 		snprintf(expected, sizeof(expected), "at least %s", version);
-		judge(s, part, got && sgpu_version_compare(got, version) >= 0, "runner.swversion",
+		judge(s, part, got && compare_versions(got, version) >= 0, "runner.swversion",
 		      expected, got ? got : "none", "the runner is older than the policy wants");
 	}
 	if (!json_is_false(json_object_get(wanted, "process"))) {
@@ -106,7 +124,6 @@ static void judge_program(struct judging *s, const json_t *wanted, const json_t 
 	}
 }
 
-/* Judges who can look into the process, its guest and its GPU. */
 static void judge_debug(struct judging *s, const json_t *runner)
 {
 	const char *whole = text_of(s->result->claims, "dbgstat", "none");
@@ -168,33 +185,26 @@ static void judge_sessions(struct judging *s, const json_t *wanted, const json_t
 	      got, "the runner takes more sessions than the policy accepts");
 }
 
-/* Describes the first member, at any depth, that is not true; NULL if all are. */
-static const char *first_lack(const json_t *object, char text[REASON_SIZE])
+const char *sgpu_confinement_lack(const json_t *confinement, char text[SGPU_REASON_SIZE])
 {
-	const char *name;
+	const char *name, *lack;
+	char inner[SGPU_REASON_SIZE];
 	json_t *value;
 
-	json_object_foreach ((json_t *)object, name, value) {
-		char inner[REASON_SIZE];
-		const char *lack = json_is_object(value) ? first_lack(value, inner) : NULL;
-		if (lack) {
-			snprintf(text, REASON_SIZE, "%.64s: %.64s", name, lack);
-			return text;
-		}
-		if (!json_is_object(value) && !json_is_true(value)) {
-			snprintf(text, REASON_SIZE, "no %.64s", name);
+	json_object_foreach ((json_t *)confinement, name, value) {
+		lack = json_is_object(value) ? sgpu_confinement_lack(value, inner) : "no";
+		if (lack && !json_is_true(value)) {
+			snprintf(text, SGPU_REASON_SIZE, "%.64s: %.64s", name, lack);
 			return text;
 		}
 	}
-	return NULL;
+	return json_object_size(confinement) ? NULL : "nothing";
 }
 
 static void judge_confinement(struct judging *s, const json_t *own)
 {
-	const json_t *confinement = json_object_get(own, "confinement");
-	char text[REASON_SIZE];
-	const char *lack =
-		json_object_size(confinement) ? first_lack(confinement, text) : "nothing";
+	char text[SGPU_REASON_SIZE];
+	const char *lack = sgpu_confinement_lack(json_object_get(own, "confinement"), text);
 
 	judge(s, &s->findings.configuration, !lack, "runner.confinement", "all that there is",
 	      lack ? lack : "", "the kernel does not confine the runner in full");
@@ -238,7 +248,7 @@ static void judge_code(struct judging *s, const json_t *wanted, bool cpu, const 
 {
 	const json_t *digests = json_object_get(wanted, "code"),
 		     *list = json_object_get(own, "code"), *item;
-	char hex[SGPU_HEX_SIZE], expected[REASON_SIZE], claim[REASON_SIZE];
+	char hex[SGPU_HEX_SIZE], expected[SGPU_REASON_SIZE], claim[SGPU_REASON_SIZE];
 	size_t i;
 
 	if (!json_array_size(list)) {
@@ -291,7 +301,7 @@ static void judge_device(struct judging *s)
 	const json_t *own = sgpu_claims_own(sgpu_claims_device_of(s->result->claims, &name));
 	const char *driver = json_string_value(json_object_get(wanted, "driver")),
 		   *got = text_of(own, "driver", "none");
-	char expected[REASON_SIZE];
+	char expected[SGPU_REASON_SIZE];
 	bool cpu = !strcmp(name, "cpu");
 
 	if (!own) {
@@ -304,7 +314,7 @@ static void judge_device(struct judging *s)
 	judge_code(s, wanted, cpu, own);
 	if (driver) {
 		snprintf(expected, sizeof(expected), "at least %s", driver);
-		judge(s, &s->findings.device_executables, sgpu_version_compare(got, driver) >= 0,
+		judge(s, &s->findings.device_executables, compare_versions(got, driver) >= 0,
 		      "device.driver", expected, got, "the driver is older than the policy wants");
 	}
 	judge_secrecy(s, wanted, cpu, own);
@@ -330,14 +340,13 @@ static bool tcb_at_least(uint64_t got, const char *wanted_hex)
 static void judge_register(struct judging *s, const json_t *list, const uint8_t value[48],
 			   const char *claim, const char *text)
 {
-	char hex[SGPU_HEX_SIZE], expected[REASON_SIZE];
+	char hex[SGPU_HEX_SIZE], expected[SGPU_REASON_SIZE];
 
 	sgpu_hex_encode(value, 48, hex);
 	judge(s, &s->findings.executables, is_listed(list, hex), claim, expected_of(list, expected),
 	      hex, text);
 }
 
-/* Judges the guest's measurement at launch, and the registers that it extended since then. */
 static void judge_measured(struct judging *s, const json_t *wanted)
 {
 	const struct sgpu_tee_report *tee = &s->result->tee;
@@ -359,8 +368,7 @@ static void judge_measured(struct judging *s, const json_t *wanted)
 	}
 }
 
-/* Judges whether the host, or other software in the guest, can reach the software that the report
- * is about. */
+/* Judges whether the host, or other software in the guest, can reach the runner. */
 static void judge_guest(struct judging *s, const json_t *wanted)
 {
 	const struct sgpu_tee_report *tee = &s->result->tee;
@@ -392,7 +400,7 @@ static void judge_guest(struct judging *s, const json_t *wanted)
 static void judge_report(struct judging *s, const json_t *wanted)
 {
 	const char *tcb = json_string_value(json_object_get(wanted, "tcb"));
-	char hex[SGPU_HEX_SIZE], expected[REASON_SIZE];
+	char hex[SGPU_HEX_SIZE], expected[SGPU_REASON_SIZE];
 
 	judge(s, &s->findings.hardware, s->result->tee_verified, "tee",
 	      "a report that was verified",
@@ -420,7 +428,7 @@ static void judge_platform(struct judging *s)
 	const char *least = named ? named : sgpu_platform_word(SGPU_PLATFORM_TDX);
 	const char *got =
 		text_of(sgpu_member_at(s->result->claims, SGPU_OWN "/platform"), "kind", "none");
-	char expected[REASON_SIZE];
+	char expected[SGPU_REASON_SIZE];
 
 	snprintf(expected, sizeof(expected), "at least %s", named ? named : "sgx, tdx or snp");
 	judge(s, &s->findings.runtime, sgpu_platform_rank(got) >= sgpu_platform_rank(least),
@@ -435,12 +443,6 @@ static void judge_platform(struct judging *s)
 }
 
 /* ---- the machine, and the whole ---- */
-/* Writes the fingerprint of the machine's EK, from the ueid, in hexadecimal. */
-static void machine_of(const struct judging *s, char hex[SGPU_HEX_SIZE])
-{
-	sgpu_judge_hex(json_object_get(s->result->claims, "ueid"), SGPU_UEID_SIZE, hex);
-}
-
 static void judge_revoked(struct judging *s, enum sgpu_finding *part, const char *claim,
 			  const char *hex, const char *text)
 {
@@ -449,8 +451,7 @@ static void judge_revoked(struct judging *s, enum sgpu_finding *part, const char
 	}
 }
 
-/* Notes each value of the quote that the policy lists as revoked. Returns true if there is one, or
- * if out of memory. */
+/* Notes what the policy lists as revoked. Returns true if there is any, or if out of memory. */
 static bool is_revoked(struct judging *s)
 {
 	const json_t *claims = s->result->claims,
@@ -461,7 +462,7 @@ static bool is_revoked(struct judging *s)
 	char hex[SGPU_HEX_SIZE];
 	size_t i;
 
-	machine_of(s, hex);
+	sgpu_judge_hex(json_object_get(claims, "ueid"), SGPU_UEID_SIZE, hex);
 	judge_revoked(s, &s->findings.identity, "ueid", hex,
 		      "the machine's endorsement key is revoked");
 	sgpu_hex_encode(s->result->ak, sizeof(s->result->ak), hex);
@@ -482,18 +483,12 @@ static void judge_machine(struct judging *s)
 {
 	const json_t *machines = json_object_get(s->policy, "machines"),
 		     *age = json_object_get(s->policy, "certificate_age");
-	char hex[SGPU_HEX_SIZE], expected[REASON_SIZE], got[REASON_SIZE];
+	char hex[SGPU_HEX_SIZE], expected[SGPU_REASON_SIZE], got[SGPU_REASON_SIZE];
 
-	if (machines) {
-		machine_of(s, hex);
-		judge(s, &s->findings.identity, is_listed(machines, hex), "ueid",
-		      expected_of(machines, expected), hex,
-		      "the machine is not one that the policy knows");
-	} else {
-		/* Without a list of machines, a chain to a trusted root is enough, and that was
-		 * verified. */
-		judge(s, &s->findings.identity, true, "ueid", "", "", "");
-	}
+	sgpu_judge_hex(json_object_get(s->result->claims, "ueid"), SGPU_UEID_SIZE, hex);
+	/* Without a list, the chain to a trusted root is enough. */
+	judge(s, &s->findings.identity, !machines || is_listed(machines, hex), "ueid",
+	      expected_of(machines, expected), hex, "the machine is not one that the policy knows");
 	if (age) {
 		snprintf(expected, sizeof(expected), "at most %" PRId64 " s",
 			 (int64_t)json_integer_value(age));

@@ -11,7 +11,6 @@
 
 #define EAR_PROFILE "tag:ietf.org,2026:rats/ear#03"
 
-/* Returns the worst tier among the findings on a part; "none" if the policy demanded nothing. */
 static const char *status_of(const enum sgpu_finding *values, size_t count)
 {
 	enum sgpu_finding worst = SGPU_NOT_ASKED;

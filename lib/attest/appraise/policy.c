@@ -3,7 +3,6 @@
  * Policies: what a quote must say to be accepted, and a draft of one for the owner to change, which
  * accepts given claims. sgpu-policy(5) describes their text.
  */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,24 +73,6 @@ bool sgpu_policy_needs_report(const json_t *platform)
 		}
 	}
 	return false;
-}
-
-int sgpu_version_compare(const char *a, const char *b)
-{
-	a += strcspn(a, "0123456789");
-	b += strcspn(b, "0123456789");
-	while (isdigit((unsigned char)*a) || isdigit((unsigned char)*b)) {
-		/* A number that is missing is less than zero: 1.0 is newer than 1. */
-		char *end_a = (char *)a, *end_b = (char *)b;
-		long long left = isdigit((unsigned char)*a) ? strtoll(a, &end_a, 10) : -1;
-		long long right = isdigit((unsigned char)*b) ? strtoll(b, &end_b, 10) : -1;
-		if (left != right) {
-			return left < right ? -1 : 1;
-		}
-		a = *end_a == '.' ? end_a + 1 : "";
-		b = *end_b == '.' ? end_b + 1 : "";
-	}
-	return 0;
 }
 
 /* Whether a text, or none, is numbers with dots between them. "580,65" would be read as 580, which
@@ -182,7 +163,6 @@ void sgpu_policy_free(struct sgpu_policy **policy)
 
 /* ---- a policy that accepts given claims. It omits the members that the claims lack, and so
  * refuses what these could permit ---- */
-/* Converts base64url of 32 bytes to hexadecimal; NULL for any other text. */
 static json_t *hex_of(const json_t *text)
 {
 	char hex[SGPU_HEX_SIZE];
@@ -211,22 +191,10 @@ static bool put_version(json_t *object, const char *key, const json_t *text)
 	return put(object, key, length, json_stringn(first, length));
 }
 
-static bool all_true(const json_t *object)
-{
-	const char *name;
-	json_t *value;
-
-	json_object_foreach ((json_t *)object, name, value) {
-		if (!json_is_true(value) && !(json_is_object(value) && all_true(value))) {
-			return false;
-		}
-	}
-	return json_object_size(object) > 0;
-}
-
 /* Adds whose work a runner takes, and its confinement. No claim of owners means anybody. */
 static bool add_limits(json_t *made, const json_t *own)
 {
+	char text[SGPU_REASON_SIZE];
 	const json_t *files = json_object_get(own, "files"),
 		     *owners = json_object_get(own, "owners"),
 		     *sessions = json_object_get(own, "sessions");
@@ -236,7 +204,8 @@ static bool add_limits(json_t *made, const json_t *own)
 		put(made, "owners", true, owners ? json_deep_copy(owners) : json_string("any")) &&
 		put(made, "sessions", sessions, json_deep_copy(sessions)) &&
 		put(made, "confinement", true,
-		    json_boolean(all_true(json_object_get(own, "confinement")))));
+		    json_boolean(
+			    !sgpu_confinement_lack(json_object_get(own, "confinement"), text))));
 }
 
 static bool add_runner(json_t *policy, const json_t *claims)

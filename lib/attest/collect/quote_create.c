@@ -14,8 +14,7 @@
 #include "attest/collect/evidence.h"
 #include "attest/quote.h"
 
-/* Checks that the chain begins with the AK's certificate, without which nobody can verify a
- * signature, and its EK's, which names the machine. */
+/* Checks that the chain begins with the AK's certificate and its EK's, which names the machine. */
 static int check_ak(const struct sgpu_signer *ak, const struct sgpu_chain *chain,
 		    uint8_t fingerprint[SGPU_SHA256_SIZE], uint8_t machine[SGPU_SHA256_SIZE],
 		    struct sgpu_error *error)

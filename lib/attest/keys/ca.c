@@ -18,7 +18,6 @@
 
 enum {
 	SECONDS_A_DAY = 86400,
-	DAYS_MAX = 36500,
 	NAME_MAX_LENGTH = 64, /* of a common name: X.520 */
 	REQUEST_MAX = 32768,
 };
@@ -59,15 +58,6 @@ int sgpu_certificate_pem(X509 *certificate, const struct sgpu_chain *more, char 
 		      : sgpu_crypto_fail(error, "writing a certificate");
 	BIO_free(bio);
 	return rc;
-}
-
-static int check_days(unsigned days, struct sgpu_error *error)
-{
-	return days >= 1 && days <= DAYS_MAX
-		       ? 0
-		       : sgpu_fail(error, SGPU_EUSAGE,
-				   "a certificate is valid for 1 to %d days, not %u", DAYS_MAX,
-				   days);
 }
 
 /* Makes a certificate for `key` that the issuer's key signs; issuer NULL: a self-signed one. Its
@@ -121,10 +111,8 @@ int sgpu_ca_create(const struct sgpu_signer *ca, const char *name, int64_t now, 
 		return sgpu_fail(error, SGPU_EUSAGE, "an authority's name has 1 to %d characters",
 				 NAME_MAX_LENGTH);
 	}
-	int rc = check_days(days, error);
-	rc = rc ? rc
-		: issue(ca, NULL, ca->key, &authority, name, now,
-			now + (int64_t)days * SECONDS_A_DAY, &certificate, error);
+	int rc = issue(ca, NULL, ca->key, &authority, name, now,
+		       now + (int64_t)days * SECONDS_A_DAY, &certificate, error);
 	rc = rc ? rc : sgpu_certificate_pem(certificate, NULL, pem, size, error);
 	X509_free(certificate);
 	return rc;
@@ -152,7 +140,6 @@ int sgpu_request_create(const struct sgpu_signer *signer, char **pem, size_t *si
 	return rc;
 }
 
-/* Checks that the issuer's certificate belongs to `signer`, is valid, and may certify keys. */
 static int check_issuer(const struct sgpu_signer *signer, const struct sgpu_chain *chain,
 			int64_t now, struct sgpu_error *error)
 {
@@ -231,24 +218,23 @@ static int choose_end(X509 *issuer, bool attests, int64_t now, unsigned days, in
 {
 	const int64_t last = sgpu_certificate_time(X509_get0_notAfter(issuer)),
 		      left = (last - now + SECONDS_A_DAY - 1) / SECONDS_A_DAY;
-	int rc = days ? check_days(days, error) : 0;
 
-	if (!rc && days > left) {
-		rc = sgpu_fail(
+	if (days > left) {
+		return sgpu_fail(
 			error, SGPU_EUSAGE,
 			"the issuer's certificate ends in %lld days, and none that it signs may "
 			"last longer",
 			(long long)left);
 	}
-	if (!rc && attests && days > SGPU_AK_DAYS) {
-		rc = sgpu_fail(error, SGPU_EUSAGE,
-			       "the certificate of an attestation key is valid for at most %d "
-			       "days",
-			       SGPU_AK_DAYS);
+	if (attests && days > SGPU_AK_DAYS) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "the certificate of an attestation key is valid for at most %d "
+				 "days",
+				 SGPU_AK_DAYS);
 	}
 	*end = now + (int64_t)(days ? days : SGPU_AK_DAYS) * SECONDS_A_DAY;
 	*end = *end < last ? *end : last;
-	return rc;
+	return SGPU_OK;
 }
 
 int sgpu_ca_certify(const struct sgpu_signer *ca, const struct sgpu_chain *ca_chain,

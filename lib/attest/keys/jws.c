@@ -164,6 +164,7 @@ int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *cha
 	json_t *x5c = chain && chain->count ? json_array() : NULL;
 	uint8_t signature[SGPU_ES384_SIZE] = { 0 };
 	char *text = NULL, last[SGPU_BASE64URL_MAX(SGPU_ES384_SIZE)];
+	EVP_MD_CTX *context = sgpu_signer_context(signer);
 	int bad = 0;
 
 	for (int i = 0; chain && i < chain->count; i++) {
@@ -178,12 +179,16 @@ int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *cha
 	*token = NULL;
 	json_decref(encoded);
 	json_decref(made);
-	rc = rc ? rc : sgpu_signer_sign(signer, text, strlen(text), signature, error);
+	if (!rc && !(context && sgpu_ecdsa_sign(context, text, strlen(text), signature,
+						SGPU_ES384_SIZE / 2))) {
+		rc = sgpu_crypto_fail(error, "ECDSA");
+	}
 	sgpu_base64url_encode(signature, sizeof(signature), last);
 	if (!rc && asprintf(token, "%s.%s", text, last) < 0) {
 		*token = NULL;
 		rc = sgpu_fail_nomem(error);
 	}
+	EVP_MD_CTX_free(context);
 	free(text);
 	return rc;
 }

@@ -190,16 +190,6 @@ EVP_MD_CTX *sgpu_signer_context(const struct sgpu_signer *signer)
 	return context;
 }
 
-int sgpu_signer_sign(const struct sgpu_signer *signer, const void *data, size_t size,
-		     uint8_t signature[SGPU_ES384_SIZE], struct sgpu_error *error)
-{
-	EVP_MD_CTX *context = sgpu_signer_context(signer);
-	bool done = context && sgpu_ecdsa_sign(context, data, size, signature, SGPU_ES384_SIZE / 2);
-
-	EVP_MD_CTX_free(context);
-	return done ? 0 : sgpu_crypto_fail(error, "ECDSA");
-}
-
 /* ---- PEM files: the first line tells the kind, so that a TPM is used only if it is needed ---- */
 static const char plain_mark[] = "-----BEGIN PRIVATE KEY-----";
 static const char tpm_mark[] = "-----BEGIN TSS2 PRIVATE KEY-----";

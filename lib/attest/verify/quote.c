@@ -139,7 +139,6 @@ static int split(const char *quote, size_t size, struct parts *parts, struct sgp
 	return rc;
 }
 
-/* Appends the absent records that the claims name, with the reasons. */
 static void add_absent(const json_t *claims, struct sgpu_record *record)
 {
 	const json_t *absent = sgpu_member_at(claims, SGPU_OWN "/absent");

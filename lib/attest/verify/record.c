@@ -41,7 +41,6 @@ static int get_blob(const json_t *object, const char *where, const char *key, ui
 	return rc ? rc : sgpu_base64url_read(text, strlen(text), key, data, size, error);
 }
 
-/* A report of configfs-tsm, taken apart; TDX has no table of certificates. */
 struct tsm {
 	bool snp;
 	uint8_t *report, *table;

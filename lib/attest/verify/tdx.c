@@ -51,7 +51,6 @@ static int take(struct sgpu_bytes *rest, size_t size, const char *what, struct s
 	return SGPU_OK;
 }
 
-/* Takes certification data: their type, which must be `type`, their length, and the data. */
 static int take_data(struct sgpu_bytes *rest, uint16_t type, const char *what,
 		     struct sgpu_bytes *data, struct sgpu_error *error)
 {

@@ -55,12 +55,10 @@ static inline uint64_t sgpu_le64(const uint8_t *data)
 	return (uint64_t)sgpu_le32(data) | (uint64_t)sgpu_le32(data + 4) << 32;
 }
 
-/* Verifies the signature and certificate chain of a TSM record, up to one of the tee_roots
- * (self-signed: AMD's ARK or Intel's SGX Root CA). A VCEK or VLEK must fit the chip and the TCB; a
- * TDX quote must come from Intel's quoting enclave and module. Revocation lists, Intel's TCB info
- * and the least revision of its enclave would have to be fetched, and are not checked. Errors:
- * SGPU_EINVALID, SGPU_ESIGNATURE, SGPU_ECHAIN, SGPU_EEXPIRED, SGPU_EBINDING (of another chip, TCB
- * or key), SGPU_EPOLICY (another enclave or module than Intel's). */
+/* Verifies a TSM record up to one of the tee_roots (self-signed: AMD's ARK or Intel's SGX Root CA).
+ * Revocation lists, Intel's TCB info and the least revision of its enclave would have to be
+ * fetched, and are not checked. Errors: SGPU_EINVALID, SGPU_ESIGNATURE, SGPU_ECHAIN, SGPU_EEXPIRED,
+ * SGPU_EBINDING (another chip, TCB or key), SGPU_EPOLICY (another enclave or module). */
 SGPU_MUST_CHECK int sgpu_tsm_verify(const char *record, size_t size,
 				    const struct sgpu_quote_checks *checks,
 				    struct sgpu_tee_report *report, struct sgpu_error *error);
