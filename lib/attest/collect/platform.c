@@ -8,10 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 #include <base/base.h>
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
@@ -53,25 +49,6 @@ static bool cpu_flag(const char *flag)
 	return strstr(line, flag) != NULL;
 }
 
-static bool tdx_cpuid(void)
-{
-#if defined(__x86_64__)
-	unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-	char name[13] = "";
-
-	if (*sgpu_evidence_root("") || __get_cpuid_max(0, NULL) < 0x21) {
-		return false;
-	}
-	__cpuid_count(0x21, 0, eax, ebx, ecx, edx);
-	memcpy(name, &ebx, 4);
-	memcpy(name + 4, &edx, 4);
-	memcpy(name + 8, &ecx, 4);
-	return memcmp(name, "IntelTDX    ", 12) == 0;
-#else
-	return false;
-#endif
-}
-
 static enum sgpu_platform_kind detect_kind(const char **seen)
 {
 	char line[64], whole[PATH_MAX];
@@ -85,8 +62,8 @@ static enum sgpu_platform_kind detect_kind(const char **seen)
 		*seen = exists(SNP_VMPL) ? SNP_VMPL : SNP_DEVICE;
 		return SGPU_PLATFORM_SNP;
 	}
-	*seen = tdx_cpuid() ? "CPUID leaf 0x21" : cpu_flag(" tdx_guest ") ? "/proc/cpuinfo" : NULL;
-	if (*seen) {
+	if (cpu_flag(" tdx_guest ")) {
+		*seen = "/proc/cpuinfo";
 		return SGPU_PLATFORM_TDX;
 	}
 	*seen = "no sign of TDX, SEV-SNP or SGX";
