@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "job.h"
-#include "setup.h"
+#include "cases.h"
 
 int bare_new(struct sgpu_bench *bench, const char *op, uint64_t size, struct bare **bare,
 	     struct sgpu_error *error)

@@ -3,7 +3,6 @@
 
 #include "crypto/crypto.h"
 #include "cases.h"
-#include "setup.h"
 
 enum { CHUNKS = 64, SEED = 1, PROVIDERS_MAX = 4 }; /* a sample: 1 MiB, always the same chunk */
 

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "cases.h"
-#include "setup.h"
 
 enum { CALLS_MAX = 32, SEED = 4 };
 static const struct bench_sizes sizes = { BENCH_SWEEP(SGPU_CHUNK, 1 << 30), 4, 4, 0 };

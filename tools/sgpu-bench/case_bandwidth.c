@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "cases.h"
-#include "setup.h"
 
 enum { COPIES_MAX = 64, SEED = 3, MEMORIES = 4 /* buffers of the host */ };
 static const struct bench_sizes sizes = { BENCH_SWEEP(4 << 10, 1 << 30), MEMORIES, 2, 0 };

@@ -6,7 +6,6 @@
  * case_digest.c.
  */
 #include "cases.h"
-#include "setup.h"
 
 /* ---- a channel with both of its ends ---- */
 static int send(void *argument, const struct sgpu_command *command, struct sgpu_reply *reply)

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "cases.h"
-#include "setup.h"
 
 enum { SEED = 12, SMALL = 4 << 10, HUGE = 2 << 20, BATCHES = 4, WAYS_MAX = 5 };
 static const uint64_t batches[BATCHES] = { 1, 8, 64, 512 }; /* pages of a call */

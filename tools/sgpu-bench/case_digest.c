@@ -9,7 +9,6 @@
 #include "crypto/crypto.h"
 #include "device/backend.h"
 #include "cases.h"
-#include "setup.h"
 
 enum { SEED = 7, SPARE_PAGES = 4 };
 static const struct bench_sizes plain_sizes = { BENCH_SWEEP(64 << 10, 1 << 30), 1, 1, 0 },

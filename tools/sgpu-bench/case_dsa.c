@@ -5,7 +5,6 @@
 #include "dsa/queue.h"
 
 #include "cases.h"
-#include "setup.h"
 
 enum { SEED = 11, JOBS_MAX = 4096 };
 /* Bytes of a sample, unless the jobs that are under way together have more. */

@@ -17,7 +17,6 @@
 #include "base/io.h"
 #include "../../examples/parameter-server/parameters.h"
 #include "cases.h"
-#include "setup.h"
 
 enum {
 	WAYS = 4,

@@ -7,7 +7,6 @@
 
 #include "ops/ops.h"
 #include "cases.h"
-#include "setup.h"
 
 enum { SEED = 11, PATHS = 2 };
 #define MIB ((uint64_t)1 << 20)

@@ -10,7 +10,6 @@
 #include "transfer/transfer.h"
 
 #include "cases.h"
-#include "setup.h"
 
 enum { SEED = 5 };
 enum { PLAIN, AT_REST }; /* the variants of both directions */

@@ -4,15 +4,17 @@
  * freeing memory of its pool, loading a module; what a sealed command group costs; and what a
  * launch costs that another process requests.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/io.h"
 #include "crypto/crypto.h"
 #include "channel/channel.h"
 
 #include "cases.h"
-#include "setup.h"
 #include "sizes.h"
 
 /* ---- opening: in a process of its own, and in this one, whose device is open already ---- */
@@ -62,14 +64,32 @@ static int open_here(void *argument, struct sgpu_error *error)
 static int open_in_process(void *argument, struct sgpu_error *error)
 {
 	const struct opening *o = argument;
-	const size_t mark = sgpu_bench_mark(o->bench);
+	const char *const words[] = { "sgpu-bench",
+				      "open",
+				      "--device",
+				      o->bench->info.selector,
+				      o->bench->variant == 1 ? "--secure" : NULL,
+				      NULL };
 	unsigned long long opening = 0, closing = 0;
+	int ends[2], rc;
 	char text[64];
 	size_t got = 0;
-	int from, rc = bench_start_open(o->bench, o->bench->variant == 1, &from, error);
+	pid_t pid;
 
-	rc = rc ? rc : sgpu_read(from, "sgpu-bench open", text, sizeof(text) - 1, &got, error);
-	sgpu_bench_release(o->bench, mark);
+	if (pipe2(ends, O_CLOEXEC) != 0) {
+		return sgpu_fail_errno(error, "cannot make a pipe");
+	}
+	rc = program_start(&(struct program){ .words = words,
+					      .path = "/proc/self/exe",
+					      .given = (const int[]){ STDIN_FILENO, ends[1] },
+					      .count = 2 },
+			   &pid, error);
+	sgpu_close(ends[1]);
+	rc = rc ? rc : sgpu_read(ends[0], "sgpu-bench open", text, sizeof(text) - 1, &got, error);
+	sgpu_close(ends[0]);
+	if (pid > 0) {
+		(void)waitpid(pid, NULL, 0);
+	}
 	text[got] = '\0';
 	if (rc == SGPU_OK && sscanf(text, "%llu %llu", &opening, &closing) != 2) {
 		rc = sgpu_fail(error, SGPU_EDEVICE,
@@ -253,8 +273,7 @@ static int measure_module(struct pair *p, struct sgpu_error *error)
 	return sgpu_bench_measure(p->bench, &point, variants, 2, error);
 }
 
-/* ---- a launch by another process over a ring, beside one here: the prepared operation alone ----
- */
+/* ---- a launch by a server over a ring, beside one here: the prepared operation alone ---- */
 enum { LAUNCHES = 64, VECTOR = 1024 };
 
 static int run_launches(void *argument, struct sgpu_error *error)
@@ -313,7 +332,7 @@ int bench_session(struct sgpu_bench *bench, struct sgpu_error *error)
 	rc = rc ? rc : measure_groups(bench, error);
 	rc = rc ? rc : sgpu_secure_create(bench->device, NULL, &pair.context, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_context, (uintptr_t)pair.context, 0, error);
-	rc = rc ? rc : measure_launches(bench, error);
 	rc = rc ? rc : measure_module(&pair, error);
-	return rc ? rc : bench_each_size(bench, &sizes, measure_memory, &pair, error);
+	rc = rc ? rc : bench_each_size(bench, &sizes, measure_memory, &pair, error);
+	return rc ? rc : measure_launches(bench, error); /* which needs other programs */
 }

@@ -12,7 +12,6 @@
 
 #include "base/base.h"
 #include "cases.h"
-#include "setup.h"
 
 /* Crosses and comes back `count` times. A block takes some microseconds, so that reading the clock
  * is less than a hundredth of it. */

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of cases, the functions that its rows name, and functions of a case for others.
+ * The table of cases, the functions that its rows name, and set-up that cases share. Objects are
+ * kept until the case, or a part of it, ends.
  */
 #ifndef BENCH_CASES_H
 #define BENCH_CASES_H
 
-#include <sys/types.h>
-
 #include <bench/bench.h>
+#include <sgpu/keys.h>
+#include <sgpu/seal.h>
+
 #include "channel/channel.h"
-#include "remote/carrier.h"
 
 /* The cases in the order in which they run; a row without a name ends the table. */
 extern const struct sgpu_bench_case bench_cases[];
@@ -39,14 +40,86 @@ SGPU_MUST_CHECK int bench_channel_measures(struct sgpu_bench *bench, struct sgpu
 SGPU_MUST_CHECK int bench_open(const char *selector, unsigned jobs, bool secure, uint64_t ns[2],
 			       struct sgpu_error *error);
 
-/* Start this program again with the verb `open` for bench->device: to time that, which `from` then
- * tells; or as the worker of a ring. The descriptors are kept; closing them waits for the process's
- * end. */
-/* The worker's private key, which is no secret, in both processes. */
-SGPU_MUST_CHECK int bench_session_key(struct sgpu_key *key, struct sgpu_error *error);
-SGPU_MUST_CHECK int bench_start_open(struct sgpu_bench *bench, bool secure, int *from,
-				     struct sgpu_error *error);
-SGPU_MUST_CHECK int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring,
-				     struct sgpu_error *error);
+/* ---- sizes and objects ---- */
+/* Sizes are powers of two, so a set of them is a bit mask. quick: those for --quick. host, device:
+ * the memory that a size needs, in multiples of the size, plus `more` bytes each. */
+struct bench_sizes {
+	uint64_t all, quick;
+	unsigned host, device;
+	uint64_t more;
+};
+/* The first two members: powers of four times 4 KiB, from `min` to `max`. */
+#define BENCH_SWEEP(min, max) \
+	(2 * (uint64_t)(max) - (uint64_t)(min)) & 0x5555555555555000, 64 << 10 | 4 << 20 | 64 << 20
+typedef int (*bench_size_fn)(void *argument, uint64_t size, struct sgpu_error *error);
+/* Calls measure() for each size that --size allows; waives those for which memory is lacking.
+ * Releases what measure() keeps after each size. */
+SGPU_MUST_CHECK int bench_each_size(struct sgpu_bench *bench, const struct bench_sizes *sizes,
+				    bench_size_fn measure, void *argument,
+				    struct sgpu_error *error);
+
+/* Opens another device besides bench->device. */
+SGPU_MUST_CHECK int bench_new_device(struct sgpu_bench *bench, const char *selector,
+				     struct sgpu_device **device, struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_new_aead(struct sgpu_bench *bench, const char *provider,
+				   const uint8_t key[SGPU_KEY_SIZE], struct sgpu_aead **aead,
+				   struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_new_device_key(struct sgpu_bench *bench, struct sgpu_stream *stream,
+					 const struct sgpu_sealed_keys *keys,
+					 struct sgpu_device_key **key, struct sgpu_error *error);
+
+/* A pattern and its sealed form, a chunk run from chunk 0 on, with new keys. */
+struct bench_sealed {
+	struct sgpu_sealed_keys keys;
+	struct sgpu_aead *aead;
+	struct sgpu_device_key *key;
+	void *plain, *sealed, *result; /* of the device's pool; result: for either of the two */
+	uint64_t size, sealed_size;
+};
+SGPU_MUST_CHECK int bench_new_sealed(struct sgpu_bench *bench, uint64_t size, uint64_t seed,
+				     struct bench_sealed *sealed, struct sgpu_error *error);
+
+/* ---- memory for copies, and timed parts of work ---- */
+/* Makes memory, aligned to 2 MiB, with every page present, on huge pages where the kernel has
+ * them. Errors: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int bench_new_pages(struct sgpu_bench *bench, uint64_t size, void **memory,
+				    struct sgpu_error *error);
+/* Alters every page, so that old contents cannot pass for new ones. */
+void bench_spoil(void *memory, uint64_t size);
+/* SGPU_EDIFFERS when the memory is not what sgpu_bench_fill made with the seed. */
+SGPU_MUST_CHECK int bench_verify(const void *memory, uint64_t size, uint64_t seed,
+				 struct sgpu_error *error);
+
+/* Returns how often a sample repeats work on `size` bytes, at most `most` times: a sample of large
+ * sizes has about 256 MiB. */
+uint64_t bench_repeats(uint64_t size, uint64_t most);
+/* Gives the sample the time of one of two parts of work: from `begin` to `between`, or from there
+ * until now. */
+void bench_give_part(struct sgpu_bench *bench, uint64_t begin, uint64_t between, bool is_second);
+/* Allocates and frees device memory; one of the two is timed. */
+SGPU_MUST_CHECK int bench_time_memory(struct sgpu_bench *bench, struct sgpu_device *device,
+				      uint64_t size, bool gives_back, struct sgpu_error *error);
+/* Waits for tasks; `rc` is the code of enqueueing them. Reports the first failure as one of `what`:
+ * "copy to the device". */
+SGPU_MUST_CHECK int bench_finish(struct sgpu_stream *stream, int rc, const struct sgpu_task *tasks,
+				 int count, const char *what, struct sgpu_error *error);
+/* Copy, and wait for the end. */
+SGPU_MUST_CHECK int bench_to_device(struct sgpu_stream *stream, sgpu_devptr to, const void *from,
+				    uint64_t size, struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_from_device(struct sgpu_stream *stream, void *to, sgpu_devptr from,
+				      uint64_t size, struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+				struct sgpu_error *error);
+/* Device memory that receives the pattern of a seed. */
+struct bench_target {
+	struct sgpu_stream *stream;
+	sgpu_devptr memory;
+	uint64_t size, seed;
+	void *scratch; /* host memory of the same size */
+};
+/* For a variant whose argument begins with a target: the first clears the memory, the second
+ * verifies a copy of it in `scratch`, which it spoils first. */
+SGPU_MUST_CHECK int bench_clear_target(void *target, struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_verify_target(void *target, struct sgpu_error *error);
 
 #endif

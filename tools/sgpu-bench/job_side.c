@@ -9,7 +9,6 @@
 #include "channel/channel.h"
 
 #include "job.h"
-#include "setup.h"
 
 /* ---- runners ---- */
 /* The runners of a device. Sealed jobs run in a secure context over it, as in sgpu-run. */

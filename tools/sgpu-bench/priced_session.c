@@ -7,8 +7,9 @@
 
 #include "remote/client.h"
 
-#include "cases.h"
 #include "sizes.h"
+
+enum { LEASES = 1 << 21 };
 
 struct priced {
 	struct sgpu_remote *remote;
@@ -20,16 +21,21 @@ struct priced {
 
 SGPU_BENCH_ENDING(end_remote, struct sgpu_remote, sgpu_remote_close)
 
+/* With a server of its own, whose socket passes a ring. */
 static int open_session(struct sgpu_bench *bench, struct priced *p, struct sgpu_error *error)
 {
-	struct sgpu_remote_ring ring;
-	struct sgpu_carrier *carrier;
+	char path[SERVED_PATH_MAX];
+	struct served *served;
 	struct sgpu_key runner;
-	int rc = bench_session_key(&runner, error);
+	int rc = served_new(bench, LEASES, &served, error);
 
-	rc = rc ? rc : bench_start_ring(bench, &ring, error);
-	rc = rc ? rc : sgpu_carrier_ring(&ring, &carrier, error);
-	rc = rc ? rc : sgpu_remote_open_carrier(carrier, NULL, &runner, &p->remote, error);
+	rc = rc ? rc : sgpu_key_load(served_path(served, SERVED_PAIR, path), &runner, error);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	rc = sgpu_remote_connect(served_path(served, SERVED_SOCKET, path), NULL, &runner,
+				 &p->remote, error);
+	sgpu_key_clear(&runner);
 	return rc ? rc : sgpu_bench_keep(bench, end_remote, (uintptr_t)p->remote, 0, error);
 }
 

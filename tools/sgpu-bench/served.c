@@ -92,11 +92,15 @@ int served_new(struct sgpu_bench *bench, uint64_t leases, struct served **served
 {
 	struct served *s = *served = sgpu_bench_new(bench, sizeof(*s), end_served, error);
 	char size[24], jobs[16];
-	const char *const keygen[] = { "sgpu-seal", "keygen",	"-q", "--no-sign",
-				       "-o",	    SERVED_KEY, NULL };
+	const char *const key[] = {
+		"sgpu-seal", "keygen", "-q", "--no-sign", "-o", SERVED_KEY, NULL
+	};
+	const char *const pair[] = { "sgpu-seal", "keygen",    "-q", "--x25519",
+				     "-o",	  SERVED_PAIR, NULL };
 	const char *const serve[] = { "sgpu-serve", "-q",	"--device", bench->info.selector,
 				      "--jobs",	    jobs,	"--leases", size,
-				      "-k",	    SERVED_KEY, "--socket", SERVED_SOCKET,
+				      "-k",	    SERVED_KEY, "-k",	    SERVED_PAIR,
+				      "--sessions", "any",	"--socket", SERVED_SOCKET,
 				      "--ahead",    "0",	NULL };
 	int rc = s ? make_folder(s, error) : SGPU_ENOMEM;
 
@@ -106,7 +110,8 @@ int served_new(struct sgpu_bench *bench, uint64_t leases, struct served **served
 	s->bench = bench;
 	snprintf(size, sizeof(size), "%llu", (unsigned long long)leases);
 	snprintf(jobs, sizeof(jobs), "%u", bench->options.jobs);
-	rc = program_run(&(struct program){ .words = keygen, .folder = s->folder }, error);
+	rc = program_run(&(struct program){ .words = key, .folder = s->folder }, error);
+	rc = rc ? rc : program_run(&(struct program){ .words = pair, .folder = s->folder }, error);
 	rc = rc ? rc
 		: program_start(&(struct program){ .words = serve, .folder = s->folder }, &s->pid,
 				error);

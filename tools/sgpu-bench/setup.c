@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 #include "crypto/crypto.h"
-#include "setup.h"
+#include "cases.h"
 
 int bench_each_size(struct sgpu_bench *bench, const struct bench_sizes *sizes,
 		    bench_size_fn measure, void *argument, struct sgpu_error *error)

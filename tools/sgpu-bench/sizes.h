@@ -45,9 +45,10 @@ enum {
 	SERVED_NAME_MAX = 32,
 	SERVED_PATH_MAX = SERVED_FOLDER_MAX + SERVED_NAME_MAX
 };
-/* The names of its socket and of its key, in its folder. */
+/* The names of its socket and of its keys, for batches and for sessions, in its folder. */
 #define SERVED_SOCKET "run.sock"
 #define SERVED_KEY "key.jwk"
+#define SERVED_PAIR "pair.jwk"
 
 /* Ended with the case, or with its part. */
 struct served {
@@ -55,7 +56,8 @@ struct served {
 	char folder[SERVED_FOLDER_MAX]; /* in memory; removed with all that is in it */
 	pid_t pid;
 };
-/* Starts a server on bench->device, with a new key, which is symmetric. leases: bytes of its pool.
+/* Starts a server on bench->device, with new keys, a symmetric one and a pair. leases: bytes of its
+ * pool.
  * Errors: SGPU_EUNAVAILABLE (a program is not beside this one), SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int served_new(struct sgpu_bench *bench, uint64_t leases, struct served **served,
 			       struct sgpu_error *error);
@@ -67,7 +69,7 @@ const char *served_path(const struct served *served, const char *name, char path
 SGPU_MUST_CHECK int served_submit(const struct served *served, int batch_fd, int response_fd,
 				  bool leased, struct sgpu_error *error);
 
-/* ---- in a session of another process, over a ring (priced_session.c) ---- */
+/* ---- in a session of a server, over a ring (priced_session.c) ---- */
 struct priced;
 /* Opens the session, which is kept, and prepares the operation. */
 SGPU_MUST_CHECK int priced_new(struct sgpu_bench *bench, const struct job_side *side,
