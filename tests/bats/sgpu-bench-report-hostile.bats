@@ -12,7 +12,7 @@ load report
 	local bad='{"toString":1,"valueOf":1}'
 	{
 		environment "\"date\":null,\"tree\":$bad,\"quick\":$bad,\"kernel\":[$bad],\"platform\":$bad,\"device_driver\":$bad" \
-			"\"command\":$bad,\"deep\":[[$bad]],\"toString\":5"
+			"\"command\":$bad,\"commit\":$bad,\"deep\":[[$bad]],\"toString\":5"
 		measurement made plain '"toString":5' 100 "\"ratio\":$bad" "\"median_high_ns\":$bad" "\"other\":$bad"
 		measurement made odd '"__proto__":"x"' 100
 		echo "{\"record\":\"measurement\",\"case\":\"gone\",\"variant\":\"\",\"parameters\":{},\"unit\":\"ns\"," \
@@ -30,7 +30,7 @@ END
 	run -0 told
 	[[ $output == *"machine toString: 1; valueOf: 1 | 0: 0: toString: 1; valueOf: 1"* ]]
 	[[ $output == *"sections machines,case-made,case-gone,not-measured,files"* ]]
-	[[ $output == *"files a.json|Test CPU|–|–|3|b.json"* ]]
+	[[ $output == *"files a.json|Test CPU|–|–|–|3|b.json"* ]]
 	[ ! -s console ]
 }
 
@@ -63,43 +63,6 @@ END
 	browse a.html --js-flags=--stack-size=100
 	[ "$(grep -o '<tr>' dom.html | wc -l)" -gt 22000 ]
 	[ ! -s console ]
-}
-
-# members COUNT: an environment of so many.
-members() {
-	local i
-
-	printf '{"record":"environment"'
-	for ((i = 1; i < $1; i++)); do
-		printf ',"k%s":%s' "$i" "$i"
-	done
-	printf '}\n'
-}
-
-@test "an environment has 256 members at most" {
-	requires chromium
-	for file in {1..20}; do
-		members 256 >"$file.json"
-		measurement made "variant $file" '' 100 >>"$file.json"
-	done
-	sgpu-bench report {1..20}.json -o a.html
-	browse a.html
-	[ "$(grep -oE '<td[^>]*>k[0-9]+</td>' dom.html | wc -l)" -eq 255 ]
-	[ ! -s console ]
-	members 257 >more.json
-	measurement made plain '' 100 >>more.json
-	run -1 --separate-stderr sgpu-bench report more.json -o b.html
-	[[ $stderr == *"more.json:1: more than 256 members"* ]]
-	assert_no_file b.html
-}
-
-@test "what names a run is one value" {
-	measurement made plain '' 100 >good.json
-	for member in processor processors device device_selector commit date; do
-		printf '{"record":"environment","%s":{"toString":1,"valueOf":1}}\n' "$member" | cat - good.json >bad.json
-		run -1 --separate-stderr sgpu-bench report good.json bad.json -o a.html
-		[[ $stderr == *"bad.json:1: '$member' is not text or a number"* ]]
-	done
 }
 
 @test "text that turns or hides text is refused" {

@@ -113,20 +113,12 @@ UNIT_TEST(hostile_files_are_refused_by_line)
 		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"n\":4," TIMES "}",
 		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2," TIMES ",\"bytes\":-1}",
 		"{\"record\":\"environment\"}",
-		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"samples_ns\":[1,2]," TIMES "}",
-		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"samples_ns\":[1,2,\"3\"]," TIMES "}",
-		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"samples_ns\":[1,2,-3]," TIMES "}",
-		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"samples_ns\":2," TIMES "}",
 		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"stopped\":\"early\"," TIMES "}",
 		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"median_low_ns\":1," TIMES "}",
-		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"median_low_ns\":2.5,"
 		"\"median_high_ns\":3," TIMES "}",
-		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"median_low_ns\":1,"
-		"\"median_high_ns\":1.5," TIMES "}",
 		"{\"record\":\"noise\",\"measurement\":\"m\",\"floor\":0.1,\"runs\":5}",
 		"{\"record\":\"end\",\"load\":{\"x\":[\"\\u001b[2J\"]}}", "{\"record\":\"end\",\"\\u007f\":1}",
 		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":1e-10," TIMES "}",
-		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"samples_ns\":[1,2,1e-300]," TIMES "}",
 	};
 	/* clang-format on */
 	struct sgpu_bench_results results;
@@ -192,37 +184,6 @@ UNIT_TEST(characters_that_turn_or_hide_text_are_refused)
 			"\U000e2010 \U00102060\"}") == SGPU_OK);
 }
 
-UNIT_TEST(environments_are_limited)
-{
-	static const char *const plain[] = { "processor",	"processors", "device",
-					     "device_selector", "commit",     "date" };
-	char text[8192];
-
-	for (int count = 255; count <= 256; count++) { /* and the member `record` */
-		int length = snprintf(text, sizeof(text), "{\"record\":\"environment\"");
-
-		for (int i = 0; i < count; i++) {
-			length += snprintf(text + length, sizeof(text) - (size_t)length,
-					   ",\"k%d\":%d", i, i);
-		}
-		snprintf(text + length, sizeof(text) - (size_t)length, "}\n%s\n", GOOD);
-		CHECK(read_text(text) == (count == 255 ? SGPU_OK : SGPU_EINVALID));
-	}
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(plain); i++) {
-		static const char *const values[] = { "\"text\"", "1", "null",
-						      "{\"toString\":1,\"valueOf\":1}", "[1]" };
-
-		for (size_t k = 0; k < SGPU_ARRAY_LENGTH(values); k++) {
-			snprintf(text, sizeof(text), "{\"record\":\"environment\",\"%s\":%s}\n%s\n",
-				 plain[i], values[k], GOOD);
-			CHECK(read_text(text) == (k < 3 ? SGPU_OK : SGPU_EINVALID));
-		}
-	}
-	snprintf(text, sizeof(text),
-		 "{\"record\":\"environment\",\"vulnerabilities\":{\"a\":\"b\"}}\n%s\n", GOOD);
-	CHECK(read_text(text) == SGPU_OK);
-}
-
 UNIT_TEST(names_that_are_too_long_are_refused)
 {
 	struct sgpu_bench_results results;
@@ -245,7 +206,6 @@ int main(void)
 	UNIT_RUN(records_come_back_from_their_json);
 	UNIT_RUN(hostile_files_are_refused_by_line);
 	UNIT_RUN(characters_that_turn_or_hide_text_are_refused);
-	UNIT_RUN(environments_are_limited);
 	UNIT_RUN(names_that_are_too_long_are_refused);
 	return unit_done();
 }
