@@ -81,8 +81,7 @@ static int open_in_process(void *argument, struct sgpu_error *error)
 	}
 	rc = program_start(&(struct program){ .words = words,
 					      .path = "/proc/self/exe",
-					      .given = (const int[]){ STDIN_FILENO, ends[1] },
-					      .count = 2 },
+					      .ends = (const int[]){ STDIN_FILENO, ends[1] } },
 			   &pid, error);
 	sgpu_close(ends[1]);
 	rc = rc ? rc : sgpu_read(ends[0], "sgpu-bench open", text, sizeof(text) - 1, &got, error);

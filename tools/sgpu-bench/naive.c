@@ -61,8 +61,7 @@ int naive_new(struct sgpu_bench *bench, struct naive **naive, struct sgpu_error 
 	rc = rc ? rc
 		: program_start(&(struct program){ .words = words,
 						   .path = words[0],
-						   .given = (const int[]){ in[0], out[1] },
-						   .count = 2 },
+						   .ends = (const int[]){ in[0], out[1] } },
 				&n->pid, error);
 	sgpu_close(in[0]);
 	sgpu_close(out[1]);

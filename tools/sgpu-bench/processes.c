@@ -4,7 +4,6 @@
  */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -20,21 +19,24 @@
 #include "base/io.h"
 #include "sizes.h"
 
-enum { REST_ROUNDS = 50, GIVEN_MAX = 5 };
+enum { REST_ROUNDS = 50 };
 #define MS UINT64_C(1000000)
 static const uint64_t at_rest_ns = 20000; /* of processor time in a millisecond */
 
 /* ---- programs ---- */
-/* given[i] becomes the child's i, by way of higher numbers, so that none overwrites another. */
-static int start(const struct program *program, const char *path, pid_t *pid)
+int program_start(const struct program *program, pid_t *pid, struct sgpu_error *error)
 {
+	char own[PATH_MAX + SGPU_BENCH_NAME_MAX] = "", *slash = NULL;
+	const char *path = program->path ? program->path : own;
 	posix_spawn_file_actions_t actions;
-	int high[GIVEN_MAX], failed = posix_spawn_file_actions_init(&actions);
+	int failed = posix_spawn_file_actions_init(&actions);
 
-	for (int i = 0; i < program->count; i++) {
-		high[i] = fcntl(program->given[i], F_DUPFD_CLOEXEC, program->count);
-		failed = high[i] < 0 ? errno : failed;
-		failed = failed ? failed : posix_spawn_file_actions_adddup2(&actions, high[i], i);
+	if (readlink("/proc/self/exe", own, PATH_MAX - 1) > 0) {
+		slash = strrchr(own, '/');
+	}
+	snprintf(slash ? slash + 1 : own, SGPU_BENCH_NAME_MAX, "%s", program->words[0]);
+	for (int i = 0; program->ends && !failed && i < 2; i++) {
+		failed = posix_spawn_file_actions_adddup2(&actions, program->ends[i], i);
 	}
 	if (program->folder && !failed) {
 		failed = posix_spawn_file_actions_addchdir_np(&actions, program->folder);
@@ -42,24 +44,7 @@ static int start(const struct program *program, const char *path, pid_t *pid)
 	failed = failed ? failed
 			: posix_spawnp(pid, path, &actions, NULL, (char *const *)program->words,
 				       environ);
-	for (int i = 0; i < program->count; i++) {
-		sgpu_close(high[i]);
-	}
 	posix_spawn_file_actions_destroy(&actions);
-	return failed;
-}
-
-int program_start(const struct program *program, pid_t *pid, struct sgpu_error *error)
-{
-	char own[PATH_MAX + SGPU_BENCH_NAME_MAX] = "", *slash = NULL;
-	const char *path = program->path ? program->path : own;
-	int failed;
-
-	if (readlink("/proc/self/exe", own, PATH_MAX - 1) > 0) {
-		slash = strrchr(own, '/');
-	}
-	snprintf(slash ? slash + 1 : own, SGPU_BENCH_NAME_MAX, "%s", program->words[0]);
-	failed = start(program, path, pid);
 	*pid = failed ? 0 : *pid;
 	return failed == 0	  ? SGPU_OK
 	       : failed == ENOENT ? sgpu_fail(error, SGPU_EUNAVAILABLE, "there is no '%s'", path)

@@ -15,8 +15,7 @@ struct program {
 	const char *const *words; /* ends with NULL */
 	const char *path;   /* NULL: words[0] beside this program; a name is looked up in PATH */
 	const char *folder; /* where it runs; NULL: where this one does */
-	const int *given;   /* `count` descriptors, which become its 0, 1 and so on */
-	int count;
+	const int *ends;    /* its standard input and output; NULL: those of this one */
 };
 /* Starts a program. Errors: SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int program_start(const struct program *program, pid_t *pid,
