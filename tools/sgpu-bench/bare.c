@@ -17,9 +17,7 @@ int bare_new(struct sgpu_bench *bench, const char *op, uint64_t size, struct bar
 	if (!b) {
 		return SGPU_ENOMEM;
 	}
-	*b = (struct bare){
-		.bench = bench, .size = size, .launches = 1, .call = { .op = sgpu_op_find(op) }
-	};
+	*b = (struct bare){ .bench = bench, .size = size, .call = { .op = sgpu_op_find(op) } };
 	while (b->call.op->args[b->vectors].name) {
 		b->inputs += strncmp(b->call.op->args[b->vectors++].name, "output",
 				     strlen("output")) != 0;
@@ -47,14 +45,9 @@ static sgpu_devptr sealed_memory(const struct bare *b, int k)
 	return b->seal->memory + (uint64_t)k * b->seal->stride;
 }
 
-static int task_count(const struct bare *b)
-{
-	return b->vectors + b->launches + (b->seal ? b->vectors : 0);
-}
-
 static void clear_tasks(struct bare *b)
 {
-	for (int i = 0; i < task_count(b); i++) {
+	for (int i = 0; i < BARE_TASKS; i++) {
 		b->tasks[i] = (struct sgpu_task){ .untimed = true };
 	}
 }
@@ -96,7 +89,7 @@ int bare_open(struct bare *b, struct sgpu_error *error)
 	uint64_t bad;
 	int rc = SGPU_OK;
 
-	for (int k = b->inputs; rc == SGPU_OK && s && k < b->vectors; k++) {
+	for (int k = b->inputs; rc == SGPU_OK && k < b->vectors; k++) {
 		rc = sgpu_open_chunks(s->aead, &s->keys, (uint64_t)k * s->chunks, true,
 				      sealed_host(b, k), s->size, (uint8_t *)b->host[k], &bad);
 	}
@@ -107,15 +100,10 @@ int bare_open(struct bare *b, struct sgpu_error *error)
 static int move(struct bare *b, int k)
 {
 	const struct bare_seal *s = b->seal;
-	struct sgpu_task *task = &b->tasks[k], *other = &b->tasks[b->vectors + b->launches + k];
-	const bool in = k < b->inputs;
+	struct sgpu_task *task = &b->tasks[k], *other = &b->tasks[BARE_VECTORS_MAX + k];
 	int rc;
 
-	if (!s) {
-		return in ? sgpu_copy_in(b->stream, b->memory[k], b->host[k], b->size, task)
-			  : sgpu_copy_out(b->stream, b->host[k], b->memory[k], b->size, task);
-	}
-	if (in) {
+	if (k < b->inputs) {
 		rc = sgpu_copy_in(b->stream, sealed_memory(b, k), sealed_host(b, k), s->size, task);
 		return rc ? rc
 			  : sgpu_device_open_chunks(b->stream, s->key, (uint64_t)k * s->chunks,
@@ -157,21 +145,17 @@ int bare_fetch(struct bare *b, struct sgpu_error *error)
 	return rc;
 }
 
-static int launch(struct bare *b, int i, struct sgpu_error *error)
+static int launch(struct bare *b, struct sgpu_error *error)
 {
-	return sgpu_bench_launch(b->bench, b->stream, &b->call, &b->tasks[b->vectors + i], error);
+	return sgpu_bench_launch(b->bench, b->stream, &b->call, &b->tasks[BARE_TASKS - 1], error);
 }
 
-int bare_launch_each(void *argument, struct sgpu_error *error)
+int bare_launch(struct bare *b, struct sgpu_error *error)
 {
-	struct bare *b = argument;
-	int rc = SGPU_OK;
+	int rc = launch(b, error);
 
-	for (int i = 0; rc == SGPU_OK && i < b->launches; i++) {
-		rc = launch(b, i, error);
-		rc = rc ? rc : sgpu_stream_sync(b->stream, error);
-	}
-	return rc ? rc : sgpu_bench_tasks(b->tasks, b->vectors + b->launches, error);
+	rc = rc ? rc : sgpu_stream_sync(b->stream, error);
+	return rc ? rc : sgpu_bench_tasks(b->tasks, BARE_TASKS, error);
 }
 
 int bare_begin(struct bare *b, struct sgpu_error *error)
@@ -182,9 +166,7 @@ int bare_begin(struct bare *b, struct sgpu_error *error)
 	for (int k = 0; rc == SGPU_OK && k < b->inputs; k++) {
 		rc = move(b, k);
 	}
-	for (int i = 0; rc == SGPU_OK && i < b->launches; i++) {
-		rc = launch(b, i, error);
-	}
+	rc = rc ? rc : launch(b, error);
 	for (int k = b->inputs; rc == SGPU_OK && k < b->vectors; k++) {
 		rc = move(b, k);
 	}
@@ -193,5 +175,5 @@ int bare_begin(struct bare *b, struct sgpu_error *error)
 
 int bare_end(struct bare *b, struct sgpu_error *error)
 {
-	return bench_finish(b->stream, SGPU_OK, b->tasks, task_count(b), "run a batch", error);
+	return bench_finish(b->stream, SGPU_OK, b->tasks, BARE_TASKS, "run a batch", error);
 }

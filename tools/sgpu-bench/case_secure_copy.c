@@ -33,7 +33,6 @@ struct copy {
 
 SGPU_BENCH_ENDING(end_engine, struct sgpu_engine, sgpu_engine_free)
 SGPU_BENCH_ENDING(end_live_key, struct sgpu_live_key, sgpu_live_key_free)
-SGPU_BENCH_ENDING(end_stream, struct sgpu_stream, sgpu_stream_free)
 
 static int outcome(int rc, const struct sgpu_transfer_result *result, struct sgpu_error *error)
 {
@@ -216,8 +215,7 @@ int bench_secure_copy(struct sgpu_bench *bench, struct sgpu_error *error)
 	int rc = sgpu_engine_create(bench->device, &config, &c.engine, error);
 
 	rc = rc ? rc : sgpu_bench_keep(bench, end_engine, (uintptr_t)c.engine, 0, error);
-	rc = rc ? rc : sgpu_stream_create(bench->device, &c.crypt, error);
-	rc = rc ? rc : sgpu_bench_keep(bench, end_stream, (uintptr_t)c.crypt, 0, error);
+	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &c.crypt, error);
 	rc = rc ? rc : sgpu_sealed_keys_new(secret, "", 0, &keys, error);
 	rc = rc ? rc : sgpu_live_key_load(c.engine, &keys, &c.live, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_live_key, (uintptr_t)c.live, 0, error);

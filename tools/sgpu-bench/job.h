@@ -54,7 +54,7 @@ SGPU_MUST_CHECK int job_rewind(int fd, bool cuts, struct sgpu_error *error);
 SGPU_MUST_CHECK int job_read(struct bench_job *job, void *results, struct sgpu_error *error);
 
 /* ---- an operation by the device calls that a job makes in the end, with memory that stays ---- */
-enum { BARE_VECTORS_MAX = 5, BARE_LAUNCHES_MAX = 64 };
+enum { BARE_VECTORS_MAX = 5, BARE_TASKS = 2 * BARE_VECTORS_MAX + 1 };
 
 /* What bare calls have for vectors that cross the bus sealed: a chunk run each. */
 struct bare_seal {
@@ -67,19 +67,19 @@ struct bare_seal {
 };
 
 struct job_side;
-/* Vectors of f32 of one size, the inputs first, and launches on one stream. */
+/* Vectors of f32 of one size, the inputs first, and a launch on one stream. */
 struct bare {
 	struct sgpu_bench *bench;
 	struct sgpu_stream *stream;
-	uint64_t size;		       /* bytes of a vector */
-	int inputs, vectors, launches; /* launches: one, unless the caller sets more */
+	uint64_t size; /* bytes of a vector */
+	int inputs, vectors;
 	float *host[BARE_VECTORS_MAX]; /* contiguous, of the device's pool */
 	sgpu_devptr memory[BARE_VECTORS_MAX];
 	struct sgpu_op_call call;
 	const struct job_side *side; /* for its caller */
-	struct bare_seal *seal;	     /* NULL: vectors are copied as they are */
-	/* copies, then launches, then openings and sealings */
-	struct sgpu_task tasks[2 * BARE_VECTORS_MAX + BARE_LAUNCHES_MAX];
+	struct bare_seal *seal;	     /* NULL: there are launches alone */
+	/* copies, then openings and sealings, then the launch */
+	struct sgpu_task tasks[BARE_TASKS];
 };
 /* Makes bare calls, which are kept. The caller fills the inputs, and sets parameters of the
  * call. */
@@ -87,19 +87,19 @@ SGPU_MUST_CHECK int bare_new(struct sgpu_bench *bench, const char *op, uint64_t 
 			     struct bare **bare, struct sgpu_error *error);
 /* Has the vectors sealed on the bus, from now on: the inputs as they are. */
 SGPU_MUST_CHECK int bare_seal(struct bare *bare, struct sgpu_error *error);
-/* Opens the outputs on the host, after bare_end, if they are sealed. */
+/* Opens the outputs on the host, after bare_end. */
 SGPU_MUST_CHECK int bare_open(struct bare *bare, struct sgpu_error *error);
 /* For a variant whose argument is a bare: copies the inputs to the device and spoils the outputs on
  * both sides. */
 SGPU_MUST_CHECK int bare_prepare(void *argument, struct sgpu_error *error);
 /* Copies the outputs from the device, after launches without copies. */
 SGPU_MUST_CHECK int bare_fetch(struct bare *bare, struct sgpu_error *error);
-/* Enqueues copies of the inputs, the launches, and copies of the outputs. */
+/* Enqueues copies of the sealed inputs, the launch, and copies of the outputs. */
 SGPU_MUST_CHECK int bare_begin(struct bare *bare, struct sgpu_error *error);
 /* Waits for what bare_begin enqueued. */
 SGPU_MUST_CHECK int bare_end(struct bare *bare, struct sgpu_error *error);
-/* For a variant: enqueues the launches without copies, and waits for each. */
-SGPU_MUST_CHECK int bare_launch_each(void *argument, struct sgpu_error *error);
+/* Enqueues the launch without copies, and waits for it. */
+SGPU_MUST_CHECK int bare_launch(struct bare *bare, struct sgpu_error *error);
 
 /* ---- variants that run jobs ---- */
 struct job_side {
