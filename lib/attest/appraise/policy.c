@@ -85,21 +85,6 @@ static bool is_version(const char *text)
 			 text[length - 1] != '.' && !strstr(text, ".."));
 }
 
-/* Refuses a value that is listed twice: it may be a slip for another value, which would then not be
- * revoked. */
-static int check_revoked(const json_t *revoked, const char *name, struct sgpu_error *error)
-{
-	for (size_t i = 0; i < json_array_size(revoked); i++) {
-		for (size_t j = 0; j < i; j++) {
-			if (json_equal(json_array_get(revoked, i), json_array_get(revoked, j))) {
-				return sgpu_fail(error, SGPU_EINVALID,
-						 "%s/revoked/%zu stands there twice", name, i);
-			}
-		}
-	}
-	return 0;
-}
-
 /* Checks values that depend on each other, or that no table can check. Returns what is wrong, or
  * NULL. */
 static const char *find_fault(const json_t *document)
@@ -138,7 +123,6 @@ int sgpu_policy_parse(const char *text, size_t size, const char *name, struct sg
 	rc = rc ? rc : sgpu_members_check(document, name, table, error);
 	const char *fault = rc ? NULL : find_fault(document);
 	rc = fault ? sgpu_fail(error, SGPU_EINVALID, "%s: %s", name, fault) : rc;
-	rc = rc ? rc : check_revoked(json_object_get(document, "revoked"), name, error);
 	rc = rc ? rc : sgpu_sha256(text, size, hash, error);
 	struct sgpu_policy *made = rc ? NULL : calloc(1, sizeof(*made));
 	if (!made) {
