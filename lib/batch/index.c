@@ -13,16 +13,14 @@
 #include "index.h"
 #include "manifest/manifest.h"
 
-/* ---- rules ---- */
+/* ---- rules that need no manifest ---- */
 /* Checks the members that say how a payload is sealed, if it is. */
 static int check_masking(const struct sgpu_batch_segment *s, uint64_t plaintext,
 			 struct sgpu_error *error)
 {
 	uint64_t sealed_size = 0;
 	const bool masked = s->masking == SGPU_MASKING_AES_GCM;
-	if (!masked && s->masking != SGPU_MASKING_NONE) {
-		return sgpu_segment_fail(s, SGPU_EINVALID, ": unknown masking level", error);
-	}
+
 	if (plaintext >= SGPU_JSON_INTEGER_MAX ||
 	    (masked && !sgpu_sealed_size(plaintext, &sealed_size))) {
 		return sgpu_segment_fail(s, SGPU_EINVALID, " is too large", error);
@@ -42,38 +40,29 @@ static int check_masking(const struct sgpu_batch_segment *s, uint64_t plaintext,
 
 static int check_output(const struct sgpu_batch_segment *s, struct sgpu_error *error)
 {
+	const bool masked = s->masking == SGPU_MASKING_AES_GCM;
+
 	if (s->status == SGPU_OK) {
-		const bool bound = s->masking == SGPU_MASKING_AES_GCM ? s->sealed : s->has_kt128;
-		if (s->error_text) {
-			return sgpu_segment_fail(s, SGPU_EINVALID, " is OK and has an error",
-						 error);
-		}
-		return bound ? 0
-			     : sgpu_segment_fail(s,
-						 s->masking == SGPU_MASKING_NONE ? SGPU_EINVALID
-										 : SGPU_EPOLICY,
-						 " has neither a sealed_size nor a kt128", error);
+		return (masked ? s->sealed : s->has_kt128)
+			       ? 0
+			       : sgpu_segment_fail(s, masked ? SGPU_EPOLICY : SGPU_EINVALID,
+						   " has neither a sealed_size nor a kt128", error);
 	}
-	if (s->status != sgpu_error_by_name(sgpu_error_name(s->status))) {
-		return sgpu_segment_fail(s, SGPU_EINVALID, ": unknown error code", error);
+	if (strlen(s->error_text) >= SGPU_ERROR_TEXT_MAX) {
+		return sgpu_segment_fail(s, SGPU_EINVALID, ": the error's text is too long", error);
 	}
-	if (!s->error_text || strlen(s->error_text) >= SGPU_ERROR_TEXT_MAX) {
-		return sgpu_segment_fail(s, SGPU_EINVALID,
-					 ": the error's text is missing or too long", error);
-	}
-	if (s->sealed || s->has_kt128 || s->actual_size) {
-		return sgpu_segment_fail(s, SGPU_EINVALID, " has failed and has a payload", error);
-	}
-	return 0;
+	return s->sealed || s->has_kt128 || s->actual_size
+		       ? sgpu_segment_fail(s, SGPU_EINVALID, " has failed and has a payload", error)
+		       : 0;
 }
 
 static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s,
 			 struct sgpu_error *error)
 {
-	const size_t id_length = s->id ? sgpu_id_length(s->id) : 0;
+	const size_t id_length = sgpu_id_length(s->id);
+
 	if (!id_length || id_length > SGPU_ID_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%.100s' is not a segment id",
-				 s->id ? s->id : "");
+		return sgpu_fail(error, SGPU_EINVALID, "'%.100s' is not a segment id", s->id);
 	}
 	int rc = check_masking(s, batch->response ? s->actual_size : s->size, error);
 	rc = rc || !batch->response ? rc : check_output(s, error);
@@ -98,20 +87,6 @@ static int check_timings(const json_t *timings, struct sgpu_error *error)
 	return json_is_object(timings)
 		       ? 0
 		       : sgpu_fail(error, SGPU_EINVALID, "timings is not an object");
-}
-
-/* Checks the rules that need no manifest, for each index that is read or written. */
-static int check(const struct sgpu_batch *batch, struct sgpu_error *error)
-{
-	if (batch->segment_count < 0 || batch->segment_count > SGPU_MANIFEST_SEGMENTS_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "more than %d segments",
-				 SGPU_MANIFEST_SEGMENTS_MAX);
-	}
-	int rc = 0;
-	for (int i = 0; !rc && i < batch->segment_count; i++) {
-		rc = check_segment(batch, &batch->segments[i], error);
-	}
-	return rc || !batch->timings ? rc : check_timings(batch->timings, error);
 }
 
 static int compare_ids(const void *a, const void *b, void *argument)
@@ -286,89 +261,44 @@ int sgpu_index_parse(const char *text, size_t size, struct sgpu_batch *batch,
 
 		rc = sgpu_list_next(&list, error);
 		rc = rc ? rc : parse_segment(list.entry, list.place, batch->response, s, error);
+		rc = rc ? rc : check_segment(batch, s, error);
 	}
 	if (!rc && batch->response && strcmp(status, status_of(batch)) != 0) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "%s: batch_status is '%.40s', and not '%s'",
 			       where, status, status_of(batch));
 	}
 	sgpu_list_close(&list);
-	rc = rc ? rc : check(batch, error);
+	rc = rc || !batch->timings ? rc : check_timings(batch->timings, error);
 	return rc ? rc : sort_segments(batch, &batch->by_id, error);
 }
 
 /* ---- writing ---- */
-/* Returns the JSON if it is whole; else frees it and returns NULL. */
-static json_t *if_whole(json_t *json, bool whole)
-{
-	if (whole) {
-		return json;
-	}
-	json_decref(json);
-	return NULL;
-}
-
-/* Steals `value`. Returns false if it is NULL or memory ran out. */
-static bool put(json_t *object, const char *key, json_t *value)
-{
-	return json_object_set_new(object, key, value) == 0;
-}
-
-static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s)
-{
-	const json_int_t size = (json_int_t)(batch->response ? s->actual_size : s->size);
-	json_t *json =
-		json_pack("{s:s, s:s, s:I}", "segment_id", s->id, "masking_level",
-			  s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
-			  batch->response ? "actual_output_data_size_bytes" : "size", size);
-	bool ok = json != NULL;
-
-	if (batch->response) {
-		ok = ok && put(json, "status", json_string(s->status == SGPU_OK ? "OK" : "FAILED"));
-	}
-	if (batch->response && s->status != SGPU_OK) {
-		ok = ok && put(json, "error",
-			       json_pack("{s:s, s:s}", "code", sgpu_error_name(s->status), "text",
-					 s->error_text));
-	}
-	if (s->sealed) {
-		ok = ok && put(json, "sealed_size", json_integer((json_int_t)s->sealed_size));
-	}
-	if (s->sealed && !batch->response) {
-		ok = ok && put(json, "header", sgpu_json_from_bytes(s->header, sizeof(s->header)));
-	}
-	if (s->has_kt128) {
-		ok = ok && put(json, "kt128", sgpu_json_from_bytes(s->kt128, sizeof(s->kt128)));
-	}
-	return if_whole(json, ok);
-}
-
-/* Each segment's JSON is made when it is written. */
+/* Each segment's JSON is made when it is written. A member for which memory runs out is left out:
+ * readers refuse an index without any of them. */
 static json_t *segment_item(void *argument, size_t i)
 {
 	const struct sgpu_batch *batch = argument;
+	const struct sgpu_batch_segment *s = &batch->segments[i];
+	const bool response = batch->response, failed = s->status != SGPU_OK;
+	json_t *failure = failed ? json_pack("{s:s, s:s}", "code", sgpu_error_name(s->status),
+					     "text", s->error_text)
+				 : NULL;
 
-	return segment_json(batch, &batch->segments[i]);
-}
-
-static json_t *frame_json(const struct sgpu_batch *batch)
-{
-	json_t *index = json_pack("{s:s, s:s, s:[]}", "alg", SGPU_BATCH_ALG, "aead",
-				  SGPU_BATCH_AEAD, "segments");
-	bool ok;
-
-	if (batch->response) {
-		ok = put(index, "batch_status", json_string(status_of(batch))) &&
-		     (!batch->timings || json_object_set(index, "timings", batch->timings) == 0);
-	} else {
-		ok = put(index, "manifest_sha256",
-			 sgpu_json_from_bytes(batch->manifest_sha256,
-					      sizeof(batch->manifest_sha256)));
+	if (failed && !failure) {
+		return NULL;
 	}
-	if (ok && batch->has_note) {
-		ok = put(index, "note_sha256",
-			 sgpu_json_from_bytes(batch->note_sha256, sizeof(batch->note_sha256)));
-	}
-	return if_whole(index, ok);
+	return json_pack("{s:s, s:s, s:I, s:s*, s:o*, s:o*, s:o*, s:o*}", "segment_id", s->id,
+			 "masking_level",
+			 s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
+			 response ? "actual_output_data_size_bytes" : "size",
+			 (json_int_t)(response ? s->actual_size : s->size), "status",
+			 !response ? NULL
+			 : failed  ? "FAILED"
+				   : "OK",
+			 "error", failure, "sealed_size",
+			 s->sealed ? json_integer((json_int_t)s->sealed_size) : NULL, "header",
+			 sgpu_bytes_json(s->sealed && !response, s->header, sizeof(s->header)),
+			 "kt128", sgpu_bytes_json(s->has_kt128, s->kt128, sizeof(s->kt128)));
 }
 
 int sgpu_index_text(const struct sgpu_batch *batch, char **text, size_t *size,
@@ -376,15 +306,17 @@ int sgpu_index_text(const struct sgpu_batch *batch, char **text, size_t *size,
 {
 	const struct sgpu_json_items list = { "segments", (size_t)batch->segment_count,
 					      segment_item, (void *)(uintptr_t)batch };
-	json_t *index = frame_json(batch);
-	int rc = check(batch, error);
+	json_t *index = json_pack(
+		"{s:s, s:s, s:[], s:s*, s:O*, s:o*, s:o*}", "alg", SGPU_BATCH_ALG, "aead",
+		SGPU_BATCH_AEAD, "segments", "batch_status",
+		batch->response ? status_of(batch) : NULL, "timings", batch->timings,
+		"manifest_sha256",
+		sgpu_bytes_json(!batch->response, batch->manifest_sha256, SGPU_SHA256_SIZE),
+		"note_sha256",
+		sgpu_bytes_json(batch->has_note, batch->note_sha256, SGPU_SHA256_SIZE));
+	int rc =
+		index ? sgpu_json_canonical_items(index, &list, 1, text, size, error) : SGPU_ENOMEM;
 
-	*text = NULL;
-	if (rc) {
-		json_decref(index);
-		return rc;
-	}
-	rc = index ? sgpu_json_canonical_items(index, &list, 1, text, size, error) : SGPU_ENOMEM;
 	json_decref(index);
 	if (rc == SGPU_ENOMEM) {
 		/* jansson also fails if a string is not UTF-8; only error texts are unchecked. */

@@ -46,6 +46,9 @@ SGPU_MUST_CHECK int sgpu_fields_read(const json_t *object, const char *where,
 				     const struct sgpu_field *fields, size_t count,
 				     struct sgpu_error *error);
 
+/* Returns a new reference for the optional member of a json_pack, or NULL. */
+json_t *sgpu_bytes_json(bool there, const uint8_t *data, size_t size);
+
 struct sgpu_list {
 	const char *where; /* the file */
 	json_t *frame;	   /* its object, whose array is empty */

@@ -59,6 +59,11 @@ int sgpu_fields_read(const json_t *object, const char *where, const struct sgpu_
 	return rc;
 }
 
+json_t *sgpu_bytes_json(bool there, const uint8_t *data, size_t size)
+{
+	return there ? sgpu_json_from_bytes(data, size) : NULL;
+}
+
 int sgpu_list_open(const char *text, size_t size, const char *where, const char *key,
 		   struct sgpu_list *list, struct sgpu_error *error)
 {

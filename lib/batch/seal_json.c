@@ -184,34 +184,22 @@ int sgpu_seal_json_parse(const char *text, size_t size, struct sgpu_batch **batc
 }
 
 /* ---- writing ---- */
-static json_t *payload_json(const struct sgpu_batch *batch)
+/* As in an index, readers refuse a payload without any of its members. */
+static json_t *payload_json(const struct sgpu_batch *b)
 {
-	json_t *json = json_pack(
-		"{s:i, s:s, s:o, s:o, s:O*}", "version", SGPU_BATCH_VERSION, "kind",
-		batch->response ? "response"
-		: batch->packed ? "packed"
-				: "batch",
-		"batch_id", sgpu_json_from_bytes(batch->id, sizeof(batch->id)), "index_sha256",
-		sgpu_json_from_bytes(batch->index_sha256, sizeof(batch->index_sha256)),
-		"recipients", batch->recipients);
-	json_t *more =
-		batch->response
-			? json_pack("{s:o, s:o, s:o}", "response_id",
-				    sgpu_json_from_bytes(batch->response_id,
-							 sizeof(batch->response_id)),
-				    "identity",
-				    sgpu_json_from_bytes(batch->identity, sizeof(batch->identity)),
-				    "manifest_sha256",
-				    sgpu_json_from_bytes(batch->manifest_sha256,
-							 sizeof(batch->manifest_sha256)))
-			: json_pack("{s:I}", "counter", (json_int_t)batch->counter);
-
-	if (json_object_update(json, more) != 0) {
-		json_decref(json);
-		json = NULL;
-	}
-	json_decref(more);
-	return json;
+	return json_pack(
+		"{s:i, s:s, s:o, s:o, s:O*, s:o*, s:o*, s:o*, s:o*}", "version", SGPU_BATCH_VERSION,
+		"kind",
+		b->response ? "response"
+		: b->packed ? "packed"
+			    : "batch",
+		"batch_id", sgpu_json_from_bytes(b->id, sizeof(b->id)), "index_sha256",
+		sgpu_json_from_bytes(b->index_sha256, sizeof(b->index_sha256)), "recipients",
+		b->recipients, "counter", b->response ? NULL : json_integer((json_int_t)b->counter),
+		"response_id", sgpu_bytes_json(b->response, b->response_id, sizeof(b->response_id)),
+		"identity", sgpu_bytes_json(b->response, b->identity, sizeof(b->identity)),
+		"manifest_sha256",
+		sgpu_bytes_json(b->response, b->manifest_sha256, sizeof(b->manifest_sha256)));
 }
 
 int sgpu_seal_json_freeze(struct sgpu_batch *batch, struct sgpu_error *error)

@@ -4,21 +4,6 @@
  */
 #include "batch_harness.h"
 
-static int changed_code(struct sgpu_batch *answer, const struct sgpu_key *key)
-{
-	uint8_t *head = NULL;
-	size_t size = 0;
-
-	sgpu_batch_change(answer, true);
-	if (sgpu_batch_wrap(answer, key, batch_key, &error)) {
-		abort();
-	}
-	int code = sgpu_batch_sign(answer, batch_key, &error);
-	code = code ? code : sgpu_batch_head(answer, &head, &size, &error);
-	free(head);
-	return code;
-}
-
 UNIT_TEST(failures_in_a_response_are_strict)
 {
 	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
@@ -31,12 +16,12 @@ UNIT_TEST(failures_in_a_response_are_strict)
 	sign(answer, &key);
 	CHECK(round_trip(answer) == 0);
 	s->actual_size = 1;
-	CHECK(changed_code(answer, &key) == SGPU_EINVALID);
+	sign(answer, &key);
+	CHECK(round_trip(answer) == SGPU_EINVALID);
 	s->actual_size = 0;
-	s->status = -99;
-	CHECK(changed_code(answer, &key) == SGPU_EINVALID);
 	s->status = SGPU_OK;
-	CHECK(changed_code(answer, &key) != 0);
+	sign(answer, &key);
+	CHECK(round_trip(answer) == SGPU_EPOLICY);
 	sgpu_batch_free(&answer);
 }
 
