@@ -63,19 +63,14 @@ static void take_claims(const json_t *claims, struct facts *facts)
 
 int facts_read(int quote, struct facts *facts)
 {
-	struct program inspect = { .out = -1, .speaks = true };
-	struct sgpu_error error = { 0 };
+	struct program inspect = { .in = dup(quote), .speaks = true };
 	json_t *shown = NULL;
 	const json_t *authority;
-	int fd = -1, status = memory_file("claims", &fd, &error) ? cli_error(&error) : 0;
+	int fd, status;
 
 	words_add_all(&inspect.words, "sgpu-measure", "inspect", "--json", NULL);
-	inspect.in = dup(quote);
-	inspect.out = fd;
-	if (!status && lseek(quote, 0, SEEK_SET) == 0) {
-		status = programs_run(&inspect, 1);
-	}
-	if (!status && lseek(fd, 0, SEEK_SET) == 0) {
+	status = program_read(&inspect, "claims", &fd);
+	if (!status) {
 		shown = json_loadfd(fd, 0, NULL);
 		take_claims(json_object_get(shown, "claims"), facts);
 		authority = json_object_get(shown, "authority");

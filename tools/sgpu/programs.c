@@ -323,3 +323,14 @@ int programs_run(struct program *list, int count)
 	}
 	return rc ? cli_error(&error) : first < count ? list[first].status : 0;
 }
+
+int program_read(struct program *program, const char *name, int *out)
+{
+	struct sgpu_error error = { 0 };
+	int status = memory_file(name, out, &error) ? cli_error(&error) : 0;
+
+	program->out = *out;
+	status = status ? status : programs_run(program, 1);
+	(void)lseek(*out, 0, SEEK_SET);
+	return status;
+}

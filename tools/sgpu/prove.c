@@ -130,22 +130,20 @@ void host_words(struct host *host, const char *program, const char *arguments, s
 
 int host_quote(struct host *host, char nonce[NONCE_TEXT], int *quote)
 {
-	struct program program = { .in = -1 };
+	struct program program = { .in = open("/dev/null", O_RDONLY | O_CLOEXEC) };
 	struct sgpu_error error = { 0 };
 	uint8_t bytes[NONCE_SIZE];
 	char arguments[NONCE_TEXT + 32];
 	int status;
 
 	*quote = -1;
-	if (sgpu_random(bytes, sizeof(bytes), &error) || memory_file("quote", quote, &error)) {
+	if (sgpu_random(bytes, sizeof(bytes), &error)) {
 		return cli_error(&error);
 	}
 	sgpu_hex_encode(bytes, sizeof(bytes), nonce);
 	snprintf(arguments, sizeof(arguments), "quote --json --nonce %s", nonce);
 	host_words(host, "sgpu-serve", arguments, &program.words);
-	program.in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	program.out = *quote;
-	status = programs_run(&program, 1);
+	status = program_read(&program, "quote", quote);
 	programs_retryable = status == sgpu_exit_status(SGPU_ESYSTEM);
 	return status;
 }
@@ -154,28 +152,15 @@ int host_appraise(const struct host *host, const char *policy, const char *nonce
 		  int *recipient)
 {
 	struct program program = { .speaks = true };
-	struct sgpu_error error = { 0 };
-	int status;
 
-	*recipient = -1;
-	if (memory_file("recipient", recipient, &error)) {
-		return cli_error(&error);
-	}
 	words_add_all(&program.words, "sgpu-measure", "appraise", "-q", "-p", policy, "--roots",
 		      host->roots, "--nonce", nonce, "--recipient", "-", NULL);
 	if (cli_json) {
 		words_add(&program.words, "--json");
 	}
 	program.in = fcntl(quote, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	program.out = *recipient;
-	if (lseek(quote, 0, SEEK_SET) < 0) {
-		return cli_fail(SGPU_ESYSTEM, "cannot read a memory file");
-	}
-	status = programs_run(&program, 1);
-	if (!status && lseek(*recipient, 0, SEEK_SET) < 0) {
-		status = cli_fail(SGPU_ESYSTEM, "cannot read a memory file");
-	}
-	return status;
+	(void)lseek(quote, 0, SEEK_SET);
+	return program_read(&program, "recipient", recipient);
 }
 
 int host_prove(struct host *host, int *recipient)

@@ -28,6 +28,9 @@ enum {
 /* How long a host may take beyond --timeout: it answers with what had failed by then. */
 #define SLACK_NS UINT64_C(5000000000)
 
+/* Names a descriptor that a program inherits, to be read from its beginning. */
+#define FD_NAME "/dev/fd/%d"
+
 /* The file of the runner's key in commands that are only printed. */
 static const char run_key[] = "run.jwk";
 
@@ -42,7 +45,6 @@ struct run {
 	int outputs;
 	const char *on, *device, *timeout, *folder;
 	struct host host;
-	int recipient;	  /* a memory file: the key that the host has proved; or -1 */
 	uint64_t wait_ns; /* how long to try again what can be tried again */
 	bool dry, force;
 	/* ---- once the manifest is there ---- */
@@ -50,10 +52,10 @@ struct run {
 	const char *path;	/* of a manifest that the user gave, or NULL */
 	struct sgpu_type shown; /* of the output that is printed */
 	bool print;
-	int manifest_fd, result_fd, keys[2]; /* memory files */
-	int owners[2]; /* the owner's key, if a passphrase protects its file */
-	int seal[2];   /* a pipe, through which open learns which batch was sealed */
-	char owner[PATH_MAX], owner_names[2][PATH_MAX], key_names[2][24], seal_names[2][24];
+	int manifest_fd, result_fd, key_fd; /* memory files */
+	int owner_fd;			    /* the owner's key, if a passphrase protects its file */
+	int seal[2]; /* a pipe, through which open learns which batch was sealed */
+	char owner[PATH_MAX], key[24], seal_names[2][24];
 };
 
 /* ---- options: those of init are passed on ---- */
@@ -164,23 +166,6 @@ static bool is_manifest(const struct run *run)
 	return got > 0 && start[strspn(start, " \t\r\n")] == '{';
 }
 
-static int make_manifest(struct run *run)
-{
-	struct program init = { .words = run->init, .in = -1, .speaks = true };
-	struct sgpu_error error = { 0 };
-	int status;
-
-	if (memory_file("manifest", &run->manifest_fd, &error)) {
-		return cli_error(&error);
-	}
-	init.out = run->manifest_fd;
-	status = programs_run(&init, 1);
-	return status ? status
-	       : lseek(run->manifest_fd, 0, SEEK_SET) < 0
-		       ? cli_fail(SGPU_ESYSTEM, "cannot read a memory file")
-		       : 0;
-}
-
 /* Reads a type that init has written. */
 static int read_type(const json_t *json, struct sgpu_type *type)
 {
@@ -207,7 +192,7 @@ static int find_shown(struct run *run)
 	int count = 0, status;
 
 	run->manifest = json_loadfd(run->manifest_fd, 0, NULL);
-	if (!run->manifest || lseek(run->manifest_fd, 0, SEEK_SET) < 0) {
+	if (!run->manifest) {
 		return cli_fail(SGPU_EINVALID, "init wrote no manifest");
 	}
 	json_array_foreach (json_object_get(run->manifest, "segments"), i, segment) {
@@ -246,10 +231,7 @@ static int make_key(struct run *run, struct sgpu_error *error)
 	struct sgpu_key_set keys = { .has_key = true };
 	int rc = sgpu_key_generate(SGPU_KEY_OCT, &keys.key, error);
 
-	for (int i = 0; i < 2 && !rc; i++) { /* each program reads its own to the end */
-		rc = key_file(&keys, &run->keys[i], error);
-		snprintf(run->key_names[i], sizeof(run->key_names[i]), "fd:%d", run->keys[i]);
-	}
+	rc = rc ? rc : key_file(&keys, &run->key_fd, error);
 	sgpu_key_set_clear(&keys);
 	return rc;
 }
@@ -261,13 +243,10 @@ static int take_owner(struct run *run, struct sgpu_error *error)
 	struct sgpu_key_set keys = { .has_key = false };
 	int rc = home_owner(run->owner, error);
 
-	for (int i = 0; i < 2; i++) {
-		memcpy(run->owner_names[i], run->owner, sizeof(run->owner));
-	}
 	rc = rc || run->dry ? rc : sgpu_key_set_load(run->owner, &keys, error);
-	for (int i = 0; i < 2 && !rc && keys.locked; i++) {
-		rc = key_file(&keys, &run->owners[i], error);
-		snprintf(run->owner_names[i], PATH_MAX, "fd:%d", run->owners[i]);
+	if (!rc && keys.locked) {
+		rc = key_file(&keys, &run->owner_fd, error);
+		snprintf(run->owner, sizeof(run->owner), FD_NAME, run->owner_fd);
 	}
 	sgpu_key_set_clear(&keys);
 	return rc;
@@ -287,8 +266,8 @@ static void set_run(struct run *run, struct words *words)
 		host_words(&run->host, "sgpu-run", arguments, words);
 		return;
 	}
-	words_add_all(words, "sgpu-run", "-q", "--local", "-k",
-		      run->dry ? run_key : run->key_names[1], NULL);
+	words_add_all(words, "sgpu-run", "-q", "--local", "-k", run->dry ? run_key : run->key,
+		      NULL);
 	if (run->device) {
 		words_add_all(words, "--device", run->device, NULL);
 	}
@@ -306,18 +285,17 @@ static void set_commands(struct run *run, struct program list[STEPS])
 					    .speaks = i == SEAL && isatty(cli_error_fd) };
 	}
 	words_add_all(&list[PACK].words, "sgpu-manifest", "pack", "-q", NULL);
-	words_add_all(&list[SEAL].words, "sgpu-seal", "seal", "-k", run->owner_names[0], "-r",
-		      run->dry ? run_key : run->key_names[0], "--seal-out",
+	words_add_all(&list[SEAL].words, "sgpu-seal", "seal", "-k", run->owner, "-r",
+		      run->dry ? run_key : run->key, "--seal-out",
 		      run->dry ? "job.seal" : run->seal_names[1], NULL);
-	list[SEAL].keep[0] = run->on ? run->recipient : run->keys[0];
-	list[SEAL].keep[1] = run->owners[0];
-	list[OPEN].keep[0] = run->owners[1];
+	list[SEAL].keep[0] = run->key_fd;
+	list[RUN].keep[0] = run->on ? -1 : run->key_fd;
+	list[SEAL].keep[1] = list[OPEN].keep[0] = run->owner_fd;
 	list[SEAL].give = run->seal[1];
-	list[RUN].keep[0] = run->keys[1];
 	list[OPEN].give = run->seal[0];
 	set_run(run, &list[RUN].words);
-	words_add_all(&list[OPEN].words, "sgpu-seal", "open", "-q", "-k", run->owner_names[1],
-		      "--batch", run->dry ? "job.seal" : run->seal_names[0], NULL);
+	words_add_all(&list[OPEN].words, "sgpu-seal", "open", "-q", "-k", run->owner, "--batch",
+		      run->dry ? "job.seal" : run->seal_names[0], NULL);
 	for (int i = 0; i < STEPS; i++) {
 		/* Records, which are shown as this program's own messages. Those of pack name
 		 * places in a manifest. */
@@ -379,20 +357,6 @@ static void print_commands(struct run *run, const struct program list[STEPS])
 }
 
 /* ---- the verb ---- */
-/* Has all files of memory read from their beginning. */
-static int rewind_all(const struct run *run)
-{
-	const int files[] = { run->manifest_fd, run->result_fd, run->keys[0],
-			      run->keys[1],	run->owners[0], run->owners[1] };
-
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(files); i++) {
-		if (files[i] >= 0 && lseek(files[i], 0, SEEK_SET) < 0) {
-			return cli_fail(SGPU_ESYSTEM, "cannot read a memory file");
-		}
-	}
-	return 0;
-}
-
 /* A seal is small beside what a pipe holds, so that seal need not wait for open. */
 static int make_seal_pipe(struct run *run)
 {
@@ -400,8 +364,7 @@ static int make_seal_pipe(struct run *run)
 		return cli_fail(SGPU_ESYSTEM, "cannot make a pipe");
 	}
 	for (int i = 0; i < 2; i++) {
-		snprintf(run->seal_names[i], sizeof(run->seal_names[i]), "/dev/fd/%d",
-			 run->seal[i]);
+		snprintf(run->seal_names[i], sizeof(run->seal_names[i]), FD_NAME, run->seal[i]);
 	}
 	return 0;
 }
@@ -411,24 +374,20 @@ static int attempt(struct run *run)
 	struct program list[STEPS];
 	struct sgpu_error error = { 0 };
 	uint64_t limit_ns = 0;
-	int status = rewind_all(run);
+	int status = 0;
 
 	/* The host is told the limit, and is not relied upon to keep to it. */
-	if (!status && run->timeout &&
-	    sgpu_parse_duration(run->timeout, "--timeout", &limit_ns, &error)) {
+	if (run->timeout && sgpu_parse_duration(run->timeout, "--timeout", &limit_ns, &error)) {
 		return cli_error(&error);
 	}
 	programs_deadline_ns = run->on && limit_ns ? sgpu_now_ns() + limit_ns + SLACK_NS : 0;
 
-	if (!status && run->on) {
-		sgpu_close(run->recipient);
-		status = host_prove(&run->host, &run->recipient);
-		snprintf(run->key_names[0], sizeof(run->key_names[0]), "fd:%d", run->recipient);
+	if (run->on) {
+		sgpu_close(run->key_fd);
+		status = host_prove(&run->host, &run->key_fd);
 	}
-	if (status) {
-		return status;
-	}
-	status = make_seal_pipe(run);
+	snprintf(run->key, sizeof(run->key), FD_NAME, run->key_fd);
+	status = status ? status : make_seal_pipe(run);
 	if (status) {
 		return status;
 	}
@@ -436,6 +395,8 @@ static int attempt(struct run *run)
 	if (list[PACK].in >= 0) { /* which is closed after the start */
 		list[PACK].in = fcntl(list[PACK].in, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	}
+	(void)lseek(run->manifest_fd, 0, SEEK_SET);
+	(void)lseek(run->result_fd, 0, SEEK_SET);
 	return programs_run(list, STEPS);
 }
 
@@ -471,22 +432,16 @@ static void clear(struct run *run)
 	json_decref(run->manifest);
 	sgpu_close(run->manifest_fd);
 	sgpu_close(run->result_fd);
-	sgpu_close(run->recipient);
+	sgpu_close(run->key_fd);
+	sgpu_close(run->owner_fd);
 	host_clear(&run->host);
-	for (int i = 0; i < 2; i++) {
-		sgpu_close(run->keys[i]);
-		sgpu_close(run->owners[i]);
-	}
 }
 
 int verb_run(int argc, char **argv)
 {
-	static struct run run = { .manifest_fd = -1,
-				  .result_fd = -1,
-				  .recipient = -1,
-				  .keys = { -1, -1 },
-				  .owners = { -1, -1 },
-				  .seal = { -1, -1 } };
+	static struct run run = {
+		.manifest_fd = -1, .result_fd = -1, .key_fd = -1, .owner_fd = -1, .seal = { -1, -1 }
+	};
 	char **arguments;
 	int status;
 
@@ -511,13 +466,16 @@ int verb_run(int argc, char **argv)
 		return cli_usage("-C is for the outputs of a manifest; -o FILE names a file");
 	}
 	if (!run.path) {
+		struct program init = { .in = -1, .speaks = true };
+
 		if (cli_json) {
 			words_add(&run.init, "--json");
 		}
 		if (cli_quiet) {
 			words_add(&run.init, "-q");
 		}
-		status = make_manifest(&run);
+		init.words = run.init;
+		status = program_read(&init, "manifest", &run.manifest_fd);
 	}
 	status = status || run.path || run.outputs ? status : check_shown(&run);
 	status = status ? status : run_programs(&run);

@@ -47,6 +47,9 @@ struct program {
 /* Runs them in a pipe, and waits for all. Returns the exit status of the cause: the first program
  * that failed by itself. Shows the messages of the programs up to that one. */
 int programs_run(struct program *list, int count);
+/* Runs one whose output goes to a new memory file, *out, and goes to its beginning. The caller
+ * closes it also after an error. */
+int program_read(struct program *program, const char *name, int *out);
 /* Sets *error as the member "error" of a record of --json says; `said` goes before its text. */
 void read_failure(const json_t *record, const char *said, struct sgpu_error *error);
 /* Whether the last of these that failed can succeed later. */
