@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -20,8 +19,6 @@
 /* RUNNER_CONTROL_FD as an argument; the descriptor of a worker's program. */
 static char control_argument[] = "3";
 enum { PROGRAM_FD = RUNNER_CONTROL_FD + 1 };
-/* The call's number, the same on all architectures; headers may lack it. */
-enum { CLOSE_RANGE = 436 };
 
 /* Adds "--name" and a value unless that is NULL. */
 static bool add(struct cli_list *words, const char *name, const char *value)
@@ -96,7 +93,7 @@ int runner_find(int *fd, struct sgpu_error *error)
 int runner_execute(int fd, char **argv, struct sgpu_error *error)
 {
 	signal(SIGUSR1, SIG_IGN); /* a scheduler may send it to all of a job */
-	(void)syscall(SYS_execveat, fd, "", argv, environ, AT_EMPTY_PATH);
+	(void)execveat(fd, "", argv, environ, AT_EMPTY_PATH);
 	return sgpu_fail_errno(error, "cannot execute 'sgpu-enclave'");
 }
 
@@ -116,7 +113,7 @@ static void become_worker(int program, int control, int key, char **arguments,
 		return;
 	}
 	/* descriptors that this process inherited */
-	(void)syscall(CLOSE_RANGE, key < 0 ? RUNNER_KEY_FD : RUNNER_KEY_FD + 1, ~0U, 0);
+	(void)close_range(key < 0 ? RUNNER_KEY_FD : RUNNER_KEY_FD + 1, ~0U, 0);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	(void)runner_execute(PROGRAM_FD, arguments, error);

@@ -14,8 +14,7 @@
 
 #include "base/base.h"
 
-/* CLOSE_RANGE: the call's number, the same on all architectures; headers may lack it. */
-enum { CLOSE_RANGE = 436, MANY = 256 };
+enum { MANY = 256 };
 #define PAUSE_NS UINT64_C(100000000)
 
 static struct pollfd taken[CLOSING_ROOM];
@@ -39,12 +38,12 @@ static void *end_with_them(void *unused)
 	for (unsigned i = 0; apart && i < number; i++) {
 		own[i] = taken[i];
 		if ((unsigned)own[i].fd > from) {
-			(void)syscall(CLOSE_RANGE, from, own[i].fd - 1, 0); /* not needed here */
+			(void)close_range(from, (unsigned)own[i].fd - 1, 0); /* not needed here */
 		}
 		from = (unsigned)own[i].fd + 1;
 	}
 	if (apart) {
-		(void)syscall(CLOSE_RANGE, from, ~0U, 0);
+		(void)close_range(from, ~0U, 0);
 	}
 	is_apart = apart;
 	(void)pthread_barrier_wait(&meeting);
