@@ -2,9 +2,6 @@
  *
  * sgpu-stage: puts payloads where a runner can fetch them. See sgpu-stage(1).
  */
-#include <stdio.h>
-#include <string.h>
-
 #include <sgpu/base.h>
 
 #include "stage/stage.h"
@@ -25,20 +22,6 @@ static const struct cli_tool tool = {
 	.verbs = verbs,
 	.holds_secrets = true,
 };
-
-const char *stage_bytes(uint64_t bytes, char text[STAGE_BYTES_TEXT])
-{
-	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
-	double value = (double)bytes;
-	unsigned unit = 0;
-
-	while (value >= 1024 && unit < 6) {
-		value /= 1024;
-		unit++;
-	}
-	snprintf(text, STAGE_BYTES_TEXT, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-	return text;
-}
 
 void stage_warn_of_directory(const char *path)
 {
