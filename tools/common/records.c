@@ -2,11 +2,9 @@
  *
  * Writes the results of tools: JSON, whole texts and tables.
  */
-#include <locale.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <wchar.h>
 
 #include "cli.h"
 
@@ -121,24 +119,15 @@ int cli_write_json(const char *path, mode_t mode, json_t *value, struct sgpu_err
 /* ---- the same records for people ---- */
 enum { COLUMNS_MAX = 16, ITEMS_SHOWN = 8, NAME_WIDTH = 28 };
 
-/* Returns how many columns a text takes: a character of East Asia takes two, a combining accent
- * none. */
+/* Returns how many columns a text takes, if each character takes one. */
 static size_t width_of(const char *text)
 {
-	static locale_t utf8;
-	const size_t size = strlen(text) + 1;
-	wchar_t *wide = calloc(size, sizeof(*wide));
+	size_t width = 0;
 
-	utf8 = utf8 ? utf8 : newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
-	const locale_t before = utf8 ? uselocale(utf8) : (locale_t)0;
-	const size_t length = wide ? mbstowcs(wide, text, size) : (size_t)-1;
-	const int columns = length == (size_t)-1 ? -1 : wcswidth(wide, length);
-
-	free(wide);
-	if (utf8) {
-		uselocale(before);
+	for (; *text; text++) {
+		width += (*text & 0xc0) != 0x80; /* not within a character */
 	}
-	return columns < 0 ? size - 1 : (size_t)columns;
+	return width;
 }
 
 static void put_value(FILE *out, const json_t *value)

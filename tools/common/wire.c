@@ -30,32 +30,6 @@ _Static_assert(offsetof(struct sgpu_refusal_of_session, error) ==
 		       offsetof(struct wire_answer, error),
 	       "what the library knows of an answer");
 
-/* Takes the descriptors of a packet, however many control messages bring them, and closes those
- * beyond `most`. Returns their number. */
-static int take_descriptors(struct msghdr *packet, int *fds, int most)
-{
-	int count = 0;
-
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(packet); c; c = CMSG_NXTHDR(packet, c)) {
-		const size_t here =
-			c->cmsg_len < CMSG_LEN(0) ? 0 : (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-		for (size_t i = 0;
-		     c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && i < here; i++) {
-			int fd;
-
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
-			if (count < most) {
-				fds[count] = fd;
-			} else {
-				close(fd);
-			}
-			count++;
-		}
-	}
-	return count;
-}
-
 static int check_header(const struct sgpu_greeting *header, ssize_t size, struct sgpu_error *error)
 {
 	if (size < (ssize_t)sizeof(*header) || header->magic != SGPU_GREETING_MAGIC) {
@@ -85,14 +59,20 @@ int wire_receive(int socket, enum wire_kind kind, void *message, size_t size, in
 				 .msg_iovlen = 1,
 				 .msg_control = control.data,
 				 .msg_controllen = sizeof(control.data) };
-	int received[SGPU_WIRE_FDS_MAX], got, rc;
+	int received[SGPU_WIRE_FDS_MAX], got = 0, rc;
 	ssize_t bytes;
 
 	rc = sgpu_wire_receive(socket, &packet, 0, &bytes);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	got = take_descriptors(&packet, received, SGPU_WIRE_FDS_MAX);
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&packet); c; c = CMSG_NXTHDR(&packet, c)) {
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+			/* The kernel joins all in one such message. */
+			got = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+			memcpy(received, CMSG_DATA(c), (size_t)got * sizeof(int));
+		}
+	}
 	rc = check_header(header, bytes, error);
 	if (rc == SGPU_OK && (bytes != (ssize_t)size || header->kind != kind)) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "the message is not the one that is expected");
@@ -101,7 +81,7 @@ int wire_receive(int socket, enum wire_kind kind, void *message, size_t size, in
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "the message has another number of descriptors than %d", count);
 	}
-	for (int i = 0; i < got && i < SGPU_WIRE_FDS_MAX; i++) {
+	for (int i = 0; i < got; i++) {
 		if (rc == SGPU_OK) {
 			fds[i] = received[i];
 		} else {

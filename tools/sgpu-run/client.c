@@ -133,19 +133,11 @@ static const char *out_name(const struct remote *m)
 
 static int copy_response(const struct remote *m, struct sgpu_error *error)
 {
-	char *buffer = malloc(COPY_SIZE);
-	uint64_t position = 0;
-	size_t got = COPY_SIZE;
-	int rc = buffer ? SGPU_OK : sgpu_fail_nomem(error);
+	uint64_t copied;
 
-	while (rc == SGPU_OK && got == COPY_SIZE) {
-		rc = sgpu_pread(m->memory_fd, "the response", buffer, COPY_SIZE, position, &got,
-				error);
-		rc = rc ? rc : sgpu_write(m->response.fd, out_name(m), buffer, got, error);
-		position += got;
-	}
-	free(buffer);
-	return rc;
+	(void)lseek(m->memory_fd, 0, SEEK_SET);
+	return cli_copy(m->memory_fd, "the response", UINT64_MAX, m->response.fd, out_name(m),
+			&copied, error);
 }
 
 /* ---- the connection ---- */
