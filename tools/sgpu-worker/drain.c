@@ -21,11 +21,10 @@
 enum {
 	UNDER_WAY_MIN = 8,
 	UNDER_WAY_A_JOB = 16,
-	ASIDE_MAX = 64,	      /* batches whose responses found no space, before the disk is full */
+	LACKS_MAX = 64,	      /* batches whose responses found no space, before the disk is full */
 	DESCRIPTORS = 6,      /* descriptors of one batch */
 	LOOK_AGAIN_MS = 1000, /* between looks at an empty directory, while batches are under way */
 	MEMORY_PART = 8,      /* files under way get 1/8 of the device's free memory */
-	BIG_PART = 8,	      /* a file above 1/8 of that is big; one big file at a time */
 };
 static const uint64_t memory_least = 64 << 20;
 
@@ -47,7 +46,7 @@ static void start(struct drain *drain, struct flight *flight, struct lane *lane)
 {
 	flight->lane = lane;
 	flight->full = false;
-	flight->again = ONCE;
+	flight->again = false;
 	flight->report = (struct report){ .devices = 0 };
 	lane->started++;
 	flight->code = lane_submit(flight, drain->timeout_ns);
@@ -60,7 +59,6 @@ static void start(struct drain *drain, struct flight *flight, struct lane *lane)
 	drain->alone = flight->alone;
 	lane->flights++;
 	lane->bytes += flight->batch->size;
-	lane->big = lane->big || flight->big;
 }
 
 /* A batch is no longer under way. */
@@ -70,10 +68,8 @@ static void land(struct drain *drain, struct flight *flight)
 
 	drain->flights--;
 	drain->alone = false;
-	drain->dry = drain->dry && !flight->big;
 	lane->flights--;
 	lane->bytes -= flight->batch->size;
-	lane->big = lane->big && !flight->big;
 	end(drain, flight);
 }
 
@@ -81,16 +77,10 @@ static void land(struct drain *drain, struct flight *flight)
  * ended. */
 static int claim(struct drain *drain, struct sgpu_error *error)
 {
-	const uint64_t big = drain->bytes_most / BIG_PART;
 	struct spool_batch *batch = NULL;
-	bool none_takes_big = true;
 	struct flight *flight;
-	int rc;
+	int rc = spool_next(drain->spool, &batch, error);
 
-	for (int i = 0; i < drain->lanes->count; i++) {
-		none_takes_big = none_takes_big && drain->lanes->list[i].big;
-	}
-	rc = spool_next(drain->spool, none_takes_big ? big : UINT64_MAX, &batch, error);
 	if (rc != SGPU_OK || !batch) {
 		drain->dry = true;
 		drain->looked = drain->flights == 0;
@@ -102,7 +92,6 @@ static int claim(struct drain *drain, struct sgpu_error *error)
 		return sgpu_fail_nomem(error);
 	}
 	flight->batch = batch;
-	flight->big = batch->size > big;
 	flight->connection = -1;
 	if (batch->answered || batch->error.code != SGPU_OK) {
 		flight->error = batch->error;
@@ -112,13 +101,6 @@ static int claim(struct drain *drain, struct sgpu_error *error)
 		drain->held = flight;
 	}
 	return SGPU_OK;
-}
-
-static bool fits(const struct drain *drain, const struct lane *lane, const struct flight *flight)
-{
-	return lane->flights == 0 ||
-	       (flight->big ? !lane->big
-			    : lane->big || lane->bytes + flight->batch->size <= drain->bytes_most);
 }
 
 static bool is_idler(const struct lane *one, const struct lane *other)
@@ -139,7 +121,9 @@ static struct lane *choose_lane(const struct drain *drain, const struct flight *
 	for (int i = 0; i < drain->lanes->count; i++) {
 		struct lane *lane = &drain->lanes->list[i];
 
-		if (!lane->broken && lane->flights < drain->most && fits(drain, lane, flight) &&
+		if (!lane->broken && lane->flights < drain->most &&
+		    (lane->flights == 0 ||
+		     lane->bytes + flight->batch->size <= drain->bytes_most) &&
 		    (!best || is_idler(lane, best))) {
 			best = lane;
 		}
@@ -155,11 +139,10 @@ static int start_more(struct drain *drain, struct sgpu_error *error)
 	int rc = SGPU_OK;
 
 	while (rc == SGPU_OK && drain->flights < most && drain->ends < most) {
-		if (!drain->held && drain->flights == 0) {
-			drain->held = drain_take(drain->again || !drain->dry ? &drain->again
-									     : &drain->aside);
+		if (!drain->held && drain->flights == 0 && drain->dry) {
+			drain->held = drain_take(&drain->again);
 		}
-		if (!drain->held && !drain->again && !drain->dry) {
+		if (!drain->held && !drain->dry) {
 			rc = claim(drain, error);
 			if (rc == SGPU_OK && !drain->held && !drain->dry) {
 				continue; /* it has ended */
@@ -219,7 +202,7 @@ static void run_all(struct drain *drain)
 	bool ending = false;
 
 	for (;;) {
-		ending = drain->broken || atomic_load(&stopped) || drain->asides > ASIDE_MAX;
+		ending = drain->broken || atomic_load(&stopped) || drain->lacks > LACKS_MAX;
 		if (!ending && start_more(drain, &error) != SGPU_OK) {
 			drain_break_off(drain, &error);
 			ending = true;
@@ -230,18 +213,18 @@ static void run_all(struct drain *drain)
 		if (drain->ended) {
 			drain_close(drain);
 		} else if (drain->flights == 0) {
-			if (ending ||
-			    (drain->dry && drain->looked && !drain->again && !drain->aside)) {
+			if (ending || (drain->dry && drain->looked && !drain->again)) {
 				break;
 			}
 			drain->dry = drain->dry && drain->looked;
 		}
 	}
 	give_all_back(drain, &drain->held);
-	if (drain->aside) {
-		drain_break_off(drain, &drain->aside->error);
+	for (const struct flight *f = drain->again; f; f = f->next) {
+		if (f->full) {
+			drain_break_off(drain, &f->error);
+		}
 	}
-	give_all_back(drain, &drain->aside);
 	give_all_back(drain, &drain->again);
 }
 

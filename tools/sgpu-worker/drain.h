@@ -24,7 +24,6 @@ struct lane {
 	uint64_t memory_free;	       /* bytes */
 	unsigned flights;	       /* batches under way */
 	uint64_t bytes;		       /* of their files */
-	bool big;		       /* a big batch is among them */
 	uint64_t started;	       /* batches started so far */
 	bool broken;		       /* the device failed */
 	int resting[LANE_BATCHES_MAX]; /* connections without a batch, for the next ones */
@@ -66,11 +65,10 @@ struct flight {
 	struct lane *lane; /* the device that runs it, or NULL */
 	struct spool_batch *batch;
 	int connection; /* -1: nothing is run, or it has ended */
-	bool big;
-	bool alone;			   /* runs while no other is under way */
-	uint64_t needs;			   /* bytes that its response needs; 0: not known */
-	bool full;			   /* its response found no space */
-	enum { ONCE, ALONE, ASIDE } again; /* to be run alone, now or after all others */
+	bool alone;	/* runs while no other is under way */
+	uint64_t needs; /* bytes that its response needs; 0: not known */
+	bool full;	/* its response found no space */
+	bool again;	/* to be run once more, alone, after all others */
 	int code;
 	struct sgpu_error error;
 	struct report report;
@@ -80,16 +78,16 @@ struct drain {
 	struct lanes *lanes;
 	struct spool *spool;
 	uint64_t timeout_ns;
-	struct flight *flying;	      /* batches under way; the lists have no order */
-	struct flight *held;	      /* a claimed batch that no device has room for */
-	struct flight *ended;	      /* batches to be closed */
-	struct flight *again, *aside; /* batches to be run alone, now; after all others */
-	unsigned ends, asides;	      /* batches in `ended`; in `aside` */
-	unsigned flights, most;	      /* batches under way; most of them on a device */
-	uint64_t bytes_most;	      /* most bytes of files on one device */
-	bool alone;		      /* a batch that runs alone is under way */
-	bool dry, looked;	      /* at the last look no batch was left; none was under way */
-	bool broken;		      /* the worker cannot go on, because of `error` */
+	struct flight *flying;	/* batches under way; the lists have no order */
+	struct flight *held;	/* a claimed batch that no device has room for */
+	struct flight *ended;	/* batches to be closed */
+	struct flight *again;	/* batches to be run alone, after all others */
+	unsigned ends, lacks;	/* batches in `ended`; those that have found no space */
+	unsigned flights, most; /* batches under way; most of them on a device */
+	uint64_t bytes_most;	/* most bytes of files on one device */
+	bool alone;		/* a batch that runs alone is under way */
+	bool dry, looked;	/* at the last look no batch was left; none was under way */
+	bool broken;		/* the worker cannot go on, because of `error` */
 	struct sgpu_error error;
 	struct drain_counts counts;
 	int status;

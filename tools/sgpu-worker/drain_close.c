@@ -77,9 +77,9 @@ static bool never_fits(const struct flight *flight)
 	       about.f_blocks < flight->needs / (uint64_t)about.f_bsize;
 }
 
-/* Decides what becomes of a batch that has no response. One that found too little memory or disk
- * beside others runs once more, alone; for want of disk after all others are answered. */
-static int once_more(struct flight *flight)
+/* Whether a batch that has no response runs once more: it found too little memory or disk beside
+ * others. */
+static bool once_more(struct flight *flight)
 {
 	const struct spool_batch *batch = flight->batch;
 	const bool lacked = flight->full ? !never_fits(flight) : flight->code == SGPU_ENOMEM;
@@ -88,21 +88,21 @@ static int once_more(struct flight *flight)
 		(void)!ftruncate(batch->response.fd, 0); /* its space is free now */
 	}
 	if (!lacked || flight->alone) {
-		return ONCE;
+		return false;
 	}
 	if (lseek(batch->fd, 0, SEEK_SET) != 0 || ftruncate(batch->response.fd, 0) != 0 ||
 	    lseek(batch->response.fd, 0, SEEK_SET) != 0) {
 		flight->code = sgpu_fail_errno(&flight->error, "cannot begin again with '%s'",
 					       batch->shown);
-		return ONCE;
+		return false;
 	}
-	return flight->full ? ASIDE : ALONE;
+	return true;
 }
 
 static void end_run(struct flight *flight)
 {
 	flight->again = once_more(flight);
-	if (flight->again == ONCE && !cli_quiet) {
+	if (!flight->again && !cli_quiet) {
 		report_batch(&flight->report, flight->batch->shown, flight->code, NULL);
 	}
 }
@@ -213,16 +213,16 @@ static bool is_of_device(struct drain *drain, struct flight *flight)
 /* Puts a batch away, or queues it to run again. */
 static void put_away(struct drain *drain, struct flight *flight)
 {
-	if (flight->again != ONCE) {
-		struct flight **place = flight->again == ASIDE ? &drain->aside : &drain->again;
+	if (flight->again) {
+		struct flight **place = &drain->again;
 
 		/* The smallest response first: one that finds no space even alone ends the worker.
 		 */
-		while (flight->again == ASIDE && *place && (*place)->needs < flight->needs) {
+		while (*place && (*place)->needs < flight->needs) {
 			place = &(*place)->next;
 		}
 		flight->alone = true;
-		drain->asides += flight->again == ASIDE;
+		drain->lacks += flight->full;
 		drain_put(place, flight);
 		return;
 	}

@@ -216,19 +216,16 @@ static int next_name(struct spool *spool, const char **name, struct sgpu_error *
 	return rc;
 }
 
-/* Takes the file `name`. *batch stays NULL if the file is no batch, is too large now, or was
- * claimed by another worker; the next look finds it again. */
-static int take(struct spool *spool, const char *name, uint64_t size_max,
-		struct spool_batch **batch, struct sgpu_error *error)
+/* Takes the file `name`. *batch stays NULL if the file is no batch, or was claimed by another
+ * worker. */
+static int take(struct spool *spool, const char *name, struct spool_batch **batch,
+		struct sgpu_error *error)
 {
 	const int from = spool->dead.directory >= 0 ? spool->dead.directory : spool->directory;
 	const char *why;
-	struct stat status;
 
-	if (spool_is_batch(&spool->options, from, name, &status, &why)) {
-		return (uint64_t)status.st_size > size_max && !spool->in_claims
-			       ? SGPU_OK
-			       : claim(spool, from, name, batch, error);
+	if (spool_is_batch(&spool->options, from, name, &why)) {
+		return claim(spool, from, name, batch, error);
 	}
 	if (!why || spool->in_claims) {
 		return SGPU_OK;
@@ -242,8 +239,7 @@ static int take(struct spool *spool, const char *name, uint64_t size_max,
 	return SGPU_OK;
 }
 
-int spool_next(struct spool *spool, uint64_t size_max, struct spool_batch **batch,
-	       struct sgpu_error *error)
+int spool_next(struct spool *spool, struct spool_batch **batch, struct sgpu_error *error)
 {
 	const char *name;
 	int rc;
@@ -251,7 +247,7 @@ int spool_next(struct spool *spool, uint64_t size_max, struct spool_batch **batc
 	*batch = NULL;
 	do {
 		rc = next_name(spool, &name, error);
-		rc = rc || !name ? rc : take(spool, name, size_max, batch, error);
+		rc = rc || !name ? rc : take(spool, name, batch, error);
 	} while (rc == SGPU_OK && name && !*batch);
 	return rc;
 }

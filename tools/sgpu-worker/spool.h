@@ -62,10 +62,9 @@ SGPU_MUST_CHECK int spool_open(const struct spool_options *options, struct spool
  * freed. Accepts a pointer to NULL. */
 void spool_close(struct spool **spool);
 
-/* Claims the next batch of at most size_max bytes, or of any size if a dead worker had claimed it,
- * and opens it and its response. *batch is NULL if no batch is left, or only larger ones; the next
- * call looks again. Errors: the directory cannot be used. */
-SGPU_MUST_CHECK int spool_next(struct spool *spool, uint64_t size_max, struct spool_batch **batch,
+/* Claims the next batch, and opens it and its response. *batch is NULL if no batch is left; the
+ * next call looks again. Errors: the directory cannot be used. */
+SGPU_MUST_CHECK int spool_next(struct spool *spool, struct spool_batch **batch,
 			       struct sgpu_error *error);
 
 /* ---- outcomes of a batch; all but spool_answer free it; spool_next may run meanwhile ---- */
@@ -124,7 +123,7 @@ SGPU_MUST_CHECK int spool_names_read(int directory, const char *shown, struct sp
 				     struct sgpu_error *error);
 /* Whether this worker may claim a file. *why: the reason to report if not, or NULL. */
 bool spool_is_batch(const struct spool_options *options, int directory, const char *name,
-		    struct stat *status, const char **why);
+		    const char **why);
 extern const char spool_for_other_keys[]; /* a value of *why */
 /* Whether none of the keys opens the batch in a file. False if it is damaged. */
 bool spool_is_for_others(const struct spool_options *options, int fd, const char *name);

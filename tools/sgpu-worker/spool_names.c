@@ -70,18 +70,19 @@ static const char *look_inside(const struct spool_options *options, int director
 }
 
 bool spool_is_batch(const struct spool_options *options, int directory, const char *name,
-		    struct stat *status, const char **why)
+		    const char **why)
 {
 	const size_t length = strlen(name), suffix = strlen(SPOOL_RESPONSE);
+	struct stat status;
 
 	*why = NULL;
 	if (name[0] == '.' ||
 	    (length >= suffix && strcmp(name + length - suffix, SPOOL_RESPONSE) == 0) ||
-	    fstatat(directory, name, status, AT_SYMLINK_NOFOLLOW) != 0 ||
-	    S_ISDIR(status->st_mode)) {
+	    fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0 ||
+	    S_ISDIR(status.st_mode)) {
 		return false;
 	}
-	if (!S_ISREG(status->st_mode)) {
+	if (!S_ISREG(status.st_mode)) {
 		*why = "is no regular file";
 	} else if (length > NAME_MAX - suffix - 4) {
 		*why = "has a name that is too long for that of a response";
