@@ -73,9 +73,26 @@ static int check_file(int rc, const struct sgpu_location *location, uint64_t siz
 	return SGPU_OK;
 }
 
-static int take_slice(const struct sgpu_region *region, int fd,
-		      const struct sgpu_location *location, uint64_t size,
-		      struct sgpu_source *source, struct sgpu_error *error)
+static int check_use(const struct sgpu_region *region, unsigned use, struct sgpu_error *error)
+{
+	if (region->use & use) {
+		return SGPU_OK;
+	}
+	if (use == SGPU_REGION_INPUTS) {
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "region '%s' is for results, and an input cannot be there",
+				 region->id);
+	}
+	sgpu_fail(error, SGPU_EPOLICY, "region '%s' is for inputs, and a result cannot be there",
+		  region->id);
+	(void)sgpu_hint(error, "'sgpu-stage pin --results' makes one for results");
+	return SGPU_EPOLICY;
+}
+
+/* Makes a source of a slice of an open region, which must be for that use. */
+static int take_slice(const struct sgpu_region *region, const struct sgpu_location *location,
+		      uint64_t size, unsigned use, struct sgpu_source *source,
+		      struct sgpu_error *error)
 {
 	uint64_t end;
 
@@ -85,11 +102,11 @@ static int take_slice(const struct sgpu_region *region, int fd,
 				 (unsigned long long)size, (unsigned long long)location->offset,
 				 region->id, (unsigned long long)region->size);
 	}
-	source->fd = fd;
+	source->fd = region->fd;
 	source->offset = SGPU_REGION_HEADER + location->offset;
 	source->size = size;
 	snprintf(source->name, sizeof(source->name), "region %s", region->id);
-	return SGPU_OK;
+	return check_use(region, use, error);
 }
 
 static void clear(struct sgpu_source *source)
@@ -98,12 +115,29 @@ static void clear(struct sgpu_source *source)
 	source->fd = -1;
 }
 
+/* Opens a region for one source alone. */
+static int open_slice(const struct sgpu_location *location, uint64_t size, bool writable,
+		      unsigned use, struct sgpu_source *source, struct sgpu_error *error)
+{
+	struct sgpu_region region;
+	int rc = sgpu_region_open(location->region, writable, false, &region, error);
+
+	clear(source);
+	if (rc < 0) {
+		return rc;
+	}
+	rc = take_slice(&region, location, size, use, source, error);
+	source->owned = true;
+	if (rc < 0) {
+		sgpu_region_close(&region);
+		clear(source);
+	}
+	return rc;
+}
+
 int sgpu_source_open(const struct sgpu_location *location, uint64_t size,
 		     struct sgpu_source *source, struct sgpu_error *error)
 {
-	struct sgpu_region region;
-	int rc;
-
 	clear(source);
 	if (location->kind == SGPU_LOCATION_FILE) {
 		return check_file(open_anywhere(location->file, &source->fd, error), location, size,
@@ -114,16 +148,8 @@ int sgpu_source_open(const struct sgpu_location *location, uint64_t size,
 			error, SGPU_EUSAGE,
 			"a payload that is neither in a file nor in a region was to be opened");
 	}
-	rc = sgpu_region_open(location->region, false, false, &region, error);
-	if (rc < 0) {
-		return rc;
-	}
-	rc = take_slice(&region, region.fd, location, size, source, error);
-	if (rc < 0) {
-		sgpu_region_close(&region);
-	}
-	source->owned = rc == SGPU_OK;
-	return rc;
+	return open_slice(location, size, false, SGPU_REGION_INPUTS | SGPU_REGION_RESULTS, source,
+			  error);
 }
 
 void sgpu_source_close(struct sgpu_source *source)
@@ -194,50 +220,15 @@ static int lease_of(struct sgpu_leases *leases, const char *id, struct lease **f
 	return SGPU_OK;
 }
 
-static int check_use(const struct sgpu_region *region, bool writable, struct sgpu_error *error)
-{
-	if (region->use & (writable ? SGPU_REGION_RESULTS : SGPU_REGION_INPUTS)) {
-		return SGPU_OK;
-	}
-	if (!writable) {
-		return sgpu_fail(error, SGPU_EPOLICY,
-				 "region '%s' is for results, and an input cannot be there",
-				 region->id);
-	}
-	sgpu_fail(error, SGPU_EPOLICY, "region '%s' is for inputs, and a result cannot be there",
-		  region->id);
-	(void)sgpu_hint(error, "'sgpu-stage pin --results' makes one for results");
-	return SGPU_EPOLICY;
-}
-
-static int open_for_writing(struct lease *lease, struct sgpu_error *error)
-{
-	struct sgpu_region again;
-	int rc;
-
-	if (lease->write_fd >= 0) {
-		return SGPU_OK;
-	}
-	rc = sgpu_region_open(lease->region.id, true, false, &again, error);
-	if (rc < 0) {
-		return rc;
-	}
-	lease->write_fd = again.fd;
-	return SGPU_OK;
-}
-
 int sgpu_region_check(const struct sgpu_location *location, uint64_t size, bool writable,
 		      struct sgpu_error *error)
 {
 	struct sgpu_source source;
-	struct sgpu_region region;
-	int rc = sgpu_region_open(location->region, writable, false, &region, error);
+	const int rc =
+		open_slice(location, size, writable,
+			   writable ? SGPU_REGION_RESULTS : SGPU_REGION_INPUTS, &source, error);
 
-	if (rc == SGPU_OK) {
-		rc = take_slice(&region, region.fd, location, size, &source, error);
-		rc = rc ? rc : check_use(&region, writable, error);
-		sgpu_region_close(&region);
-	}
+	sgpu_source_close(&source);
 	return rc;
 }
 
@@ -262,13 +253,14 @@ int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *l
 	}
 	pthread_mutex_lock(&leases->lock);
 	rc = lease_of(leases, location->region, &lease, error);
-	rc = rc ? rc : check_use(&lease->region, writable, error);
+	rc = rc ? rc
+		: take_slice(&lease->region, location, size,
+			     writable ? SGPU_REGION_RESULTS : SGPU_REGION_INPUTS, source, error);
 	if (rc == SGPU_OK && writable) {
-		rc = open_for_writing(lease, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = take_slice(&lease->region, writable ? lease->write_fd : lease->region.fd,
-				location, size, source, error);
+		lease->write_fd =
+			lease->write_fd < 0 ? sgpu_look_open(source->fd, O_RDWR) : lease->write_fd;
+		source->fd = lease->write_fd;
+		rc = source->fd < 0 ? sgpu_fail_errno(error, "cannot open %s", source->name) : rc;
 	}
 	pthread_mutex_unlock(&leases->lock);
 	return rc;
@@ -278,20 +270,7 @@ int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *l
 int sgpu_slice_open(const struct sgpu_location *location, uint64_t size, struct sgpu_source *slice,
 		    struct sgpu_error *error)
 {
-	struct sgpu_region region;
-	int rc = sgpu_region_open(location->region, true, false, &region, error);
-
-	clear(slice);
-	if (rc < 0) {
-		return rc;
-	}
-	rc = check_use(&region, false, error);
-	rc = rc ? rc : take_slice(&region, region.fd, location, size, slice, error);
-	if (rc < 0) {
-		sgpu_region_close(&region);
-	}
-	slice->owned = rc == SGPU_OK;
-	return rc;
+	return open_slice(location, size, true, SGPU_REGION_INPUTS, slice, error);
 }
 
 int sgpu_slice_write(const struct sgpu_source *slice, uint64_t position, const void *data,
