@@ -125,7 +125,7 @@ static int wait_guarded(int fd, short events, const char *what, const char *name
 
 /* Waits without a guard. A signal may be blocked here, or arrive just before poll() and not
  * interrupt it, so each wait is short. */
-static int wait_unguarded(int fd, short events, struct sgpu_error *error)
+int sgpu_io_wait(int fd, short events, struct sgpu_error *error)
 {
 	struct pollfd wait = { .fd = fd, .events = events };
 
@@ -162,7 +162,7 @@ static int after_failure(int fd, short events, const char *what, const char *nam
 	}
 	if (errno == EAGAIN || errno == EWOULDBLOCK) {
 		/* Somebody gave us a non-blocking descriptor: wait as a blocking one would. */
-		return wait_unguarded(fd, events, error);
+		return sgpu_io_wait(fd, events, error);
 	}
 	sgpu_io_note_failure();
 	return events == POLLOUT ? sgpu_fail_write(error, name)
@@ -198,7 +198,7 @@ static int move_all(int fd, const char *name, void *data, size_t size, int64_t o
 		}
 		rc = guarded ? wait_guarded(fd, out ? POLLOUT : POLLIN, out ? "written" : "read",
 					    name, error)
-		     : waits ? wait_unguarded(fd, POLLIN, error)
+		     : waits ? sgpu_io_wait(fd, POLLIN, error)
 			     : 0;
 		if (rc) {
 			return rc;

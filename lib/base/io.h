@@ -62,6 +62,9 @@ struct sgpu_io_guard {
 	void *argument;
 };
 void sgpu_io_set_guard(const struct sgpu_io_guard *guard);
+/* Waits until poll(2) finds one of the events, or a failure. SGPU_ECANCELED: see
+ * sgpu_io_interrupt. */
+SGPU_MUST_CHECK int sgpu_io_wait(int fd, short events, struct sgpu_error *error);
 /* Whether a write failed because nobody reads the pipe any more. Code that writes by other means
  * calls sgpu_io_note_failure after a failure, while errno is set. */
 bool sgpu_io_reader_gone(void);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Descriptors as sources and sinks. A worker's thread blocks signals, so it must not block in the
- * kernel for another process. It waits in poll for WAIT_MS at a time, and checks whether its work
- * is still wanted.
+ * kernel for another process.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +20,7 @@
 #include "base/io.h"
 #include "transfer/transfer.h"
 
-enum { WAIT_MS = 50, PIPE_SIZE = 1 << 20, PAGE = 4096 };
+enum { PIPE_SIZE = 1 << 20, PAGE = 4096 };
 
 /* Whether the file's content is generated on reading, so that its size says nothing. */
 static bool is_made_on_reading(int fd)
@@ -54,8 +53,7 @@ void sgpu_descriptor_from_fd(int fd, const char *name, struct sgpu_descriptor *d
 
 	*descriptor = (struct sgpu_descriptor){ .fd = fd, .name = name, .pipe = -1 };
 	descriptor->is_socket = known && S_ISSOCK(status.st_mode);
-	/* Writes to files and devices do not wait for another process. (Reads always poll: a
-	 * terminal may wait.) */
+	/* Writes to files and devices do not wait for another process. */
 	descriptor->waits = !known || descriptor->is_socket || S_ISFIFO(status.st_mode);
 	if (known && S_ISFIFO(status.st_mode)) {
 		/* A larger pipe needs fewer switches between the processes. If the kernel refuses,
@@ -78,48 +76,14 @@ void sgpu_descriptor_close(struct sgpu_descriptor *descriptor)
 	}
 }
 
-/* Waits until fd is ready or broken; the next read or write reports a broken one. */
-static int wait_until_ready(struct sgpu_descriptor *descriptor, short events,
-			    struct sgpu_error *error)
-{
-	struct pollfd wait = { .fd = descriptor->fd, .events = events };
-
-	for (;;) {
-		if (sgpu_io_interrupted() ||
-		    __atomic_load_n(&descriptor->stopped, __ATOMIC_RELAXED)) {
-			return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
-		}
-		int ready = poll(&wait, 1, WAIT_MS);
-		if (ready > 0 || (ready < 0 && errno != EINTR && errno != EAGAIN)) {
-			return 0;
-		}
-	}
-}
-
 static int read_some(void *context, uint64_t position, void *data, size_t size, size_t *got,
 		     struct sgpu_error *error)
 {
-	struct sgpu_descriptor *in = context;
+	const struct sgpu_descriptor *in = context;
 
-	if (in->positioned) {
-		return sgpu_pread(in->fd, in->name, data, size, in->offset + position, got, error);
-	}
-	for (*got = 0; *got < size;) {
-		int rc = wait_until_ready(in, POLLIN, error);
-		if (rc) {
-			return rc;
-		}
-		ssize_t count = read(in->fd, (char *)data + *got, size - *got);
-		if (count == 0) {
-			break;
-		}
-		if (count > 0) {
-			*got += (size_t)count;
-		} else if (errno != EINTR && errno != EAGAIN) {
-			return sgpu_fail_errno(error, "cannot read '%s'", in->name);
-		}
-	}
-	return 0;
+	return in->positioned
+		       ? sgpu_pread(in->fd, in->name, data, size, in->offset + position, got, error)
+		       : sgpu_read(in->fd, in->name, data, size, got, error);
 }
 
 static int read_all(void *context, uint64_t position, void *data, size_t size,
@@ -138,18 +102,10 @@ static int read_all(void *context, uint64_t position, void *data, size_t size,
 	return rc;
 }
 
-static void stop_reading(void *context)
-{
-	struct sgpu_descriptor *in = context;
-
-	__atomic_store_n(&in->stopped, true, __ATOMIC_RELAXED);
-}
-
 struct sgpu_transfer_source sgpu_source_from_descriptor(struct sgpu_descriptor *descriptor)
 {
 	return (struct sgpu_transfer_source){ .read = read_all,
 					      .read_some = read_some,
-					      .stop = stop_reading,
 					      .ordered = !descriptor->positioned,
 					      .context = descriptor };
 }
@@ -217,7 +173,7 @@ static int write_all(void *context, uint64_t position, const void *data, size_t 
 		return sgpu_write(out->fd, out->name, data, size, error);
 	}
 	for (size_t done = 0; done < size;) {
-		int rc = wait_until_ready(out, POLLOUT, error);
+		int rc = sgpu_io_wait(out->fd, POLLOUT, error);
 		if (rc) {
 			return rc;
 		}

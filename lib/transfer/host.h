@@ -68,9 +68,8 @@ struct host_move {
 	pthread_cond_t claim_free;
 	bool claiming;
 	pthread_cond_t turn_came;
-	uint64_t turn;				    /* the turn that may write to an ordered sink */
-	uint64_t bytes_in;			    /* of all parts */
-	const struct sgpu_transfer_source *reading; /* an ordered source, or NULL */
+	uint64_t turn;	   /* the turn that may write to an ordered sink */
+	uint64_t bytes_in; /* of all parts */
 	bool failed;
 	/* The lowest failed chunk run, of the lowest failed part, since the reported error must not
 	 * depend on timing. */

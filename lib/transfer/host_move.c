@@ -33,9 +33,6 @@ static void host_fail(struct host_move *move, uint64_t sequence, const struct ho
 		move->bad_chunk = bad_chunk;
 		move->error = *error;
 	}
-	if (move->reading && move->reading->stop) {
-		move->reading->stop(move->reading->context);
-	}
 	pthread_cond_broadcast(&move->turn_came);
 	pthread_mutex_unlock(&move->lock);
 }
@@ -60,30 +57,6 @@ static int host_take_aead(struct host_worker *worker, const struct host_part *pa
 	worker->aead_of = NULL;
 	int rc = sgpu_aead_copy(part->aead, &worker->aead, error);
 	worker->aead_of = rc ? NULL : part;
-	return rc;
-}
-
-/* Reads a run while holding the claim. If an earlier run fails meanwhile, this one is not
- * needed. */
-static int host_read_in_order(struct host_worker *worker, struct host_run *run,
-			      struct sgpu_error *error)
-{
-	struct host_move *move = worker->move;
-	const struct sgpu_transfer_source *source = &run->of->part->source;
-
-	pthread_mutex_lock(&move->lock);
-	move->reading = source;
-	if (move->failed && source->stop) {
-		source->stop(source->context);
-	}
-	pthread_mutex_unlock(&move->lock);
-	int rc = sgpu_host_run_read(worker, run, error);
-	pthread_mutex_lock(&move->lock);
-	move->reading = NULL;
-	pthread_mutex_unlock(&move->lock);
-	if (rc) {
-		host_end_at(move, run->of);
-	}
 	return rc;
 }
 
@@ -158,7 +131,10 @@ static bool host_claim(struct host_worker *worker, struct host_run *run, struct 
 	run->last = part->next == part->runs;
 	run->turn = part->part->sink.ordered ? move->turns++ : 0;
 	if (part->part->source.ordered) {
-		*code = host_read_in_order(worker, run, error);
+		*code = sgpu_host_run_read(worker, run, error);
+		if (*code) {
+			host_end_at(move, part);
+		}
 	}
 	pthread_mutex_lock(&move->lock);
 	if (run->last) {

@@ -99,9 +99,6 @@ struct sgpu_transfer_source {
 	 * less than `size`. */
 	int (*read_some)(void *context, uint64_t position, void *data, size_t size, size_t *got,
 			 struct sgpu_error *error);
-	/* NULL, or called on any thread when the data are not needed any more; a waiting read must
-	 * end soon. */
-	void (*stop)(void *context);
 	/* Read in order, by one thread. It is read to its end even if the transfer fails, so that
 	 * the caller can read what follows in a pipe. */
 	bool ordered;
@@ -262,7 +259,7 @@ struct sgpu_descriptor {
 			     there, and the caller sets its size. */
 	/* private */
 	int pipe; /* another, non-blocking descriptor of an output pipe, or -1 */
-	bool waits, is_socket, stopped;
+	bool waits, is_socket;
 };
 /* Makes a descriptor. It is positioned, at fd's offset, if fd is a regular file with a true size
  * (not as in /proc) and not written with O_APPEND. */
