@@ -22,6 +22,43 @@ SGPU_INLINE double sgpu_slope(enum sgpu_slope kind, double activated, double gra
 						      : 1 - activated * activated);
 }
 
+/* ---- elements [begin, end) of a call, for f64 (wide) or f32 ---- */
+SGPU_INLINE void sgpu_slopes(bool wide, const struct sgpu_op_call *call, uint64_t begin,
+			     uint64_t end)
+{
+	enum { ACTIVATED, GRADIENT, OUTPUT };
+	enum sgpu_slope kind = (enum sgpu_slope)(int)call->param[0].number;
+
+	for (uint64_t i = begin; i < end; i++) {
+		sgpu_real_set(wide, call->data[OUTPUT], i,
+			      sgpu_slope(kind, sgpu_real(wide, call->data[ACTIVATED], i),
+					 sgpu_real(wide, call->data[GRADIENT], i)));
+	}
+}
+
+/* The new velocity is rounded to the type before it moves the weight. */
+SGPU_INLINE void sgpu_descend(bool wide, const struct sgpu_op_call *call, uint64_t begin,
+			      uint64_t end)
+{
+	enum { WEIGHTS, GRADIENT, VELOCITY, OUTPUT, OUTPUT_VELOCITY, RATE = 0, MOMENTUM };
+	const void *velocity = call->data[VELOCITY];
+	void *output_velocity = call->data[OUTPUT_VELOCITY];
+	double rate = call->param[RATE].number, momentum = call->param[MOMENTUM].number;
+
+	for (uint64_t i = begin; i < end; i++) {
+		double before = velocity ? momentum * sgpu_real(wide, velocity, i) : 0.0;
+		double sum = before + sgpu_real(wide, call->data[GRADIENT], i);
+		double now = wide ? sum : (double)(float)sum;
+
+		sgpu_real_set(wide, call->data[OUTPUT], i,
+			      sgpu_real(wide, call->data[WEIGHTS], i) - rate * now);
+		if (output_velocity) {
+			sgpu_real_set(wide, output_velocity, i, now);
+		}
+	}
+}
+
+/* ---- losses ---- */
 enum { SGPU_LANES = 32 };
 
 /* Sums as a warp of a GPU does: a tree that adds neighbours first. */
