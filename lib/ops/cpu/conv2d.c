@@ -3,13 +3,11 @@
  * conv2d: convolution of images, as neural networks mean it (correlation: the kernel is not
  * flipped), on f32, and conv2d_gradient: its gradients by input, weights and bias.
  *
- * All are matrix products whose right factor is never stored: LANES elements of one of its rows are
- * gathered, and every element of a column of the left factor is multiplied by them. Each sum is
- * made in the order of k. Every element of conv2d's output starts with its bias and adds input *
- * weight in the order channel, row, column of the kernel; the padding counts as 0.
+ * All are matrix products whose right factor is never stored (images.h): LANES elements of one of
+ * its rows are gathered, and every element of a column of the left factor is multiplied by them.
+ * Each sum is made in the order of k. Every element of conv2d's output starts with its bias and
+ * adds input * weight in the order channel, row, column of the kernel; the padding counts as 0.
  */
-#include <string.h>
-
 #include "ops/cpu/math64.h"
 #include "ops/cpu/images.h"
 
@@ -17,7 +15,8 @@ enum { INPUT, WEIGHTS, BIAS, OUTPUT };
 enum { GRADIENT = 2, OUTPUT_INPUT, OUTPUT_WEIGHTS, OUTPUT_BIAS };
 enum { STRIDE, PADDING, DILATION, ACTIVATION };
 enum {
-	STEP_MAX = SGPU_CONV2D_STEP_MAX,
+	STEP_MAX = 1024,
+	PARTS_MAX = 64, /* into which a gradient cuts its images */
 	LANES = 16,
 	GRAIN = 1 << 10,
 	GRAIN_WORK = 1 << 18,
@@ -34,6 +33,13 @@ enum {
 	{ "dilation", SGPU_PARAM_INTEGER, false, 1, STEP_MAX, 1, NULL, \
 	  "input elements from one weight to the next" }
 /* clang-format on */
+
+struct shape {
+	uint64_t images, channels, height, width, pixels; /* of the input */
+	uint64_t outputs, out_height, out_width, out_pixels;
+	uint64_t kernel_height, kernel_width, kernel;
+	int64_t stride, padding, dilation;
+};
 
 /* The output's extent along one dimension, or 0 when the kernel does not fit. */
 static uint64_t extent(const struct sgpu_op_call *call, int dimension)
@@ -76,26 +82,28 @@ static bool infer_shape(const struct sgpu_op_call *call, struct sgpu_op_report *
 	return right;
 }
 
-struct sgpu_conv2d sgpu_conv2d_describe(const struct sgpu_op_call *call,
-					const struct sgpu_type *output)
+static struct shape describe(const struct sgpu_op_call *call, int output)
 {
 	static const uint64_t smallest[4] = { 1, 1, 1, 1 };
-	const uint64_t *in = call->type[INPUT].shape;
+	const uint64_t *in = call->type[INPUT].shape, *out = call->type[output].shape;
 	/* If there are no weights, memory does not bound a kernel's extents, whose product may be 0
 	 * modulo 2^64. */
 	const uint64_t *kernel =
 		sgpu_ops_count(&call->type[WEIGHTS]) ? call->type[WEIGHTS].shape : smallest;
 
-	return (struct sgpu_conv2d){
+	return (struct shape){
 		.images = in[0],
 		.channels = in[1],
 		.height = in[2],
 		.width = in[3],
-		.outputs = output->shape[1],
-		.out_height = output->shape[2],
-		.out_width = output->shape[3],
+		.pixels = in[2] * in[3],
+		.outputs = out[1],
+		.out_height = out[2],
+		.out_width = out[3],
+		.out_pixels = out[2] * out[3],
 		.kernel_height = kernel[2],
 		.kernel_width = kernel[3],
+		.kernel = kernel[2] * kernel[3],
 		.stride = (int64_t)call->param[STRIDE].number,
 		.padding = (int64_t)call->param[PADDING].number,
 		.dilation = (int64_t)call->param[DILATION].number,
@@ -110,16 +118,41 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	sgpu_ops_must_be(call, report, BIAS, &bias);
 }
 
-struct job {
-	struct sgpu_conv2d c;
-	const float *input, *weights, *bias, *gradient;
-	float *output, *output_input, *output_weights, *output_bias, *parts;
-	int activation;
-	/* Computes columns of the result, from `first` on, for an image or for a part of the
-	 * images. */
-	void (*tile)(const struct job *job, uint64_t image, uint64_t first, float right[LANES]);
-	uint64_t tiles; /* for each image or part */
-};
+struct sgpu_conv2d_product sgpu_conv2d_forward(const struct sgpu_op_call *call)
+{
+	const struct shape s = describe(call, OUTPUT);
+
+	return (struct sgpu_conv2d_product){
+		.rows = s.outputs,
+		.columns = s.images * s.out_pixels,
+		.parts = 1,
+		.depth = s.channels * s.kernel,
+		.part_depth = s.channels * s.kernel,
+		.window = s.kernel,
+		.line = s.kernel_width,
+		.left = call->data[WEIGHTS],
+		.left_plane = s.kernel,
+		.left_row = s.channels * s.kernel,
+		.right = call->data[INPUT],
+		.right_plane = s.pixels,
+		.right_cell = s.channels * s.pixels,
+		.height = (int64_t)s.height,
+		.width = (int64_t)s.width,
+		.cells = s.images,
+		.cell = s.out_pixels,
+		.across = s.out_width,
+		.begin = s.stride,
+		.offset = -s.padding,
+		.step = s.dilation,
+		.stride = 1,
+		.bias = call->data[BIAS],
+		.activation = (int)call->param[ACTIVATION].number,
+		.to = call->data[OUTPUT],
+		.to_run = s.outputs * s.out_pixels,
+		.to_row = s.out_pixels,
+		.run = s.out_pixels,
+	};
+}
 
 /* ---- the product ---- */
 /* Adds the product of a column of the left factor, whose elements are `left_row` apart, and `count`
@@ -135,95 +168,71 @@ SGPU_CLONES_ATTR static void add_product(const float *left, uint64_t left_row, u
 	}
 }
 
-static void clear_rows(float *to, uint64_t row, uint64_t rows, uint64_t count)
+static void tile(const struct sgpu_conv2d_product *p, uint64_t part, uint64_t first, uint64_t count,
+		 float right[LANES])
 {
-	for (uint64_t r = 0; r < rows; r++) {
-		memset(to + r * row, 0, count * sizeof(*to));
+	const uint64_t depth = sgpu_ops_min(p->depth - part * p->part_depth, p->part_depth);
+	const float *left = p->left + part * p->left_part;
+	float *to = p->to + part * p->to_part + first / p->run * p->to_run + first % p->run;
+	struct sgpu_conv2d_place place[LANES];
+
+	for (uint64_t i = 0; i < count; i++) {
+		place[i] = sgpu_conv2d_place(p, part, first + i);
 	}
-}
-
-/* What each lane stands for: a pixel of an image, or a weight of a kernel and the plane
- * of its channel. */
-struct stand {
-	int64_t y[LANES], x[LANES];
-	const float *plane[LANES];
-};
-
-/* ---- conv2d: rows are output channels, columns are pixels of the output, k is (channel, row,
- * column of the kernel) ---- */
-/* The element at y, x of a plane of the input; 0 in the padding. */
-SGPU_INLINE float image_at(const struct sgpu_conv2d *c, const float *plane, int64_t y, int64_t x)
-{
-	return y >= 0 && x >= 0 && y < (int64_t)c->height && x < (int64_t)c->width
-		       ? plane[y * (int64_t)c->width + x]
-		       : 0.0f;
-}
-
-static void output_tile(const struct job *job, uint64_t image, uint64_t first, float right[LANES])
-{
-	const struct sgpu_conv2d *c = &job->c;
-	uint64_t pixels = c->out_height * c->out_width, window = c->kernel_height * c->kernel_width;
-	uint64_t count = sgpu_ops_min(pixels - first, LANES);
-	float *to = job->output + image * c->outputs * pixels + first;
-	struct stand at;
-
-	for (uint64_t i = 0; i < LANES; i++) {
-		at.y[i] = (int64_t)((first + i) / c->out_width) * c->stride - c->padding;
-		at.x[i] = (int64_t)((first + i) % c->out_width) * c->stride - c->padding;
-	}
-	for (uint64_t o = 0; o < c->outputs; o++) {
+	for (uint64_t r = 0; r < p->rows; r++) {
 		for (uint64_t i = 0; i < count; i++) {
-			to[o * pixels + i] = job->bias ? job->bias[o] : 0.0f;
+			to[r * p->to_row + i] = p->bias ? p->bias[r] : 0.0f;
 		}
 	}
-	for (uint64_t k = 0; k < c->channels * window; k++) {
-		const float *plane =
-			job->input + (image * c->channels + k / window) * c->height * c->width;
-		int64_t down = (int64_t)(k % window / c->kernel_width) * c->dilation;
-		int64_t across = (int64_t)(k % c->kernel_width) * c->dilation;
+	for (uint64_t k = 0; k < depth; k++) {
+		uint64_t plane = k / p->window, at = k % p->window;
 
-		for (uint64_t i = 0; i < LANES; i++) {
-			right[i] = image_at(c, plane, at.y[i] + down, at.x[i] + across);
+		for (uint64_t i = 0; i < count; i++) {
+			const float *factor =
+				sgpu_conv2d_factor(p, &place[i], plane, at / p->line, at % p->line);
+
+			right[i] = !place[i].plane ? 1.0f : factor ? *factor : 0.0f;
 		}
-		add_product(job->weights + k, c->channels * window, c->outputs, right, to, pixels,
-			    count);
+		add_product(left + plane * p->left_plane + at, p->left_row, p->rows, right, to,
+			    p->to_row, count);
 	}
-	for (uint64_t o = 0; o < c->outputs; o++) {
-		sgpu_ops_activate_f32(job->activation, to + o * pixels, count);
+	for (uint64_t r = 0; r < p->rows && p->activation; r++) {
+		sgpu_ops_activate_f32(p->activation, to + r * p->to_row, count);
 	}
 }
 
-/* An item is one tile of one image or part. */
+/* An item is LANES columns of a run of a part. */
 static void tile_body(void *argument, uint64_t begin, uint64_t end)
 {
-	const struct job *job = argument;
+	const struct sgpu_conv2d_product *p = argument;
+	uint64_t tiles = sgpu_ops_ceil(p->run, LANES), runs = p->columns / p->run;
 	float right[LANES];
 
 	for (uint64_t i = begin; i < end; i++) {
-		job->tile(job, i / job->tiles, i % job->tiles * LANES, right);
+		uint64_t first = i % tiles * LANES;
+
+		tile(p, i / tiles / runs, i / tiles % runs * p->run + first,
+		     sgpu_ops_min(p->run - first, LANES), right);
 	}
 	sgpu_wipe(right, sizeof(right));
 }
 
+static int multiply(struct sgpu_conv2d_product product, struct sgpu_launch *launch)
+{
+	const struct sgpu_conv2d_product *p = &product;
+
+	return p->columns == 0
+		       ? 0
+		       : sgpu_ops_for(launch,
+				      p->parts * (p->columns / p->run) *
+					      sgpu_ops_ceil(p->run, LANES),
+				      sgpu_ops_grain(p->part_depth * p->rows * LANES, GRAIN_WORK),
+				      tile_body, &product);
+}
+
 static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	struct job job = {
-		.c = sgpu_conv2d_describe(call, &call->type[OUTPUT]),
-		.input = call->data[INPUT],
-		.weights = call->data[WEIGHTS],
-		.bias = call->data[BIAS],
-		.output = call->data[OUTPUT],
-		.activation = (int)call->param[ACTIVATION].number,
-	};
-	const struct sgpu_conv2d *c = &job.c;
-
-	job.tile = output_tile;
-	job.tiles = sgpu_ops_ceil(c->out_height * c->out_width, LANES);
-	return sgpu_ops_for(launch, c->images * job.tiles,
-			    sgpu_ops_grain(c->channels * c->kernel_height * c->kernel_width *
-						   c->outputs * LANES,
-					   GRAIN_WORK),
-			    tile_body, &job);
+	return multiply(sgpu_conv2d_forward(call), launch);
 }
 
 const struct sgpu_op sgpu_op_conv2d = {
@@ -258,176 +267,120 @@ static void infer_gradient(struct sgpu_op_call *call, struct sgpu_op_report *rep
 	call->type[OUTPUT_BIAS] = sgpu_ops_type(SGPU_F32, 1, call->type[WEIGHTS].shape);
 }
 
+struct sgpu_conv2d_product sgpu_conv2d_by_input(const struct sgpu_op_call *call)
+{
+	const struct shape s = describe(call, GRADIENT);
+
+	return (struct sgpu_conv2d_product){
+		.rows = s.channels,
+		.columns = s.images * s.pixels,
+		.parts = 1,
+		.depth = s.outputs * s.kernel,
+		.part_depth = s.outputs * s.kernel,
+		.window = s.kernel,
+		.line = s.kernel_width,
+		.left = call->data[WEIGHTS],
+		.left_plane = s.channels * s.kernel,
+		.left_row = s.kernel,
+		.right = call->data[GRADIENT],
+		.right_plane = s.out_pixels,
+		.right_cell = s.outputs * s.out_pixels,
+		.height = (int64_t)s.out_height,
+		.width = (int64_t)s.out_width,
+		.cells = s.images,
+		.cell = s.pixels,
+		.across = s.width,
+		.begin = 1,
+		.offset = s.padding,
+		.step = -s.dilation,
+		.stride = s.stride,
+		.to = call->data[OUTPUT_INPUT],
+		.to_run = s.channels * s.pixels,
+		.to_row = s.pixels,
+		.run = s.pixels,
+	};
+}
+
+struct sgpu_conv2d_product sgpu_conv2d_by_weights(const struct sgpu_op_call *call)
+{
+	const struct shape s = describe(call, GRADIENT);
+	uint64_t each = sgpu_ops_ceil(s.images, PARTS_MAX), columns = s.channels * s.kernel + 1;
+
+	return (struct sgpu_conv2d_product){
+		.rows = s.outputs,
+		.columns = columns,
+		.parts = each ? sgpu_ops_ceil(s.images, each) : 0,
+		.depth = s.images * s.out_pixels,
+		.part_depth = each * s.out_pixels,
+		.window = s.out_pixels,
+		.line = s.out_width,
+		.left = call->data[GRADIENT],
+		.left_part = each * s.outputs * s.out_pixels,
+		.left_plane = s.outputs * s.out_pixels,
+		.left_row = s.out_pixels,
+		.right = call->data[INPUT],
+		.right_part = each * s.channels * s.pixels,
+		.right_plane = s.channels * s.pixels,
+		.right_cell = s.pixels,
+		.height = (int64_t)s.height,
+		.width = (int64_t)s.width,
+		.cells = s.channels,
+		.cell = s.kernel,
+		.across = s.kernel_width,
+		.begin = s.dilation,
+		.offset = -s.padding,
+		.step = s.stride,
+		.stride = 1,
+		.to = call->scratch,
+		.to_part = s.outputs * columns,
+		.to_row = columns,
+		.run = columns,
+	};
+}
+
 /* Scratch memory: a matrix for each part; UINT64_MAX if the size overflows. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
-	struct sgpu_conv2d c = sgpu_conv2d_describe(call, &call->type[GRADIENT]);
+	const struct sgpu_conv2d_product p = sgpu_conv2d_by_weights(call);
 	uint64_t size = sizeof(float);
 
 	if (!call->present[OUTPUT_WEIGHTS] && !call->present[OUTPUT_BIAS]) {
 		return 0;
 	}
-	return sgpu_mul_u64(size, sgpu_conv2d_parts(c.images), &size) &&
-			       sgpu_mul_u64(size, c.outputs, &size) &&
-			       sgpu_mul_u64(size, sgpu_conv2d_columns(&c), &size)
+	return sgpu_mul_u64(size, p.parts, &size) && sgpu_mul_u64(size, p.rows, &size) &&
+			       sgpu_mul_u64(size, p.columns, &size)
 		       ? size
 		       : UINT64_MAX;
 }
 
-/* ---- by input: rows are channels, columns are pixels, k is (output channel, row, column of the
- * kernel) ---- */
-/* The element of a plane of the gradient whose window begins at y, x of the padded input; 0 if
- * there is none. */
-SGPU_INLINE float window_at(const struct sgpu_conv2d *c, const float *plane, int64_t y, int64_t x)
-{
-	if (y < 0 || x < 0) {
-		return 0.0f;
-	}
-	if (c->stride > 1) {
-		if (y % c->stride || x % c->stride) {
-			return 0.0f;
-		}
-		y /= c->stride;
-		x /= c->stride;
-	}
-	return y < (int64_t)c->out_height && x < (int64_t)c->out_width
-		       ? plane[y * (int64_t)c->out_width + x]
-		       : 0.0f;
-}
+struct sums {
+	struct sgpu_conv2d_product product;
+	float *weights, *bias;
+};
 
-static void input_tile(const struct job *job, uint64_t image, uint64_t first, float right[LANES])
-{
-	const struct sgpu_conv2d *c = &job->c;
-	uint64_t pixels = c->height * c->width, window = c->kernel_height * c->kernel_width;
-	uint64_t count = sgpu_ops_min(pixels - first, LANES);
-	float *to = job->output_input + image * c->channels * pixels + first;
-	struct stand at;
-
-	for (uint64_t i = 0; i < LANES; i++) {
-		at.y[i] = (int64_t)((first + i) / c->width) + c->padding;
-		at.x[i] = (int64_t)((first + i) % c->width) + c->padding;
-	}
-	clear_rows(to, pixels, c->channels, count);
-	for (uint64_t k = 0; k < c->outputs * window; k++) {
-		const float *plane = job->gradient + (image * c->outputs + k / window) *
-							     c->out_height * c->out_width;
-		int64_t down = (int64_t)(k % window / c->kernel_width) * c->dilation;
-		int64_t across = (int64_t)(k % c->kernel_width) * c->dilation;
-
-		for (uint64_t i = 0; i < LANES; i++) {
-			right[i] = window_at(c, plane, at.y[i] - down, at.x[i] - across);
-		}
-		add_product(job->weights + k / window * c->channels * window + k % window, window,
-			    c->channels, right, to, pixels, count);
-	}
-}
-
-/* ---- by weights and bias: rows are output channels, k is (image of the part, row, column of the
- * output) ---- */
-/* Finds the planes of the input for columns from `first` on. The last column, for the bias, has
- * none. */
-static struct stand find_columns(const struct job *job, uint64_t first)
-{
-	const struct sgpu_conv2d *c = &job->c;
-	uint64_t kernel = c->kernel_height * c->kernel_width;
-	struct stand at;
-
-	for (uint64_t i = 0; i < LANES; i++) {
-		uint64_t weight = (first + i) % kernel, channel = (first + i) / kernel;
-
-		at.y[i] = (int64_t)(weight / c->kernel_width) * c->dilation - c->padding;
-		at.x[i] = (int64_t)(weight % c->kernel_width) * c->dilation - c->padding;
-		at.plane[i] =
-			channel < c->channels ? job->input + channel * c->height * c->width : NULL;
-	}
-	return at;
-}
-
-static void weights_tile(const struct job *job, uint64_t part, uint64_t first, float right[LANES])
-{
-	const struct sgpu_conv2d *c = &job->c;
-	const struct stand at = find_columns(job, first);
-	uint64_t columns = sgpu_conv2d_columns(c), plane = c->out_height * c->out_width;
-	uint64_t count = sgpu_ops_min(columns - first, LANES),
-		 each = sgpu_conv2d_part_images(c->images);
-	uint64_t end = (part + 1) * each < c->images ? (part + 1) * each : c->images;
-	float *to = job->parts + part * c->outputs * columns + first;
-
-	clear_rows(to, columns, c->outputs, count);
-	for (uint64_t k = part * each * plane; k < end * plane; k++) {
-		uint64_t image = k / plane, element = k % plane,
-			 skip = image * c->channels * c->height * c->width;
-		int64_t top = (int64_t)(element / c->out_width) * c->stride;
-		int64_t left = (int64_t)(element % c->out_width) * c->stride;
-
-		for (uint64_t i = 0; i < LANES; i++) {
-			right[i] = at.plane[i] ? image_at(c, at.plane[i] + skip, top + at.y[i],
-							  left + at.x[i])
-					       : 1.0f;
-		}
-		add_product(job->gradient + image * c->outputs * plane + element, plane, c->outputs,
-			    right, to, columns, count);
-	}
-}
-
-/* Adds the parts' matrices, in f64. An item is an element of the matrix. */
 static void finish_body(void *argument, uint64_t begin, uint64_t end)
 {
-	const struct job *job = argument;
-	uint64_t columns = sgpu_conv2d_columns(&job->c), elements = job->c.outputs * columns;
-	uint64_t parts = sgpu_conv2d_parts(job->c.images);
+	const struct sums *sums = argument;
 
 	for (uint64_t i = begin; i < end; i++) {
-		uint64_t row = i / columns, column = i % columns;
-		double sum = 0;
-
-		for (uint64_t part = 0; part < parts; part++) {
-			sum += (double)job->parts[part * elements + i];
-		}
-		if (column + 1 < columns && job->output_weights) {
-			job->output_weights[row * (columns - 1) + column] = (float)sum;
-		} else if (column + 1 == columns && job->output_bias) {
-			job->output_bias[row] = (float)sum;
-		}
+		sgpu_conv2d_add_parts(&sums->product, i, sums->weights, sums->bias);
 	}
 }
 
 static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	struct job job = {
-		.c = sgpu_conv2d_describe(call, &call->type[GRADIENT]),
-		.input = call->data[INPUT],
-		.weights = call->data[WEIGHTS],
-		.gradient = call->data[GRADIENT],
-		.parts = call->scratch,
-		.output_input = sgpu_conv2d_output(call, OUTPUT_INPUT),
-		.output_weights = sgpu_conv2d_output(call, OUTPUT_WEIGHTS),
-		.output_bias = sgpu_conv2d_output(call, OUTPUT_BIAS),
-	};
-	const struct sgpu_conv2d *c = &job.c;
-	uint64_t columns = sgpu_conv2d_columns(c), kernel = c->kernel_height * c->kernel_width;
-	uint64_t pixels = c->height * c->width, plane = c->out_height * c->out_width;
+	struct sums sums = { sgpu_conv2d_by_weights(call), sgpu_conv2d_output(call, OUTPUT_WEIGHTS),
+			     sgpu_conv2d_output(call, OUTPUT_BIAS) };
 	int rc = 0;
 
-	if (job.output_input) {
-		job.tile = input_tile;
-		job.tiles = sgpu_ops_ceil(pixels, LANES);
-		rc = sgpu_ops_for(
-			launch, c->images * job.tiles,
-			sgpu_ops_grain(kernel * c->outputs * c->channels * LANES, GRAIN_WORK),
-			tile_body, &job);
+	if (sgpu_conv2d_output(call, OUTPUT_INPUT)) {
+		rc = multiply(sgpu_conv2d_by_input(call), launch);
 	}
-	if (rc || (!job.output_weights && !job.output_bias)) {
+	if (rc || (!sums.weights && !sums.bias)) {
 		return rc;
 	}
-	job.tile = weights_tile;
-	job.tiles = sgpu_ops_ceil(columns, LANES);
-	rc = sgpu_ops_for(
-		launch, sgpu_conv2d_parts(c->images) * job.tiles,
-		sgpu_ops_grain(sgpu_conv2d_part_images(c->images) * plane * c->outputs * LANES,
-			       GRAIN_WORK),
-		tile_body, &job);
-	return rc ? rc : sgpu_ops_for(launch, c->outputs * columns, GRAIN, finish_body, &job);
+	rc = multiply(sums.product, launch);
+	return rc ? rc : sgpu_ops_for(launch, sums.product.to_part, GRAIN, finish_body, &sums);
 }
 
 const struct sgpu_op sgpu_op_conv2d_gradient = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the operations on images, their gradients and all devices: the extents of conv2d, and
+ * Shared by the operations on images, their gradients and all devices: the products of conv2d, and
  * the windows of max_pool2d.
  */
 #ifndef SGPU_OPS_CPU_IMAGES_H
@@ -12,37 +12,92 @@
 extern "C" {
 #endif
 
-/* ---- conv2d ---- */
-enum { SGPU_CONV2D_STEP_MAX = 1024 };
-
-struct sgpu_conv2d {
-	uint64_t images, channels, height, width; /* of the input */
-	uint64_t outputs, out_height, out_width;
-	uint64_t kernel_height, kernel_width;
-	int64_t stride, padding, dilation;
+/* ---- conv2d and its gradients: products of matrices ----
+ * The left factor is stored. The right one is gathered: k counts planes of an image or a gradient,
+ * and rows and columns in a window on them; a column of the product is a place of the window. The
+ * columns are cells one after the other: an image each, or a channel each. What k has of the images
+ * may be cut into parts, of which each has a product of its own. All numbers are elements. */
+struct sgpu_conv2d_product {
+	uint64_t rows, columns, parts;
+	uint64_t depth, part_depth; /* of k: in all parts, and in each but the last */
+	uint64_t window, line;	    /* k = plane * window + row * line + column */
+	const float *left;	    /* from one part, plane, and row of the product to the next: */
+	uint64_t left_part, left_plane, left_row;
+	const float *right; /* the planes */
+	uint64_t right_part, right_plane, right_cell;
+	int64_t height, width;	      /* of a plane */
+	uint64_t cells, cell, across; /* columns in a cell, and in a row of it */
+	/* The window of row r of a cell begins at r * begin + offset; of its elements, each is
+	 * `step` behind the one before, and only multiples of `stride` exist in the plane. */
+	int64_t begin, offset, step, stride;
+	const float *bias; /* what the sum of a row begins with; NULL: 0 */
+	int activation;
+	float *to;
+	uint64_t to_part, to_run, to_row, run; /* `run` columns are adjacent */
 };
-struct sgpu_conv2d sgpu_conv2d_describe(const struct sgpu_op_call *call,
-					const struct sgpu_type *output);
+struct sgpu_conv2d_product sgpu_conv2d_forward(const struct sgpu_op_call *call);
+/* The gradient of the input. */
+struct sgpu_conv2d_product sgpu_conv2d_by_input(const struct sgpu_op_call *call);
+/* The gradient of weights and bias, in the scratch memory: a row for each output channel, a column
+ * for each weight of a kernel, and a last one, whose factors are 1, for the bias. */
+struct sgpu_conv2d_product sgpu_conv2d_by_weights(const struct sgpu_op_call *call);
 
-/* ---- the gradient ----
- * The gradient of weights and bias is a matrix with a row for each output channel, a column for
- * each weight of a kernel, and a last column, whose factors are 1, for the bias. It is summed over
- * the images of each part, then over the parts.
- */
-enum { SGPU_CONV2D_PARTS_MAX = 64 };
-SGPU_INLINE uint64_t sgpu_conv2d_part_images(uint64_t images)
+/* Where the window of a column is. */
+struct sgpu_conv2d_place {
+	const float *plane; /* the first one; NULL: all factors are 1 */
+	int64_t y, x;
+};
+SGPU_INLINE struct sgpu_conv2d_place sgpu_conv2d_place(const struct sgpu_conv2d_product *p,
+						       uint64_t part, uint64_t column)
 {
-	return sgpu_ops_ceil(images, SGPU_CONV2D_PARTS_MAX);
-}
-SGPU_INLINE uint64_t sgpu_conv2d_parts(uint64_t images)
-{
-	uint64_t each = sgpu_conv2d_part_images(images);
+	uint64_t cell = column / p->cell, at = column % p->cell;
+	struct sgpu_conv2d_place place = {
+		p->right + part * p->right_part + cell * p->right_cell,
+		(int64_t)(at / p->across) * p->begin + p->offset,
+		(int64_t)(at % p->across) * p->begin + p->offset,
+	};
 
-	return each ? sgpu_ops_ceil(images, each) : 0;
+	place.plane = cell < p->cells ? place.plane : NULL;
+	return place;
 }
-SGPU_INLINE uint64_t sgpu_conv2d_columns(const struct sgpu_conv2d *c)
+
+/* The address of a factor, or NULL for 0. */
+SGPU_INLINE const float *sgpu_conv2d_factor(const struct sgpu_conv2d_product *p,
+					    const struct sgpu_conv2d_place *place, uint64_t plane,
+					    uint64_t row, uint64_t column)
 {
-	return c->channels * c->kernel_height * c->kernel_width + 1;
+	int64_t y = place->y + (int64_t)row * p->step, x = place->x + (int64_t)column * p->step;
+
+	if (y < 0 || x < 0) {
+		return NULL;
+	}
+	if (p->stride > 1) {
+		if (y % p->stride || x % p->stride) {
+			return NULL;
+		}
+		y /= p->stride;
+		x /= p->stride;
+	}
+	return y < p->height && x < p->width
+		       ? place->plane + plane * p->right_plane + (uint64_t)(y * p->width + x)
+		       : NULL;
+}
+
+/* Adds element i of the products of all parts, in f64. */
+SGPU_INLINE void sgpu_conv2d_add_parts(const struct sgpu_conv2d_product *p, uint64_t i,
+				       float *weights, float *bias)
+{
+	uint64_t row = i / p->columns, column = i % p->columns;
+	double sum = 0;
+
+	for (uint64_t part = 0; part < p->parts; part++) {
+		sum += (double)p->to[part * p->to_part + i];
+	}
+	if (column + 1 < p->columns && weights) {
+		weights[row * (p->columns - 1) + column] = (float)sum;
+	} else if (column + 1 == p->columns && bias) {
+		bias[row] = (float)sum;
+	}
 }
 
 /* An output's data, or NULL if the output is absent or empty. If one extent is 0, memory does not

@@ -53,10 +53,9 @@ SGPU_OPS_REAL(sgpu_descend)
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	return sgpu_ops_for(launch, sgpu_ops_count(&call->type[OUTPUT]), GRAIN,
-			    call->type[OUTPUT].dtype == SGPU_F32 ? sgpu_descend_f32
-								 : sgpu_descend_f64,
-			    call);
+	return sgpu_ops_for(
+		launch, sgpu_ops_count(&call->type[OUTPUT]), GRAIN,
+		call->type[OUTPUT].dtype == SGPU_F32 ? sgpu_descend_f32 : sgpu_descend_f64, call);
 }
 
 const struct sgpu_op sgpu_op_sgd = {

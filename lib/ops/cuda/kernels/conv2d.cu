@@ -1,142 +1,167 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conv2d: the matrix of weights, with a row for each output channel, times a matrix that is never
- * stored, with a column for each element of an output image and a row for each weight of a kernel.
- * Products are added in the order channel, row, column with two roundings, and padding is
- * multiplied as 0, so the bytes are those of the CPU.
+ * conv2d and conv2d_gradient: the products of cpu/images.h. They are added in the order of
+ * cpu/conv2d.c with two roundings, and factors outside are multiplied as 0, so the bytes are those
+ * of the CPU.
  */
 #include "ops/cpu/images.h"
 #include "ops/cuda/kernels/convert.cuh"
 #include "ops/cuda/kernels/tile.cuh"
 #include "ops/cuda/kernels/volume.cuh"
 
-enum { INPUT, WEIGHTS, BIAS, OUTPUT };
-enum { ACTIVATION = 3 };
+enum { OUTPUT_INPUT = 3, OUTPUT_WEIGHTS, OUTPUT_BIAS };
 
 using large = sgpu_tile<float, 64, 128, 8, 4, 8>;
-using small = sgpu_tile<float, 32, 128, 8, 4, 4>; /* few output channels */
+using small = sgpu_tile<float, 32, 128, 8, 4, 4>; /* few rows */
+
+/* The factors of the bias. */
+static __device__ const float one[1] = { 1.0f };
 
 struct job {
-	struct sgpu_conv2d c;
-	const float *input, *weights, *bias;
-	float *output;
-	enum sgpu_activation activation;
-	/* elements of an output image, of its row, of a kernel, of the kernel's row */
-	divisor plane, line, window, window_line;
+	struct sgpu_conv2d_product p;
+	divisor window, line;
 };
 
-/* The column of the matrix that this thread copies. It is the same for all elements of the
- * thread. */
-struct window : sgpu_columns {
+/* Rows of the left factor from the first one of a tile on. */
+struct left_factor {
+	static constexpr bool along_k = true;
 	const job &j;
-	const float *image; /* NULL: no such column */
-	int64_t top, left;  /* of the kernel in the image */
-	uint64_t depth;
+	const float *data;
+	uint64_t extent, depth;
 
-	template <bool WHOLE> __device__ __forceinline__ const float *where(int, uint64_t k) const
+	__device__ __forceinline__ bool inside(int rows) const
 	{
-		uint64_t rest, kx, channel, ky;
-		int64_t y, x;
+		return extent >= (uint64_t)rows;
+	}
+	template <bool WHOLE>
+	__device__ __forceinline__ const float *where(int row, uint64_t k) const
+	{
+		uint64_t at, plane = divide(k, j.window, &at);
 
-		if (!image || k >= depth) {
-			return NULL;
-		}
-		channel = divide(k, j.window, &rest);
-		ky = divide(rest, j.window_line, &kx);
-		y = top + (int64_t)ky * j.c.dilation;
-		x = left + (int64_t)kx * j.c.dilation;
-		return y >= 0 && y < (int64_t)j.c.height && x >= 0 && x < (int64_t)j.c.width
-			       ? image + ((channel * j.c.height + (uint64_t)y) * j.c.width +
-					  (uint64_t)x)
+		return WHOLE || ((uint64_t)row < extent && k < depth)
+			       ? data + (plane * j.p.left_plane + (uint64_t)row * j.p.left_row + at)
 			       : NULL;
 	}
 };
 
-static __device__ window find_window(const job &j, uint64_t pixel, uint64_t depth)
-{
-	uint64_t rest, x, image = divide(pixel, j.plane, &rest), y = divide(rest, j.line, &x);
-	bool inside = image < j.c.images;
+/* The column of the right factor that this thread copies. */
+struct right_factor : sgpu_columns {
+	const job &j;
+	struct sgpu_conv2d_place place;
+	bool exists;
+	uint64_t depth;
 
-	return { {},
-		 j,
-		 inside ? j.input + image * j.c.channels * j.c.height * j.c.width : NULL,
-		 (int64_t)y * j.c.stride - j.c.padding,
-		 (int64_t)x * j.c.stride - j.c.padding,
-		 depth };
-}
+	template <bool WHOLE> __device__ __forceinline__ const float *where(int, uint64_t k) const
+	{
+		uint64_t at, x, plane, y;
+
+		if (!exists || k >= depth || !place.plane) {
+			return exists && k < depth ? one : NULL;
+		}
+		plane = divide(k, j.window, &at);
+		y = divide(at, j.line, &x);
+		return sgpu_conv2d_factor(&j.p, &place, plane, y, x);
+	}
+};
 
 template <typename TILE>
-static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT) convolve(job j)
+static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT)
+	multiply(const __grid_constant__ job j)
 {
 	static_assert(TILE::THREADS % TILE::COLUMNS == 0, "a thread reads one column");
 	__shared__ typename TILE::buffers shared;
-	uint64_t depth = j.c.channels * j.c.kernel_height * j.c.kernel_width,
-		 plane = j.c.out_height * j.c.out_width;
-	uint64_t pixels = j.c.images * plane, down = sgpu_ops_ceil(j.c.outputs, TILE::ROWS);
-	uint64_t across = sgpu_ops_ceil(pixels, TILE::COLUMNS);
+	const struct sgpu_conv2d_product &p = j.p;
+	uint64_t down = sgpu_ops_ceil(p.rows, TILE::ROWS),
+		 across = sgpu_ops_ceil(p.columns, TILE::COLUMNS);
 
-	for (uint64_t tile = blockIdx.x; tile < down * across; tile += gridDim.x) {
-		uint64_t row = tile % down * TILE::ROWS, column = tile / down * TILE::COLUMNS;
-		sgpu_along_k<float> weights = { j.weights + row * depth, depth, j.c.outputs - row,
-						depth };
-		window from = find_window(j, column + threadIdx.x % TILE::COLUMNS, depth);
+	for (uint64_t at = blockIdx.x; at < p.parts * down * across; at += gridDim.x) {
+		uint64_t part = at / (down * across), row = at % down * TILE::ROWS,
+			 column = at / down % across * TILE::COLUMNS;
+		uint64_t own = column + threadIdx.x % TILE::COLUMNS;
+		uint64_t left_depth = p.depth - part * p.part_depth,
+			 depth = sgpu_ops_min(left_depth, p.part_depth);
+		left_factor left = { j, p.left + part * p.left_part + row * p.left_row,
+				     p.rows - row, depth };
+		right_factor right = {
+			{}, j, sgpu_conv2d_place(&p, part, own), own < p.columns, depth
+		};
 		float sums[TILE::DOWN][TILE::ACROSS];
 
 #pragma unroll
 		for (int i = 0; i < TILE::DOWN; i++) {
-			uint64_t channel = row + TILE::row(i);
-			float start = j.bias && channel < j.c.outputs ? j.bias[channel] : 0.0f;
+			uint64_t y = row + TILE::row(i);
+			float start = p.bias && y < p.rows ? p.bias[y] : 0.0f;
 
 #pragma unroll
 			for (int k = 0; k < TILE::ACROSS; k++) {
 				sums[i][k] = start;
 			}
 		}
-		sgpu_tile_product<TILE, sgpu_step_plain>(weights, from, depth, shared, sums);
+		sgpu_tile_product<TILE, sgpu_step_plain>(left, right, depth, shared, sums);
 #pragma unroll
 		for (int k = 0; k < TILE::ACROSS; k++) {
-			uint64_t pixel = column + TILE::column(k), at,
-				 image = divide(pixel, j.plane, &at);
+			uint64_t x = column + TILE::column(k), rest,
+				 run = sgpu_cuda_split(x, p.run, &rest);
+			float *to = p.to + part * p.to_part + run * p.to_run + rest;
 
 #pragma unroll
 			for (int i = 0; i < TILE::DOWN; i++) {
-				uint64_t channel = row + TILE::row(i);
+				uint64_t y = row + TILE::row(i);
 
-				if (pixel < pixels && channel < j.c.outputs) {
-					j.output[(image * j.c.outputs + channel) * plane + at] =
-						sgpu_cuda_activate(j.activation, sums[i][k]);
+				if (x < p.columns && y < p.rows) {
+					to[y * p.to_row] = sgpu_cuda_activate(
+						(enum sgpu_activation)p.activation, sums[i][k]);
 				}
 			}
 		}
 	}
 }
 
-template <typename TILE> static int start(struct sgpu_launch *launch, const job &j)
+template <typename TILE> static int start_tiles(struct sgpu_launch *launch, const job &j)
 {
-	uint64_t pixels = j.c.images * j.c.out_height * j.c.out_width;
-	uint64_t tiles =
-		sgpu_ops_ceil(j.c.outputs, TILE::ROWS) * sgpu_ops_ceil(pixels, TILE::COLUMNS);
+	uint64_t tiles = j.p.parts * sgpu_ops_ceil(j.p.rows, TILE::ROWS) *
+			 sgpu_ops_ceil(j.p.columns, TILE::COLUMNS);
 
-	return sgpu_cuda_start(launch, convolve<TILE>, sgpu_cuda_blocks(tiles), TILE::THREADS, 0,
+	return sgpu_cuda_start(launch, multiply<TILE>, sgpu_cuda_blocks(tiles), TILE::THREADS, 0,
 			       j);
+}
+
+static int start(struct sgpu_launch *launch, const struct sgpu_conv2d_product &p)
+{
+	const job j = { p, make_divisor(p.window), make_divisor(p.line) };
+
+	return p.rows <= (uint64_t)small::ROWS ? start_tiles<small>(launch, j)
+					       : start_tiles<large>(launch, j);
 }
 
 extern "C" int sgpu_conv2d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	struct sgpu_conv2d c = sgpu_conv2d_describe(call, &call->type[OUTPUT]);
-	job j = {
-		c,
-		(const float *)call->data[INPUT],
-		(const float *)call->data[WEIGHTS],
-		(const float *)call->data[BIAS],
-		(float *)call->data[OUTPUT],
-		(enum sgpu_activation)(int)call->param[ACTIVATION].number,
-		make_divisor(c.out_height * c.out_width),
-		make_divisor(c.out_width),
-		make_divisor(c.kernel_height * c.kernel_width),
-		make_divisor(c.kernel_width),
-	};
+	return start(launch, sgpu_conv2d_forward(call));
+}
 
-	return j.c.outputs <= (uint64_t)small::ROWS ? start<small>(launch, j)
-						    : start<large>(launch, j);
+/* ---- conv2d_gradient ---- */
+SGPU_KERNEL finish(struct sgpu_conv2d_product p, float *weights, float *bias)
+{
+	for (uint64_t i = sgpu_cuda_self(); i < p.to_part; i += sgpu_cuda_step()) {
+		sgpu_conv2d_add_parts(&p, i, weights, bias);
+	}
+}
+
+extern "C" int sgpu_conv2d_gradient_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	const struct sgpu_conv2d_product p = sgpu_conv2d_by_weights(call);
+	float *weights = sgpu_conv2d_output(call, OUTPUT_WEIGHTS),
+	      *bias = sgpu_conv2d_output(call, OUTPUT_BIAS);
+	int rc = 0;
+
+	if (sgpu_conv2d_output(call, OUTPUT_INPUT)) {
+		rc = start(launch, sgpu_conv2d_by_input(call));
+	}
+	if (rc || (!weights && !bias)) {
+		return rc;
+	}
+	rc = start(launch, p);
+	return rc ? rc
+		  : sgpu_cuda_run(launch, finish, sgpu_cuda_grid(p.to_part, SGPU_CUDA_BLOCK), p,
+				  weights, bias);
 }
