@@ -23,65 +23,40 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	call->type[PUT] = call->type[PRICE];
 }
 
-/* The values of one block of options. They are in arrays, so that each loop vectorises. */
-struct block {
-	double price[BLOCK], strike[BLOCK], years[BLOCK], deviation[BLOCK], call[BLOCK], put[BLOCK];
-};
-
-SGPU_CLONES_ATTR static void prepare(struct block *b, double volatility)
+/* The deviations come first, since a loop with a root does not vectorise. */
+SGPU_CLONES_ATTR static void evaluate(const float *price, const float *strike, const float *years,
+				      const double *deviation, float *restrict call,
+				      float *restrict put, uint64_t count, double rate)
 {
-	for (int i = 0; i < BLOCK; i++) {
-		b->deviation[i] = volatility * sqrt(b->years[i]);
-	}
-}
+	for (uint64_t i = 0; i < count; i++) {
+		struct sgpu_option option = sgpu_math_option((double)price[i], (double)strike[i],
+							     (double)years[i], deviation[i], rate);
 
-SGPU_CLONES_ATTR static void evaluate(struct block *b, double rate)
-{
-	for (int i = 0; i < BLOCK; i++) {
-		struct sgpu_option option = sgpu_math_option(b->price[i], b->strike[i], b->years[i],
-							     b->deviation[i], rate);
-
-		b->call[i] = option.call;
-		b->put[i] = option.put;
-	}
-}
-
-/* A price that rounding made negative becomes 0. Meaningless inputs give NaN. */
-SGPU_CLONES_ATTR static void finish(struct block *b)
-{
-	for (int i = 0; i < BLOCK; i++) {
-		int good = (b->price[i] >= 0.0) & (b->strike[i] >= 0.0) & (b->years[i] >= 0.0);
-
-		b->call[i] = b->call[i] < 0.0 ? 0.0 : b->call[i];
-		b->put[i] = b->put[i] < 0.0 ? 0.0 : b->put[i];
-		b->call[i] = good ? b->call[i] : (double)NAN;
-		b->put[i] = good ? b->put[i] : (double)NAN;
+		call[i] = (float)option.call;
+		put[i] = (float)option.put;
 	}
 }
 
 static void body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct sgpu_op_call *call = argument;
-	struct block b;
+	const float *years = call->data[YEARS];
+	float *calls = call->data[CALL], *puts = call->data[PUT], spare[BLOCK];
+	double deviation[BLOCK];
 
-	memset(&b, 0, sizeof(b));
 	for (uint64_t at = begin; at < end; at += BLOCK) {
 		uint64_t count = sgpu_ops_min(end - at, BLOCK);
 
-		sgpu_ops_load_f64(SGPU_F32, call->data[PRICE], at, count, b.price);
-		sgpu_ops_load_f64(SGPU_F32, call->data[STRIKE], at, count, b.strike);
-		sgpu_ops_load_f64(SGPU_F32, call->data[YEARS], at, count, b.years);
-		prepare(&b, call->param[VOLATILITY].number);
-		evaluate(&b, call->param[RATE].number);
-		finish(&b);
-		if (call->data[CALL]) {
-			sgpu_ops_store_f64(SGPU_F32, call->data[CALL], at, count, b.call);
+		for (uint64_t i = 0; i < count; i++) {
+			deviation[i] = call->param[VOLATILITY].number * sqrt((double)years[at + i]);
 		}
-		if (call->data[PUT]) {
-			sgpu_ops_store_f64(SGPU_F32, call->data[PUT], at, count, b.put);
-		}
+		evaluate((const float *)call->data[PRICE] + at,
+			 (const float *)call->data[STRIKE] + at, years + at, deviation,
+			 calls ? calls + at : spare, puts ? puts + at : spare, count,
+			 call->param[RATE].number);
 	}
-	sgpu_wipe(&b, sizeof(b));
+	sgpu_wipe(spare, sizeof(spare));
+	sgpu_wipe(deviation, sizeof(deviation));
 }
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)

@@ -124,12 +124,13 @@ struct sgpu_option {
 	double call, put;
 };
 
-/* The prices, which rounding may make negative. `deviation` is the standard deviation over all
+/* The prices; NaN where an input is negative or NaN. `deviation` is the standard deviation over all
  * `years`. If it is 0 (no time left, or no volatility), only whether price exceeds the discounted
  * strike counts. */
 SGPU_INLINE struct sgpu_option sgpu_math_option(double price, double strike, double years,
 						double deviation, double rate)
 {
+	int good = (price >= 0.0) & (strike >= 0.0) & (years >= 0.0);
 	double discounted = strike * sgpu_math_exp(-rate * years), ratio = price / discounted;
 	double inside = ratio > 1e-150 && ratio < 1e150 ? ratio : 1.0;
 	double moneyness = ratio > 1.0 ? 1e9 : ratio < 1.0 ? -1e9 : 0.0;
@@ -147,6 +148,11 @@ SGPU_INLINE struct sgpu_option sgpu_math_option(double price, double strike, dou
 		discounted * (d2 < 0.0 ? 1.0 - tail2 : tail2) -
 			price * (d1 < 0.0 ? 1.0 - tail1 : tail1),
 	};
+	/* rounding may make a price negative */
+	option.call = option.call < 0.0 ? 0.0 : option.call;
+	option.put = option.put < 0.0 ? 0.0 : option.put;
+	option.call = good ? option.call : (double)NAN;
+	option.put = good ? option.put : (double)NAN;
 	return option;
 }
 

@@ -26,10 +26,7 @@ static __device__ __noinline__ struct option evaluate(float price, float strike,
 	struct sgpu_option o =
 		sgpu_math_option(price, strike, years, volatility * sqrt((double)years), rate);
 
-	if (!(price >= 0.0f && strike >= 0.0f && years >= 0.0f)) {
-		return { __uint_as_float(0x7fc00000u), __uint_as_float(0x7fc00000u) };
-	}
-	return { (float)(o.call < 0.0 ? 0.0 : o.call), (float)(o.put < 0.0 ? 0.0 : o.put) };
+	return { (float)o.call, (float)o.put };
 }
 
 /* ---- in f32 ---- */
