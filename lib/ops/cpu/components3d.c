@@ -14,68 +14,44 @@ enum { SLAB = 16, GRAIN_ROWS = 512 };
 struct runs {
 	uint8_t *mask;
 	uint64_t planes, height, width;
-	uint32_t *first;	 /* a row's first run; one more entry marks the end */
+	uint32_t most;		 /* runs in a row; those of row r are r * most and the next ones */
+	uint32_t *stop;		 /* the end of a row's runs */
 	uint32_t *begin, *end;	 /* a run has the voxels [begin, end) of its row */
 	uint32_t *parent, *size; /* of each run; only a root's size counts, in voxels */
 	uint32_t best;		 /* root of the component to keep */
 };
 
-static uint64_t runs_max(const uint64_t shape[3])
-{
-	return shape[0] * shape[1] * ((shape[2] + 1) / 2);
-}
-
 uint64_t sgpu_ops_keep_largest_scratch(const uint64_t shape[3])
 {
-	return sizeof(uint32_t) * (shape[0] * shape[1] + 1 + 4 * runs_max(shape));
+	return sizeof(uint32_t) * shape[0] * shape[1] * (1 + 4 * ((shape[2] + 1) / 2));
 }
 
-/* Counts the runs of a row, and writes them unless `begin` is NULL. */
-static uint32_t find_runs(const uint8_t *row, uint64_t width, uint32_t *begin, uint32_t *end)
+/* Makes a set of each run of a row. */
+static void find_runs(struct runs *runs, uint64_t row)
 {
-	uint32_t count = 0;
+	const uint8_t *mask = runs->mask + row * runs->width;
+	uint32_t run = (uint32_t)row * runs->most;
 
-	for (uint64_t x = 0; x < width; x++) {
-		const uint8_t *start = memchr(row + x, 1, width - x);
-		const uint8_t *stop;
+	for (uint64_t x = 0; x < runs->width; x++) {
+		const uint8_t *start = memchr(mask + x, 1, runs->width - x), *stop;
 
 		if (!start) {
 			break;
 		}
-		stop = memchr(start, 0, width - (uint64_t)(start - row));
-		x = stop ? (uint64_t)(stop - row) : width;
-		if (begin) {
-			begin[count] = (uint32_t)(start - row);
-			end[count] = (uint32_t)x;
-		}
-		count++;
+		stop = memchr(start, 0, runs->width - (uint64_t)(start - mask));
+		x = stop ? (uint64_t)(stop - mask) : runs->width;
+		runs->begin[run] = (uint32_t)(start - mask);
+		runs->end[run] = (uint32_t)x;
+		runs->parent[run] = run;
+		runs->size[run++] = 0;
 	}
-	return count;
+	runs->stop[row] = run;
 }
 
-static void count_body(void *argument, uint64_t begin, uint64_t end)
+static void find_body(void *argument, uint64_t begin, uint64_t end)
 {
-	struct runs *runs = argument;
-
 	for (uint64_t row = begin; row < end; row++) {
-		runs->first[row] =
-			find_runs(runs->mask + row * runs->width, runs->width, NULL, NULL);
-	}
-}
-
-static void list_body(void *argument, uint64_t begin, uint64_t end)
-{
-	struct runs *runs = argument;
-
-	for (uint64_t row = begin; row < end; row++) {
-		uint32_t first = runs->first[row];
-
-		find_runs(runs->mask + row * runs->width, runs->width, runs->begin + first,
-			  runs->end + first);
-		for (uint32_t run = first; run < runs->first[row + 1]; run++) {
-			runs->parent[run] = run;
-			runs->size[run] = 0;
-		}
+		find_runs(argument, row);
 	}
 }
 
@@ -102,9 +78,9 @@ static void join(uint32_t *parent, uint32_t a, uint32_t b)
 /* Joins the runs of two rows that overlap, walking both at once. */
 static void join_rows(struct runs *runs, uint64_t a, uint64_t b)
 {
-	uint32_t i = runs->first[a], j = runs->first[b];
+	uint32_t i = (uint32_t)a * runs->most, j = (uint32_t)b * runs->most;
 
-	while (i < runs->first[a + 1] && j < runs->first[b + 1]) {
+	while (i < runs->stop[a] && j < runs->stop[b]) {
 		if (runs->begin[i] < runs->end[j] && runs->begin[j] < runs->end[i]) {
 			join(runs->parent, i, j);
 		}
@@ -143,37 +119,27 @@ static void join_seams(struct runs *runs)
 	}
 }
 
-/* Turns each row's number of runs into the index of its first run. */
-static void place_runs(struct runs *runs)
-{
-	uint64_t rows = runs->planes * runs->height;
-	uint32_t total = 0;
-
-	for (uint64_t row = 0; row < rows; row++) {
-		uint32_t count = runs->first[row];
-
-		runs->first[row] = total;
-		total += count;
-	}
-	runs->first[rows] = total;
-}
-
 /* Points every run at its root (a parent is a lower run, so one pass is enough), adds up sizes, and
  * finds the largest. */
 static void measure(struct runs *runs)
 {
-	uint32_t total = runs->first[runs->planes * runs->height];
+	uint64_t rows = runs->planes * runs->height;
+	uint32_t most = 0;
 
-	for (uint32_t run = 0; run < total; run++) {
-		uint32_t top = runs->parent[runs->parent[run]];
+	for (uint64_t row = 0; row < rows; row++) {
+		for (uint32_t run = (uint32_t)row * runs->most; run < runs->stop[row]; run++) {
+			uint32_t top = runs->parent[runs->parent[run]];
 
-		runs->parent[run] = top;
-		runs->size[top] += runs->end[run] - runs->begin[run];
+			runs->parent[run] = top;
+			runs->size[top] += runs->end[run] - runs->begin[run];
+		}
 	}
-	runs->best = 0;
-	for (uint32_t run = 1; run < total; run++) {
-		if (runs->size[run] > runs->size[runs->best]) {
-			runs->best = run;
+	for (uint64_t row = 0; row < rows; row++) {
+		for (uint32_t run = (uint32_t)row * runs->most; run < runs->stop[row]; run++) {
+			if (runs->size[run] > most) {
+				most = runs->size[run];
+				runs->best = run;
+			}
 		}
 	}
 }
@@ -183,7 +149,7 @@ static void clear_body(void *argument, uint64_t begin, uint64_t end)
 	struct runs *runs = argument;
 
 	for (uint64_t row = begin; row < end; row++) {
-		for (uint32_t run = runs->first[row]; run < runs->first[row + 1]; run++) {
+		for (uint32_t run = (uint32_t)row * runs->most; run < runs->stop[row]; run++) {
 			if (runs->parent[run] != runs->best) {
 				memset(runs->mask + row * runs->width + runs->begin[run], 0,
 				       runs->end[run] - runs->begin[run]);
@@ -195,24 +161,20 @@ static void clear_body(void *argument, uint64_t begin, uint64_t end)
 int sgpu_ops_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch,
 			  struct sgpu_launch *launch)
 {
-	uint64_t rows = shape[0] * shape[1], most = runs_max(shape);
+	uint64_t rows = shape[0] * shape[1], all = rows * ((shape[2] + 1) / 2);
 	struct runs runs = { .mask = mask,
 			     .planes = shape[0],
 			     .height = shape[1],
 			     .width = shape[2],
-			     .first = scratch };
+			     .most = (uint32_t)((shape[2] + 1) / 2),
+			     .stop = scratch };
 	int rc;
 
-	runs.begin = runs.first + rows + 1;
-	runs.end = runs.begin + most;
-	runs.parent = runs.end + most;
-	runs.size = runs.parent + most;
-	rc = sgpu_ops_for(launch, rows, GRAIN_ROWS, count_body, &runs);
-	if (rc) {
-		return rc;
-	}
-	place_runs(&runs);
-	rc = sgpu_ops_for(launch, rows, GRAIN_ROWS, list_body, &runs);
+	runs.begin = runs.stop + rows;
+	runs.end = runs.begin + all;
+	runs.parent = runs.end + all;
+	runs.size = runs.parent + all;
+	rc = sgpu_ops_for(launch, rows, GRAIN_ROWS, find_body, &runs);
 	rc = rc ? rc : sgpu_ops_for(launch, runs.planes, SLAB, slab_body, &runs);
 	if (rc) {
 		return rc;
