@@ -53,7 +53,7 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 struct job {
 	struct sgpu_op_call *call;
 	double low, high;
-	uint64_t *counts; /* by piece: its elements in the range; later, where its output begins */
+	uint64_t *counts; /* by piece: its elements in the range */
 };
 
 SGPU_CLONES_ATTR static void inside(const double *in, uint64_t count, double low, double high,
@@ -87,36 +87,11 @@ static void mask_body(void *argument, uint64_t begin, uint64_t end)
 	mask(job, begin, end - begin, (uint8_t *)job->call->data[OUTPUT] + begin);
 }
 
-SGPU_CLONES_ATTR static uint64_t sum(const uint8_t *flags, uint64_t count)
-{
-	uint64_t total = 0;
-
-	for (uint64_t i = 0; i < count; i++) {
-		total += flags[i];
-	}
-	return total;
-}
-
-static void count_body(void *argument, uint64_t begin, uint64_t end)
-{
-	const struct job *job = argument;
-	uint8_t flags[BLOCK];
-	uint64_t total = 0;
-
-	for (uint64_t at = begin; at < end; at += BLOCK) {
-		uint64_t size = sgpu_ops_min(end - at, BLOCK);
-
-		mask(job, at, size, flags);
-		total += sum(flags, size);
-	}
-	job->counts[begin / GRAIN] = total;
-	sgpu_wipe(flags, sizeof(flags));
-}
-
+/* Lists the indexes of a piece where the piece begins. */
 static void list_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
-	int32_t *out = (int32_t *)job->call->data[OUTPUT] + job->counts[begin / GRAIN];
+	int32_t *out = (int32_t *)job->call->data[OUTPUT] + begin;
 	uint8_t flags[BLOCK];
 	int32_t list[BLOCK];
 
@@ -131,29 +106,30 @@ static void list_body(void *argument, uint64_t begin, uint64_t end)
 		}
 		memcpy(out, list, found * sizeof(*out));
 		out += found;
+		job->counts[begin / GRAIN] += found;
 	}
 	sgpu_wipe(flags, sizeof(flags));
 	sgpu_wipe(list, sizeof(list));
 }
 
-/* Counts each piece's elements in the range, computes where its output begins, and writes the
- * indices. */
+/* The lists of the pieces, then one behind the other. */
 static int indices(struct job *job, uint64_t count, struct sgpu_launch *launch)
 {
+	int32_t *out = job->call->data[OUTPUT];
 	uint64_t total = 0;
-	int rc = sgpu_ops_for(launch, count, GRAIN, count_body, job);
+	int rc;
 
+	memset(job->counts, 0, sgpu_ops_ceil(count, GRAIN) * sizeof(*job->counts));
+	rc = sgpu_ops_for(launch, count, GRAIN, list_body, job);
 	if (rc) {
 		return rc;
 	}
 	for (uint64_t piece = 0; piece * GRAIN < count; piece++) {
-		uint64_t inside = job->counts[piece];
-
-		job->counts[piece] = total;
-		total += inside;
+		memmove(out + total, out + piece * GRAIN, job->counts[piece] * sizeof(*out));
+		total += job->counts[piece];
 	}
 	launch->status[1] = (int64_t)total;
-	return sgpu_ops_for(launch, count, GRAIN, list_body, job);
+	return 0;
 }
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
