@@ -233,6 +233,29 @@ enum {
 int sgpu_ops_gaussian_weights(double sigma, double truncate,
 			      double weights[SGPU_GAUSSIAN_RADIUS_MAX + 1]);
 
+/* ---- histogram: where a value is counted, the same on every device ---- */
+struct sgpu_bins {
+	int count;
+	double min, max, width;
+};
+struct sgpu_bins sgpu_histogram_bins(const struct sgpu_op_call *call);
+
+/* The bin of a value, or `count` if it is outside. The quotient may give a neighbour of the right
+ * bin, so the bins' edges decide. */
+SGPU_INLINE int32_t sgpu_histogram_bin(const struct sgpu_bins *bins, double value)
+{
+	int inside = (value >= bins->min) & (value <= bins->max);
+	double last = (double)(bins->count - 1), from = inside ? value : bins->min;
+	double quotient = (from - bins->min) / bins->width;
+	int32_t bin = (int32_t)(quotient < last ? quotient : last);
+	double edge = (double)bin * bins->width + bins->min,
+	       next = (double)(bin + 1) * bins->width + bins->min;
+
+	bin -= (from < edge) & (bin > 0);
+	bin += (from >= next) & ((double)bin < last);
+	return inside ? bin : bins->count;
+}
+
 /* ---- nearest: the work, the same on every device ---- */
 enum { SGPU_NEAREST_K_MAX = 256, SGPU_NEAREST_RESERVE = 16 };
 

@@ -21,17 +21,6 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	call->type[OUTPUT] = sgpu_ops_type(SGPU_I32, input->rank - 1, input->shape);
 }
 
-/* Whether a block holds anything above `best`, NaN included. */
-SGPU_CLONES_ATTR static bool exceeds(const double *values, uint64_t count, double best)
-{
-	int64_t above = 0;
-
-	for (uint64_t i = 0; i < count; i++) {
-		above |= values[i] <= best ? 0 : 1;
-	}
-	return above != 0;
-}
-
 static int32_t row_argmax(const struct sgpu_op_call *call, uint64_t row, double block[BLOCK])
 {
 	const struct sgpu_type *type = &call->type[INPUT];
@@ -42,11 +31,7 @@ static int32_t row_argmax(const struct sgpu_op_call *call, uint64_t row, double 
 		uint64_t count = sgpu_ops_min(width - at, BLOCK);
 
 		sgpu_ops_load_f64(type->dtype, call->data[INPUT], row * width + at, count, block);
-		if (at == 0) {
-			best = block[0];
-		} else if (!exceeds(block, count, best)) {
-			continue;
-		}
+		best = at == 0 ? block[0] : best;
 		for (uint64_t i = 0; i < count && best == best; i++) {
 			if (!(block[i] <= best)) {
 				best = block[i];

@@ -57,28 +57,25 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 struct job {
 	const struct sgpu_op_call *call;
 	uint64_t count, piece;
-	int bins;
-	double min, max, width;
+	struct sgpu_bins bins;
 	uint32_t *counts; /* [pieces][bins + 1]; the last counts values outside the range */
 };
 
-/* The bin of each value. The quotient may give a neighbour of the right bin, so the bins' edges
- * decide. */
-SGPU_CLONES_ATTR static void locate(const struct job *job, const double *values, uint64_t count,
-				    int32_t *bins)
+struct sgpu_bins sgpu_histogram_bins(const struct sgpu_op_call *call)
 {
-	double min = job->min, max = job->max, width = job->width, last = (double)(job->bins - 1);
+	struct sgpu_bins bins = { .count = (int)call->param[BINS].number,
+				  .min = call->param[MIN].number,
+				  .max = call->param[MAX].number };
 
+	bins.width = (bins.max - bins.min) / bins.count;
+	return bins;
+}
+
+SGPU_CLONES_ATTR static void locate(struct sgpu_bins bins, const double *restrict values,
+				    uint64_t count, int32_t *restrict to)
+{
 	for (uint64_t i = 0; i < count; i++) {
-		int inside = (values[i] >= min) & (values[i] <= max);
-		double value = inside ? values[i] : min;
-		double quotient = (value - min) / width;
-		int32_t bin = (int32_t)(quotient < last ? quotient : last);
-		double edge = (double)bin * width + min, next = (double)(bin + 1) * width + min;
-
-		bin -= (value < edge) & (bin > 0);
-		bin += (value >= next) & ((double)bin < last);
-		bins[i] = inside ? bin : job->bins;
+		to[i] = sgpu_histogram_bin(&bins, values[i]);
 	}
 }
 
@@ -86,7 +83,7 @@ SGPU_CLONES_ATTR static void locate(const struct job *job, const double *values,
 static void count_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
-	uint64_t slots = (uint64_t)job->bins + 1;
+	uint64_t slots = (uint64_t)job->bins.count + 1;
 	uint32_t *counts = job->counts + begin / job->piece * slots;
 	double values[BLOCK];
 	int32_t bins[BLOCK];
@@ -97,7 +94,7 @@ static void count_body(void *argument, uint64_t begin, uint64_t end)
 
 		sgpu_ops_load_f64(job->call->type[INPUT].dtype, job->call->data[INPUT], at, size,
 				  values);
-		locate(job, values, size, bins);
+		locate(job->bins, values, size, bins);
 		for (uint64_t i = 0; i < size; i++) {
 			counts[bins[i]]++;
 		}
@@ -110,7 +107,7 @@ static void add_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
 	int32_t *out = job->call->data[OUTPUT];
-	uint64_t slots = (uint64_t)job->bins + 1;
+	uint64_t slots = (uint64_t)job->bins.count + 1;
 
 	memset(out + begin, 0, (end - begin) * sizeof(*out));
 	for (uint64_t piece = 0; piece * job->piece < job->count; piece++) {
@@ -127,17 +124,14 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 	struct job job = {
 		.call = call,
 		.count = sgpu_ops_count(&call->type[INPUT]),
-		.bins = (int)call->param[BINS].number,
-		.min = call->param[MIN].number,
-		.max = call->param[MAX].number,
+		.bins = sgpu_histogram_bins(call),
 		.counts = call->scratch,
 	};
 	int rc;
 
 	job.piece = piece_size(job.count);
-	job.width = (job.max - job.min) / job.bins;
 	rc = sgpu_ops_for(launch, job.count, job.piece, count_body, &job);
-	return rc ? rc : sgpu_ops_for(launch, (uint64_t)job.bins, GRAIN_BINS, add_body, &job);
+	return rc ? rc : sgpu_ops_for(launch, (uint64_t)job.bins.count, GRAIN_BINS, add_body, &job);
 }
 
 const struct sgpu_op sgpu_op_histogram = {

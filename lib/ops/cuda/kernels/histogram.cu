@@ -7,36 +7,12 @@
 #include "ops/cuda/kernels/common.cuh"
 
 enum { INPUT, OUTPUT };
-enum { BINS, MIN, MAX };
 enum {
 	COPIED_WORDS = 8192,	  /* words of shared memory for several copies of the table */
 	SMALL_BLOCK_BINS = 12288, /* bins whose table fits several times into shared memory */
 	WIDE_BLOCK = 1024,	  /* threads of a block that uses a multiprocessor alone */
 	BLOCKS_EACH = 6,	  /* blocks for each multiprocessor */
 };
-
-struct bins {
-	int count;
-	double min, max, width;
-};
-
-/* The bin of a value, or -1 if it is outside the range. */
-SGPU_DEVICE int locate(const struct bins &bins, double value)
-{
-	double last = (double)(bins.count - 1), q, edge, next;
-	int bin;
-
-	if (!(value >= bins.min && value <= bins.max)) {
-		return -1;
-	}
-	q = __ddiv_rn(__dsub_rn(value, bins.min), bins.width);
-	bin = (int)(q < last ? q : last);
-	edge = __dadd_rn(__dmul_rn((double)bin, bins.width), bins.min);
-	next = __dadd_rn(__dmul_rn((double)(bin + 1), bins.width), bins.min);
-	bin -= value < edge && bin > 0;
-	bin += value >= next && bin < bins.count - 1;
-	return bin;
-}
 
 /* Calls f(element) for all elements of this thread's share, loading several per access. */
 template <typename T, typename F> SGPU_DEVICE void for_each(const T *in, uint64_t count, F f)
@@ -77,34 +53,25 @@ SGPU_DEVICE void clear(unsigned *table, unsigned words)
 	__syncthreads();
 }
 
-/* copies: of the table in shared memory, a power of 2; 0: uses no shared memory. */
+/* copies: of the table in shared memory, a power of 2; 0: counts in the output. */
 template <typename T>
 static __global__ void __launch_bounds__(WIDE_BLOCK)
-	count_any(const T *in, uint64_t count, struct bins bins, unsigned copies, int32_t *out)
+	count_any(const T *in, uint64_t count, struct sgpu_bins bins, unsigned copies, int32_t *out)
 {
 	extern __shared__ unsigned table[];
-	unsigned copy = copies ? threadIdx.x % copies : 0;
+	unsigned *to = copies ? table + threadIdx.x % copies : (unsigned *)out,
+		 step = copies ? copies : 1;
 
-	if (copies == 0) {
-		for_each(in, count, [&](T value) {
-			int bin = locate(bins, sgpu_cuda_f64(value));
-
-			if (bin >= 0) {
-				atomicAdd(out + bin, 1);
-			}
-		});
-		return;
-	}
 	clear(table, (unsigned)bins.count * copies);
 	for_each(in, count, [&](T value) {
-		int bin = locate(bins, sgpu_cuda_f64(value));
+		unsigned bin = (unsigned)sgpu_histogram_bin(&bins, sgpu_cuda_f64(value));
 
-		if (bin >= 0) {
-			atomicAdd(table + (unsigned)bin * copies + copy, 1);
+		if (bin < (unsigned)bins.count) {
+			atomicAdd(to + bin * step, 1);
 		}
 	});
 	__syncthreads();
-	for (unsigned bin = threadIdx.x; bin < (unsigned)bins.count; bin += blockDim.x) {
+	for (unsigned bin = threadIdx.x; copies && bin < (unsigned)bins.count; bin += blockDim.x) {
 		unsigned sum = slot_sum(table, bin, copies);
 
 		if (sum) {
@@ -115,7 +82,7 @@ static __global__ void __launch_bounds__(WIDE_BLOCK)
 
 template <typename T>
 static int start(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t count,
-		 struct bins bins)
+		 struct sgpu_bins bins)
 {
 	uint64_t words = (uint64_t)bins.count,
 		 most = (uint64_t)sgpu_cuda_multiprocessors() * BLOCKS_EACH, blocks;
@@ -143,14 +110,11 @@ static int start(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t
 extern "C" int sgpu_histogram_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
-	struct bins bins = { (int)call->param[BINS].number, call->param[MIN].number,
-			     call->param[MAX].number };
-	int rc;
+	const struct sgpu_bins bins = sgpu_histogram_bins(call);
+	int rc = sgpu_cuda_runtime_check(
+		launch, cudaMemsetAsync(call->data[OUTPUT], 0, (size_t)bins.count * sizeof(int32_t),
+					sgpu_cuda_stream(launch)));
 
-	bins.width = (bins.max - bins.min) / bins.count;
-	rc = sgpu_cuda_runtime_check(launch, cudaMemsetAsync(call->data[OUTPUT], 0,
-							     (size_t)bins.count * sizeof(int32_t),
-							     sgpu_cuda_stream(launch)));
 	return rc ? rc
 		  : SGPU_CUDA_TYPES(call->type[INPUT].dtype, T,
 				    start<T>(call, launch, count, bins));
