@@ -115,17 +115,6 @@ SGPU_CLONES_ATTR static void add_lanes(const double *values, double lanes[LANES]
 	}
 }
 
-SGPU_CLONES_ATTR static void least_lanes(const double *values, int64_t lanes[LANES])
-{
-	for (int i = 0; i < BLOCK; i += LANES) {
-		for (int lane = 0; lane < LANES; lane++) {
-			int64_t candidate = sgpu_reduce_key(values[i + lane]);
-
-			lanes[lane] = candidate < lanes[lane] ? candidate : lanes[lane];
-		}
-	}
-}
-
 /* ---- elements that are not adjacent: a row is added to another ---- */
 SGPU_CLONES_ATTR static void add_row(double *into, const double *row, uint64_t count)
 {
@@ -226,27 +215,26 @@ static double sum_adjacent(const struct job *job, uint64_t begin, uint64_t end, 
 	return sgpu_ops_add_lanes(lanes);
 }
 
+/* A block is a row here: the order does not matter. */
 static double least_adjacent(const struct job *job, uint64_t begin, uint64_t end, uint64_t output,
 			     double block[BLOCK])
 {
-	int64_t lanes[LANES];
+	double least[BLOCK], result = (double)INFINITY;
 
-	for (int lane = 0; lane < LANES; lane++) {
-		lanes[lane] = INT64_MAX;
+	for (int i = 0; i < BLOCK; i++) {
+		least[i] = (double)INFINITY;
 	}
 	for (uint64_t at = begin; at < end; at += BLOCK) {
 		uint64_t count = sgpu_ops_min(end - at, BLOCK);
 
 		load(job, at, count, block, output, 0);
-		for (uint64_t i = count; i < BLOCK; i++) {
-			block[i] = block[0];
-		}
-		least_lanes(block, lanes);
+		least_row(least, block, count);
 	}
-	for (int lane = 1; lane < LANES; lane++) {
-		lanes[0] = lanes[lane] < lanes[0] ? lanes[lane] : lanes[0];
+	for (int i = 0; i < BLOCK; i++) {
+		result = lesser(result, least[i]);
 	}
-	return sgpu_reduce_unkey(lanes[0]);
+	sgpu_wipe(least, sizeof(least));
+	return result;
 }
 
 /* An item is one piece of one outer index. */
