@@ -277,65 +277,27 @@ static bool binary(struct compiler *c, int level)
 	return bits;
 }
 
-/* As in Python, & and | bind tighter than comparisons, which is never what is meant: hints at the
- * expression in which every comparison has parentheses. */
-static void refuse_bits(struct compiler *c, size_t begin, size_t at)
-{
-	char hint[SGPU_ERROR_HINT_MAX] = "write ";
-	size_t used = strlen(hint), part = begin + strspn(c->text + begin, " \t\r\n");
-	bool compares = false;
-	int depth = 0;
-
-	for (size_t i = part; used < sizeof(hint); i++) {
-		char byte = c->text[i];
-		bool ends = !byte || (depth == 0 && strchr("&|,)", byte)),
-		     more = byte == '&' || byte == '|';
-
-		if (ends) {
-			int length = (int)(i - part);
-
-			while (length > 0 &&
-			       isspace((unsigned char)c->text[part + (size_t)length - 1])) {
-				length--;
-			}
-			used += (size_t)snprintf(hint + used, sizeof(hint) - used,
-						 compares ? "(%.*s)%s%.*s%s" : "%.*s%s%.*s%s",
-						 length, c->text + part, more ? " " : "", more,
-						 c->text + i, more ? " " : "");
-			if (!more) {
-				break;
-			}
-			part = i + 1 + strspn(c->text + i + 1, " \t\r\n");
-			compares = false;
-		}
-		depth += (byte == '(') - (byte == ')');
-		compares |= depth == 0 && byte && strchr("<>=!", byte);
-	}
-	refuse(c, at, used < sizeof(hint) ? hint : NULL,
-	       "a comparison beside '&' or '|' needs parentheses");
-}
-
 static void comparison(struct compiler *c)
 {
-	size_t begin = c->at, at;
+	static const char hint[] = "comparisons are joined as (a < b) & (b < c)";
 	bool bits = binary(c, 0);
+	size_t at = c->at;
 	int op;
 
-	at = c->at;
 	op = take_operator(c, comparisons);
 	if (op < 0) {
 		return;
 	}
 	bits |= binary(c, 0);
 	emit(c, SGPU_MAP_OPERATION + op);
-	if (bits && !c->rc) {
-		refuse_bits(c, begin, at);
+	if (bits) {
+		/* as in Python, they bind tighter, which is never what is meant */
+		refuse(c, at, hint, "a comparison beside '&' or '|' needs parentheses");
 	}
 	skip(c);
 	at = c->at;
 	if (take_operator(c, comparisons) >= 0) {
-		refuse(c, at, "two comparisons are joined as (a < b) & (b < c)",
-		       "a comparison of a comparison needs parentheses");
+		refuse(c, at, hint, "a comparison of a comparison needs parentheses");
 	}
 }
 

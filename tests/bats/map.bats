@@ -47,12 +47,12 @@ END
 	[ "$(sgpu-manifest hash job.json | cut -d' ' -f1)" = "$(sgpu-manifest hash canon.json | cut -d' ' -f1)" ]
 }
 
-@test "a mistake in an expression is shown at its column, with what to write" {
+@test "a mistake in an expression is shown at its column, with a hint" {
 	job 'a > 70 & m > 0'
 	run --separate-stderr -1 sgpu-manifest check job.json
 	# shellcheck disable=SC2154 # bats sets it
 	assert_contains "$stderr" "job.json:9:19: /operations/0/params/expression: column 3: a comparison beside"
-	assert_contains "$stderr" "hint: write (a > 70) & (m > 0)"
+	assert_contains "$stderr" "hint: comparisons are joined as (a < b) & (b < c)"
 	job 'a + n + m'
 	run --separate-stderr -1 sgpu-manifest pack -o batch.tar job.json
 	assert_contains "$stderr" "column 5: 'n' is not an argument that is read"
