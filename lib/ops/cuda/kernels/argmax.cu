@@ -10,47 +10,30 @@
 enum { INPUT, OUTPUT };
 
 struct best {
-	double value;
+	int64_t key; /* of the value; the largest is that of NaN */
 	uint64_t at;
 };
-
-/* Whether a is better than b: a NaN is best, then the larger value, then the first position. */
-SGPU_DEVICE bool wins(const best &a, const best &b)
-{
-	bool strange_a = a.value != a.value, strange_b = b.value != b.value;
-
-	if (strange_a || strange_b) {
-		return strange_a && (!strange_b || a.at < b.at);
-	}
-	return a.value > b.value || (a.value == b.value && a.at < b.at);
-}
-
-SGPU_DEVICE best nothing()
-{
-	return { -(double)INFINITY, UINT64_MAX };
-}
 
 struct better {
 	__device__ best operator()(const best &a, const best &b) const
 	{
-		return wins(b, a) ? b : a;
+		return b.key > a.key || (b.key == a.key && b.at < a.at) ? b : a;
 	}
 };
 
 /* Its result is the first thread's. */
 using reduction = cub::BlockReduce<best, SGPU_CUDA_BLOCK>;
 
-/* The best of elements begin + first, begin + first + step, ... below `end`. */
-template <typename T>
-SGPU_DEVICE best scan(const T *row, uint64_t begin, uint64_t end, unsigned first, unsigned step)
+/* Element i of a row, or of the results of its parts. */
+template <typename T> SGPU_DEVICE best candidate(const T *row, uint64_t i)
 {
-	best mine = nothing();
+	double value = sgpu_cuda_f64(row[i]) + 0.0; /* -0 is as large as 0 */
 
-#pragma unroll 4
-	for (uint64_t i = begin + first; i < end; i += step) {
-		mine = better()(mine, { sgpu_cuda_f64(row[i]), i });
-	}
-	return mine;
+	return { value == value ? sgpu_reduce_key(value) : INT64_MAX, i };
+}
+SGPU_DEVICE best candidate(const best *results, uint64_t i)
+{
+	return results[i];
 }
 
 /* An item is one of a row's `parts` parts. Writes the answer if a row has one part, else the part's
@@ -64,32 +47,18 @@ SGPU_KERNEL parts_of_rows(uint64_t rows, uint64_t parts, uint64_t width, const T
 	for (uint64_t item = blockIdx.x; item < rows * parts; item += gridDim.x) {
 		uint64_t begin = item % parts * SGPU_ROW_PART;
 		uint64_t end = width - begin < SGPU_ROW_PART ? width : begin + SGPU_ROW_PART;
-		best mine = scan(input + item / parts * width, begin, end, threadIdx.x,
-				 SGPU_CUDA_BLOCK);
+		const T *row = input + item / parts * width;
+		best mine = { INT64_MIN, UINT64_MAX };
 
+#pragma unroll 4
+		for (uint64_t i = begin + threadIdx.x; i < end; i += SGPU_CUDA_BLOCK) {
+			mine = better()(mine, candidate(row, i));
+		}
 		mine = reduction(shared).Reduce(mine, better());
 		if (threadIdx.x == 0 && parts > 1) {
 			results[item] = mine;
 		} else if (threadIdx.x == 0) {
 			output[item] = (int32_t)mine.at;
-		}
-		__syncthreads();
-	}
-}
-
-SGPU_KERNEL compare_parts(uint64_t rows, uint64_t parts, const best *results, int32_t *output)
-{
-	__shared__ reduction::TempStorage shared;
-
-	for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-		best mine = nothing();
-
-		for (uint64_t i = threadIdx.x; i < parts; i += SGPU_CUDA_BLOCK) {
-			mine = better()(mine, results[row * parts + i]);
-		}
-		mine = reduction(shared).Reduce(mine, better());
-		if (threadIdx.x == 0) {
-			output[row] = (int32_t)mine.at;
 		}
 		__syncthreads();
 	}
@@ -104,9 +73,10 @@ static int start(const struct sgpu_op_call *call, struct sgpu_launch *launch, ui
 	int rc = sgpu_cuda_run(launch, parts_of_rows<T>, sgpu_cuda_grid(rows * parts, 1), rows,
 			       parts, width, input, results, output);
 
-	return rc || parts == 1 ? rc
-				: sgpu_cuda_run(launch, compare_parts, sgpu_cuda_grid(rows, 1),
-						rows, parts, results, output);
+	return rc || parts == 1
+		       ? rc
+		       : sgpu_cuda_run(launch, parts_of_rows<best>, sgpu_cuda_grid(rows, 1), rows,
+				       (uint64_t)1, parts, results, results, output);
 }
 
 extern "C" int sgpu_argmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)

@@ -68,8 +68,7 @@ SGPU_KERNEL block_rows(uint64_t rows, uint64_t count, const T *input, T *output)
 /* ---- rows in parts ---- */
 struct long_rows {
 	uint64_t rows, count, parts;
-	double *part_tops, *part_sums; /* [rows][parts] */
-	double *tops, *sums;	       /* [rows] */
+	double *tops, *sums; /* [rows][parts] */
 };
 
 SGPU_DEVICE uint64_t part_size(const long_rows &job, uint64_t part)
@@ -77,6 +76,17 @@ SGPU_DEVICE uint64_t part_size(const long_rows &job, uint64_t part)
 	uint64_t left = job.count - part * SGPU_ROW_PART;
 
 	return sgpu_ops_min(left, SGPU_ROW_PART);
+}
+
+/* Combines the values of a row's parts. */
+template <typename F>
+SGPU_DEVICE double combine(const long_rows &job, const double *values, double start, F f,
+			   double *shared)
+{
+	for (uint64_t i = threadIdx.x; i < job.parts; i += SGPU_CUDA_BLOCK) {
+		start = f(start, values[i]);
+	}
+	return sgpu_cuda_block_reduce(start, f, shared);
 }
 
 template <typename T> SGPU_KERNEL part_tops(long_rows job, const T *input)
@@ -90,7 +100,7 @@ template <typename T> SGPU_KERNEL part_tops(long_rows job, const T *input)
 
 		top = sgpu_cuda_block_reduce(top, sgpu_cuda_larger(), shared);
 		if (threadIdx.x == 0) {
-			job.part_tops[item] = top;
+			job.tops[item] = top;
 		}
 		__syncthreads();
 	}
@@ -98,17 +108,19 @@ template <typename T> SGPU_KERNEL part_tops(long_rows job, const T *input)
 
 template <typename T> SGPU_KERNEL part_sums(long_rows job, const T *input, T *output)
 {
-	__shared__ double shared[32];
+	__shared__ double shared_top[32], shared_sum[32];
 
 	for (uint64_t item = blockIdx.x; item < job.rows * job.parts; item += gridDim.x) {
 		uint64_t row = item / job.parts, part = item % job.parts,
 			 at = row * job.count + part * SGPU_ROW_PART;
-		double total = scan_exponentials(input + at, output + at, part_size(job, part),
-						 job.tops[row], threadIdx.x, SGPU_CUDA_BLOCK);
+		double top = combine(job, job.tops + row * job.parts, -(double)INFINITY,
+				     sgpu_cuda_larger(), shared_top);
+		double total = scan_exponentials(input + at, output + at, part_size(job, part), top,
+						 threadIdx.x, SGPU_CUDA_BLOCK);
 
-		total = sgpu_cuda_block_reduce(total, sgpu_cuda_sum(), shared);
+		total = sgpu_cuda_block_reduce(total, sgpu_cuda_sum(), shared_sum);
 		if (threadIdx.x == 0) {
-			job.part_sums[item] = total;
+			job.sums[item] = total;
 		}
 		__syncthreads();
 	}
@@ -116,30 +128,15 @@ template <typename T> SGPU_KERNEL part_sums(long_rows job, const T *input, T *ou
 
 template <typename T> SGPU_KERNEL part_divide(long_rows job, T *output)
 {
-	for (uint64_t item = blockIdx.x; item < job.rows * job.parts; item += gridDim.x) {
-		uint64_t row = item / job.parts, part = item % job.parts;
-
-		scan_divide(output + row * job.count + part * SGPU_ROW_PART, part_size(job, part),
-			    job.sums[row], threadIdx.x, SGPU_CUDA_BLOCK);
-	}
-}
-
-template <typename F>
-SGPU_KERNEL combine_parts(uint64_t rows, uint64_t parts, double start, F f, const double *values,
-			  double *results)
-{
 	__shared__ double shared[32];
 
-	for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-		double mine = start;
+	for (uint64_t item = blockIdx.x; item < job.rows * job.parts; item += gridDim.x) {
+		uint64_t row = item / job.parts, part = item % job.parts;
+		double total =
+			combine(job, job.sums + row * job.parts, 0.0, sgpu_cuda_sum(), shared);
 
-		for (uint64_t i = threadIdx.x; i < parts; i += SGPU_CUDA_BLOCK) {
-			mine = f(mine, values[row * parts + i]);
-		}
-		mine = sgpu_cuda_block_reduce(mine, f, shared);
-		if (threadIdx.x == 0) {
-			results[row] = mine;
-		}
+		scan_divide(output + row * job.count + part * SGPU_ROW_PART, part_size(job, part),
+			    total, threadIdx.x, SGPU_CUDA_BLOCK);
 		__syncthreads();
 	}
 }
@@ -150,26 +147,13 @@ static int start_long(struct sgpu_launch *launch, const struct sgpu_op_call *cal
 {
 	uint64_t parts = sgpu_ops_parts(count);
 	double *scratch = (double *)call->scratch;
-	long_rows job = { rows,
-			  count,
-			  parts,
-			  scratch,
-			  scratch + rows * parts,
-			  scratch + 2 * rows * parts,
-			  scratch + 2 * rows * parts + rows };
-	unsigned many = sgpu_cuda_grid(rows * parts, 1), few = sgpu_cuda_grid(rows, 1);
+	long_rows job = { rows, count, parts, scratch, scratch + rows * parts };
+	unsigned grid = sgpu_cuda_grid(rows * parts, 1);
 	void *input = call->data[INPUT], *output = call->data[OUTPUT];
-	int rc = sgpu_cuda_run(launch, part_tops<T>, many, job, input);
+	int rc = sgpu_cuda_run(launch, part_tops<T>, grid, job, input);
 
-	rc = rc ? rc
-		: sgpu_cuda_run(launch, combine_parts<sgpu_cuda_larger>, few, rows, parts,
-				-(double)INFINITY, sgpu_cuda_larger(), job.part_tops, job.tops);
-	rc = rc ? rc : sgpu_cuda_run(launch, part_sums<T>, many, job, input, output);
-	rc = rc ? rc
-		: sgpu_cuda_run(launch, combine_parts<sgpu_cuda_sum>, few, rows, parts, 0.0,
-				sgpu_cuda_sum(), job.part_sums, job.sums);
-	rc = rc ? rc : sgpu_cuda_run(launch, part_divide<T>, many, job, output);
-	return rc;
+	rc = rc ? rc : sgpu_cuda_run(launch, part_sums<T>, grid, job, input, output);
+	return rc ? rc : sgpu_cuda_run(launch, part_divide<T>, grid, job, output);
 }
 
 extern "C" int sgpu_softmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
