@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tables of spaces and of their frames.
+ * Spaces and their frames: the checks, the entries, and the order in which a device's mappings
+ * change with them.
  */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,74 +63,33 @@ static void mark(struct sgpu_frames *frames, uint32_t first, uint32_t count, boo
 	}
 }
 
-/* ---- spaces ---- */
-int sgpu_space_check_size(const struct sgpu_frames *frames, uint64_t size, struct sgpu_error *error)
-{
-	if (size == 0 || size % frames->small != 0 || size > INT64_MAX / 2) {
-		return sgpu_fail(error, SGPU_EUSAGE,
-				 "a space of %llu bytes is not one of whole pages of %llu",
-				 (unsigned long long)size, (unsigned long long)frames->small);
-	}
-	return SGPU_OK;
-}
-
-int sgpu_space_table_open(struct sgpu_frames *frames, struct sgpu_space_table *table,
-			  sgpu_devptr base, uint64_t size, struct sgpu_error *error)
-{
-	uint64_t rooms = (size + frames->big - 1) / frames->big;
-
-	table->range = (struct sgpu_range){ base, rooms * frames->big };
-	table->size = size;
-	table->entries = calloc(rooms * frames->per_big, sizeof(uint32_t));
-	table->filled = calloc(rooms, sizeof(uint32_t));
-	if (!table->entries || !table->filled ||
-	    !sgpu_ranges_insert(&frames->spaces, &table->range)) {
-		free(table->entries);
-		free(table->filled);
-		return sgpu_fail_nomem(error);
-	}
-	return SGPU_OK;
-}
-
-void sgpu_space_table_close(struct sgpu_frames *frames, struct sgpu_space_table *table)
-{
-	sgpu_space_leave(frames, table, 0, table->size);
-	sgpu_space_table_abandon(frames, table);
-}
-
-void sgpu_space_table_abandon(struct sgpu_frames *frames, struct sgpu_space_table *table)
-{
-	sgpu_ranges_remove(&frames->spaces, &table->range);
-	free(table->entries);
-	free(table->filled);
-	table->entries = table->filled = NULL;
-}
-
+/* ---- what a space maps; the lock is held ---- */
 static int misplaced(const char *what, uint64_t at, struct sgpu_error *error)
 {
 	return sgpu_fail(error, SGPU_EUSAGE, "%s %#llx of the space", what, (unsigned long long)at);
 }
 
 /* Checks that the pages fit at `at` and that nothing is mapped there. */
-static int check_place(const struct sgpu_frames *frames, const struct sgpu_space_table *table,
-		       uint64_t at, size_t count, uint64_t page_size, struct sgpu_error *error)
+static int check_place(const struct sgpu_space *space, uint64_t at, size_t count,
+		       uint64_t page_size, struct sgpu_error *error)
 {
+	const struct sgpu_frames *frames = space->frames;
 	uint64_t i, end;
 
 	if (page_size != frames->small && page_size != frames->big) {
 		return sgpu_fail(error, SGPU_EUSAGE, "there are no pages of %llu bytes",
 				 (unsigned long long)page_size);
 	}
-	if (count == 0 || at % page_size != 0 || at > table->size ||
-	    count > (table->size - at) / page_size) {
+	if (count == 0 || at % page_size != 0 || at > space->size ||
+	    count > (space->size - at) / page_size) {
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "%zu pages of %llu bytes do not fit at %#llx of a space of %llu",
 				 count, (unsigned long long)page_size, (unsigned long long)at,
-				 (unsigned long long)table->size);
+				 (unsigned long long)space->size);
 	}
 	end = (at + count * page_size) / frames->small;
 	for (i = at / frames->small; i < end; i++) {
-		if (table->entries[i] != 0) {
+		if (space->entries[i] != 0) {
 			return misplaced("something is mapped already at", i * frames->small,
 					 error);
 		}
@@ -160,13 +121,14 @@ static int take_frames(struct sgpu_frames *frames, const uint32_t *list, size_t 
 	return rc;
 }
 
-int sgpu_space_enter(struct sgpu_frames *frames, struct sgpu_space_table *table, uint64_t at,
-		     const uint32_t *list, size_t count, uint64_t page_size,
-		     struct sgpu_error *error)
+/* Enters pages; enters none if a check fails. */
+static int enter(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
+		 uint64_t page_size, struct sgpu_error *error)
 {
+	struct sgpu_frames *frames = space->frames;
 	uint32_t each = (uint32_t)(page_size / frames->small), flag = each > 1 ? SGPU_ENTRY_BIG : 0,
 		 k;
-	int rc = check_place(frames, table, at, count, page_size, error);
+	int rc = check_place(space, at, count, page_size, error);
 	uint64_t entry = at / frames->small;
 	size_t i;
 
@@ -174,51 +136,54 @@ int sgpu_space_enter(struct sgpu_frames *frames, struct sgpu_space_table *table,
 		rc = take_frames(frames, list, count, each, error);
 	}
 	for (i = 0; i < count && rc == SGPU_OK; i++) {
-		table->filled[entry / frames->per_big] += each;
+		space->filled[entry / frames->per_big] += each;
 		for (k = 0; k < each; k++) {
-			table->entries[entry++] = (list[i] + k + 1) | flag;
+			space->entries[entry++] = (list[i] + k + 1) | flag;
 		}
 	}
 	return rc;
 }
 
-int sgpu_space_check_range(const struct sgpu_frames *frames, const struct sgpu_space_table *table,
-			   uint64_t at, uint64_t size, struct sgpu_error *error)
+/* Checks that a range to unmap is whole pages and cuts no big page in two. */
+static int check_range(const struct sgpu_space *space, uint64_t at, uint64_t size,
+		       struct sgpu_error *error)
 {
+	const struct sgpu_frames *frames = space->frames;
 	uint64_t begin = at / frames->small, end;
 
-	if (at % frames->small != 0 || size % frames->small != 0 || at > table->size ||
-	    size > table->size - at) {
+	if (at % frames->small != 0 || size % frames->small != 0 || at > space->size ||
+	    size > space->size - at) {
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "%llu bytes at %#llx of a space of %llu are not whole pages of it",
 				 (unsigned long long)size, (unsigned long long)at,
-				 (unsigned long long)table->size);
+				 (unsigned long long)space->size);
 	}
 	end = begin + size / frames->small;
-	if (size > 0 && begin % frames->per_big != 0 && (table->entries[begin] & SGPU_ENTRY_BIG)) {
+	if (size > 0 && begin % frames->per_big != 0 && (space->entries[begin] & SGPU_ENTRY_BIG)) {
 		return misplaced("a big page would be cut in two at", at, error);
 	}
-	if (size > 0 && end % frames->per_big != 0 && (table->entries[end] & SGPU_ENTRY_BIG)) {
+	if (size > 0 && end % frames->per_big != 0 && (space->entries[end] & SGPU_ENTRY_BIG)) {
 		return misplaced("a big page would be cut in two at", at + size, error);
 	}
 	return SGPU_OK;
 }
 
-void sgpu_space_leave(struct sgpu_frames *frames, struct sgpu_space_table *table, uint64_t at,
-		      uint64_t size)
+/* Removes the entries of a checked range. */
+static void leave(struct sgpu_space *space, uint64_t at, uint64_t size)
 {
+	struct sgpu_frames *frames = space->frames;
 	uint64_t entry = at / frames->small, end = entry + size / frames->small, room;
 
 	while (entry < end) {
 		room = entry / frames->per_big;
-		if (table->filled[room] == 0) {
+		if (space->filled[room] == 0) {
 			entry = (room + 1) * frames->per_big;
 			continue;
 		}
-		if (table->entries[entry] != 0) {
-			mark(frames, (table->entries[entry] & ~SGPU_ENTRY_BIG) - 1, 1, false);
-			table->entries[entry] = 0;
-			table->filled[room]--;
+		if (space->entries[entry] != 0) {
+			mark(frames, (space->entries[entry] & ~SGPU_ENTRY_BIG) - 1, 1, false);
+			space->entries[entry] = 0;
+			space->filled[room]--;
 		}
 		entry++;
 	}
@@ -226,16 +191,15 @@ void sgpu_space_leave(struct sgpu_frames *frames, struct sgpu_space_table *table
 
 /* Returns the first entry from `entry` on that is in use (`used`) or free (not `used`), or `end`.
  */
-static uint64_t seek(const struct sgpu_frames *frames, const struct sgpu_space_table *table,
-		     uint64_t entry, uint64_t end, bool used)
+static uint64_t seek(const struct sgpu_space *space, uint64_t entry, uint64_t end, bool used)
 {
-	uint32_t whole = used ? 0 : frames->per_big; /* big pages with this `filled` are skipped */
+	const uint32_t per_big = space->frames->per_big;
+	uint32_t whole = used ? 0 : per_big; /* big pages with this `filled` are skipped */
 
 	while (entry < end) {
-		if (entry % frames->per_big == 0 &&
-		    table->filled[entry / frames->per_big] == whole) {
-			entry += frames->per_big;
-		} else if ((table->entries[entry] != 0) == used) {
+		if (entry % per_big == 0 && space->filled[entry / per_big] == whole) {
+			entry += per_big;
+		} else if ((space->entries[entry] != 0) == used) {
 			break;
 		} else {
 			entry++;
@@ -244,38 +208,236 @@ static uint64_t seek(const struct sgpu_frames *frames, const struct sgpu_space_t
 	return entry < end ? entry : end;
 }
 
-bool sgpu_space_next_run(const struct sgpu_frames *frames, const struct sgpu_space_table *table,
-			 uint64_t *at, uint64_t *size)
+bool sgpu_space_next_run(const struct sgpu_space *space, uint64_t *at, uint64_t *size)
 {
-	uint64_t end = table->size / frames->small,
-		 first = seek(frames, table, *at / frames->small, end, true);
+	const uint64_t small = space->frames->small, end = space->size / small,
+		       first = seek(space, *at / small, end, true);
 
-	*at = first * frames->small;
-	*size = (seek(frames, table, first, end, false) - first) * frames->small;
+	*at = first * small;
+	*size = (seek(space, first, end, false) - first) * small;
 	return first < end;
 }
 
+/* ---- spaces ---- */
+static int check_sound(const struct sgpu_space *space, struct sgpu_error *error)
+{
+	return space->faulted ? sgpu_fail(error, SGPU_EDEVICE,
+					  "the space is faulted: its mappings could not be changed")
+			      : SGPU_OK;
+}
+
+static struct sgpu_space *space_of(struct sgpu_range *range)
+{
+	return range ? (struct sgpu_space *)(void *)((char *)range -
+						     offsetof(struct sgpu_space, range))
+		     : NULL;
+}
+
+int sgpu_frames_info(struct sgpu_frames *frames, struct sgpu_pages_info *info,
+		     struct sgpu_error *error)
+{
+	int rc;
+
+	pthread_mutex_lock(&frames->lock);
+	rc = frames->calls->prepare(frames->device, error);
+	if (rc == SGPU_OK) {
+		*info = (struct sgpu_pages_info){ .small = frames->small,
+						  .big = frames->big,
+						  .total = frames->count * frames->small };
+	}
+	pthread_mutex_unlock(&frames->lock);
+	return rc;
+}
+
+static void free_record(struct sgpu_space *space)
+{
+	free(space->entries);
+	free(space->filled);
+	free(space);
+}
+
+/* Reserves addresses for an empty space, and adds it. The lock is held. */
+static int add_space(struct sgpu_frames *frames, struct sgpu_space *space, struct sgpu_error *error)
+{
+	uint64_t rooms = (space->size + frames->big - 1) / frames->big;
+	int rc;
+
+	if (space->size == 0 || space->size % frames->small != 0 || space->size > INT64_MAX / 2) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "a space of %llu bytes is not one of whole pages of %llu",
+				 (unsigned long long)space->size,
+				 (unsigned long long)frames->small);
+	}
+	space->range.extent = rooms * frames->big;
+	space->entries = calloc(rooms * frames->per_big, sizeof(uint32_t));
+	space->filled = calloc(rooms, sizeof(uint32_t));
+	if (!space->entries || !space->filled) {
+		return sgpu_fail_nomem(error);
+	}
+	rc = frames->calls->reserve(frames->device, space->range.extent, &space->range.address,
+				    error);
+	if (rc == SGPU_OK && !sgpu_ranges_insert(&frames->spaces, &space->range)) {
+		(void)frames->calls->release(space);
+		rc = sgpu_fail_nomem(error);
+	}
+	return rc;
+}
+
+int sgpu_frames_space(struct sgpu_frames *frames, uint64_t size, struct sgpu_space **space,
+		      sgpu_devptr *base, struct sgpu_error *error)
+{
+	struct sgpu_space *new = calloc(1, sizeof(*new));
+	int rc;
+
+	if (!new) {
+		return sgpu_fail_nomem(error);
+	}
+	new->object.backend = sgpu_device_backend_of(frames->device);
+	new->frames = frames;
+	new->size = size;
+	pthread_mutex_lock(&frames->lock);
+	rc = frames->calls->prepare(frames->device, error);
+	rc = rc ? rc : add_space(frames, new, error);
+	pthread_mutex_unlock(&frames->lock);
+	if (rc < 0) {
+		free_record(new);
+		return rc;
+	}
+	*space = new;
+	*base = new->range.address;
+	return SGPU_OK;
+}
+
+/* Frames that may still be mapped stay marked. The lock is held. */
+static void remove_space(struct sgpu_space *space)
+{
+	struct sgpu_frames *frames = space->frames;
+
+	if (frames->calls->release(space)) {
+		leave(space, 0, space->size);
+	}
+	sgpu_ranges_remove(&frames->spaces, &space->range);
+	free_record(space);
+}
+
+/* Waits for all work of the device, which may use the pages. */
+static int wait_idle(struct sgpu_frames *frames, struct sgpu_error *error)
+{
+	return sgpu_device_backend_of(frames->device)->synchronize(frames->device, error);
+}
+
+void sgpu_frames_space_free(struct sgpu_space *space)
+{
+	struct sgpu_frames *frames = space->frames;
+
+	(void)wait_idle(frames, NULL); /* nothing runs on a device that is lost */
+	pthread_mutex_lock(&frames->lock);
+	remove_space(space);
+	pthread_mutex_unlock(&frames->lock);
+}
+
+void sgpu_frames_empty(struct sgpu_frames *frames)
+{
+	struct sgpu_range *range;
+
+	while ((range = sgpu_ranges_any(&frames->spaces))) {
+		remove_space(space_of(range));
+	}
+}
+
+/* ---- pages ---- */
+int sgpu_frames_map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
+		    uint64_t page_size, struct sgpu_error *error)
+{
+	struct sgpu_frames *frames = space->frames;
+	int rc;
+
+	pthread_mutex_lock(&frames->lock);
+	rc = check_sound(space, error);
+	rc = rc ? rc : enter(space, at, list, count, page_size, error);
+	if (rc == SGPU_OK) {
+		rc = frames->calls->map(space, at, list, count, page_size, error);
+		if (rc < 0 && !space->faulted) {
+			leave(space, at, count * page_size);
+		}
+	}
+	pthread_mutex_unlock(&frames->lock);
+	return rc;
+}
+
+int sgpu_frames_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
+		      struct sgpu_error *error)
+{
+	struct sgpu_frames *frames = space->frames;
+	bool reachable;
+	int rc;
+
+	pthread_mutex_lock(&frames->lock);
+	reachable = space->reachable;
+	pthread_mutex_unlock(&frames->lock);
+	rc = reachable ? wait_idle(frames, error) : SGPU_OK;
+	pthread_mutex_lock(&frames->lock);
+	rc = rc ? rc : check_sound(space, error);
+	rc = rc ? rc : check_range(space, at, size, error);
+	if (rc == SGPU_OK && size > 0) {
+		rc = frames->calls->unmap(space, at, size, error);
+		if (rc == SGPU_OK) {
+			leave(space, at, size);
+		}
+	}
+	pthread_mutex_unlock(&frames->lock);
+	return rc;
+}
+
+int sgpu_frames_access(struct sgpu_space *space, bool on, struct sgpu_error *error)
+{
+	struct sgpu_frames *frames = space->frames;
+	int rc = SGPU_OK;
+	bool before;
+
+	pthread_mutex_lock(&frames->lock);
+	before = space->reachable;
+	if (before && !on) {
+		/* Later requests are refused; wait for earlier ones. */
+		space->reachable = false;
+		pthread_mutex_unlock(&frames->lock);
+		rc = wait_idle(frames, error);
+		pthread_mutex_lock(&frames->lock);
+	}
+	rc = rc ? rc : check_sound(space, error);
+	if (rc == SGPU_OK && before != on) {
+		rc = frames->calls->access(space, on, error);
+		/* Others could read the contents of a space that stayed reachable. */
+		if (rc < 0 && (!on || frames->calls->access(space, false, NULL) < 0)) {
+			rc = frames->calls->lose(space, error);
+		}
+	}
+	space->reachable = rc == SGPU_OK && on;
+	pthread_mutex_unlock(&frames->lock);
+	return rc;
+}
+
+/* ---- addresses ---- */
 bool sgpu_frames_place(struct sgpu_frames *frames, sgpu_devptr address, uint64_t most,
 		       uint64_t *place, uint64_t *size)
 {
-	const struct sgpu_space_table *table;
+	const struct sgpu_space *space;
 	uint64_t offset, entry, end = 0;
 	uint32_t frame = 0;
 
 	pthread_mutex_lock(&frames->lock);
-	table = (const struct sgpu_space_table *)(const void *)sgpu_ranges_find(&frames->spaces,
-										address);
-	offset = table ? address - table->range.address : 0;
-	if (table && offset < table->size) {
+	space = space_of(sgpu_ranges_find(&frames->spaces, address));
+	offset = space ? address - space->range.address : 0;
+	if (space && offset < space->size) {
 		entry = offset / frames->small;
-		end = table->size / frames->small;
-		frame = table->entries[entry] & ~SGPU_ENTRY_BIG;
+		end = space->size / frames->small;
+		frame = space->entries[entry] & ~SGPU_ENTRY_BIG;
 	}
 	if (frame != 0) {
 		*place = (frame - 1) * frames->small + offset % frames->small;
 		*size = frames->small - offset % frames->small;
 		while (*size < most && ++entry < end &&
-		       (table->entries[entry] & ~SGPU_ENTRY_BIG) == ++frame) {
+		       (space->entries[entry] & ~SGPU_ENTRY_BIG) == ++frame) {
 			*size += frames->small;
 		}
 		*size = *size < most ? *size : most;
@@ -286,18 +448,17 @@ bool sgpu_frames_place(struct sgpu_frames *frames, sgpu_devptr address, uint64_t
 
 bool sgpu_frames_reach(struct sgpu_frames *frames, sgpu_devptr address, uint64_t size)
 {
-	const struct sgpu_space_table *table;
+	const struct sgpu_space *space;
 	uint64_t offset, begin, end;
 	bool reached = false;
 
 	pthread_mutex_lock(&frames->lock);
-	table = (const struct sgpu_space_table *)(const void *)sgpu_ranges_find(&frames->spaces,
-										address);
-	offset = table ? address - table->range.address : 0;
-	if (table && table->reachable && offset < table->size && size <= table->size - offset) {
+	space = space_of(sgpu_ranges_find(&frames->spaces, address));
+	offset = space ? address - space->range.address : 0;
+	if (space && space->reachable && offset < space->size && size <= space->size - offset) {
 		begin = offset / frames->small;
 		end = (offset + (size ? size : 1) + frames->small - 1) / frames->small;
-		reached = seek(frames, table, begin, end, false) == end;
+		reached = seek(space, begin, end, false) == end;
 	}
 	pthread_mutex_unlock(&frames->lock);
 	return reached;

@@ -1,72 +1,85 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The records of a device that maps pages: which frames are mapped, in which space and where. The
- * device itself maps the pages. Callers hold the lock of struct sgpu_frames unless a function says
- * otherwise.
+ * Pages of a device: which frames are mapped, in which space and where, and who may reach them. The
+ * device itself maps the pages, by the calls below.
  */
 #ifndef SGPU_DEVICE_SPACE_H
 #define SGPU_DEVICE_SPACE_H
 
 #include <pthread.h>
 
-#include <sgpu/device.h>
-
 #include <base/base.h>
+#include <device/backend.h>
 
 /* Frame numbers have 31 bits, since an entry of a space uses one bit as a flag. */
 #define SGPU_FRAMES_MAX ((uint64_t)0x7fffff00)
 
 struct sgpu_frames {
-	pthread_mutex_t lock;
+	pthread_mutex_t lock; /* guards this struct and the spaces */
+	struct sgpu_device *device;
+	const struct sgpu_frame_calls *calls;
 	uint64_t small, big;	 /* bytes of a page; 0: not opened yet */
 	uint32_t count, per_big; /* frames in all, and in a big page */
 	uint64_t *mapped;	 /* one bit per frame */
-	void *spaces;		 /* the spaces' tables, by address */
+	void *spaces;		 /* the spaces, by address */
 };
 
-/* One space; a device's struct sgpu_space holds one. */
-struct sgpu_space_table {
+struct sgpu_space {
+	struct sgpu_device_object object;
+	struct sgpu_frames *frames;
 	struct sgpu_range range; /* its addresses, rounded up to whole big pages */
 	uint64_t size;
 	bool reachable;
+	bool faulted;	   /* the mappings differ from the entries; the space can only be freed */
 	uint32_t *entries; /* per small page: frame + 1, SGPU_ENTRY_BIG for a big one; 0: none */
 	uint32_t *filled;  /* per range of a big page's size: its entries in use */
 };
 #define SGPU_ENTRY_BIG ((uint32_t)1 << 31)
 
-/* Initialises all but the lock, which the caller makes before this and destroys after close.
- * `count` is a multiple of big / small. */
+/* What a device does; the lock is held. */
+struct sgpu_frame_calls {
+	/* Opens the frames by sgpu_frames_open, unless that was done. */
+	int (*prepare)(struct sgpu_device *device, struct sgpu_error *error);
+	int (*reserve)(struct sgpu_device *device, uint64_t extent, sgpu_devptr *base,
+		       struct sgpu_error *error);
+	/* Unmaps what a space maps, and releases its addresses. Returns false if pages of it may
+	 * still be mapped. */
+	bool (*release)(struct sgpu_space *space);
+	/* Maps pages that have been entered. After a failure none is mapped, or the space is
+	 * faulted. */
+	int (*map)(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
+		   uint64_t page_size, struct sgpu_error *error);
+	/* Unmaps the pages of a range. After a failure all are mapped, or the space is faulted. */
+	int (*unmap)(struct sgpu_space *space, uint64_t at, uint64_t size,
+		     struct sgpu_error *error);
+	/* Grants or revokes access to all pages. After a failure it may have changed for some. */
+	int (*access)(struct sgpu_space *space, bool on, struct sgpu_error *error);
+	/* Keeps everybody from a space whose access could not be revoked. Returns SGPU_EDEVICE. */
+	int (*lose)(struct sgpu_space *space, struct sgpu_error *error);
+};
+
+/* Initialises all but the lock, the device and its calls. `count` is a multiple of big / small. */
 SGPU_MUST_CHECK int sgpu_frames_open(struct sgpu_frames *frames, uint64_t small, uint64_t big,
 				     uint64_t count, struct sgpu_error *error);
+/* Removes all spaces. */
+void sgpu_frames_empty(struct sgpu_frames *frames);
 void sgpu_frames_close(struct sgpu_frames *frames);
 
-SGPU_MUST_CHECK int sgpu_space_check_size(const struct sgpu_frames *frames, uint64_t size,
-					  struct sgpu_error *error);
-/* Makes an empty table for `size` bytes from `base`, and adds it to `frames`. */
-SGPU_MUST_CHECK int sgpu_space_table_open(struct sgpu_frames *frames,
-					  struct sgpu_space_table *table, sgpu_devptr base,
-					  uint64_t size, struct sgpu_error *error);
-/* Removes the table; its frames are no longer mapped. */
-void sgpu_space_table_close(struct sgpu_frames *frames, struct sgpu_space_table *table);
+/* The calls of struct sgpu_device_page_calls. */
+SGPU_MUST_CHECK int sgpu_frames_info(struct sgpu_frames *frames, struct sgpu_pages_info *info,
+				     struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_frames_space(struct sgpu_frames *frames, uint64_t size,
+				      struct sgpu_space **space, sgpu_devptr *base,
+				      struct sgpu_error *error);
+void sgpu_frames_space_free(struct sgpu_space *space);
+SGPU_MUST_CHECK int sgpu_frames_map(struct sgpu_space *space, uint64_t at, const uint32_t *list,
+				    size_t count, uint64_t page_size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_frames_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
+				      struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_frames_access(struct sgpu_space *space, bool on, struct sgpu_error *error);
 
-/* Removes the table of a space whose pages could not be unmapped. Its frames stay mapped. */
-void sgpu_space_table_abandon(struct sgpu_frames *frames, struct sgpu_space_table *table);
-
-/* Enters pages into the table; enters none if a check fails. Errors: SGPU_EUSAGE. */
-SGPU_MUST_CHECK int sgpu_space_enter(struct sgpu_frames *frames, struct sgpu_space_table *table,
-				     uint64_t at, const uint32_t *list, size_t count,
-				     uint64_t page_size, struct sgpu_error *error);
-/* Checks that a range to unmap is whole pages and cuts no big page in two. */
-SGPU_MUST_CHECK int sgpu_space_check_range(const struct sgpu_frames *frames,
-					   const struct sgpu_space_table *table, uint64_t at,
-					   uint64_t size, struct sgpu_error *error);
-/* Removes the entries of a checked range. */
-void sgpu_space_leave(struct sgpu_frames *frames, struct sgpu_space_table *table, uint64_t at,
-		      uint64_t size);
-/* Finds the first run of mapped bytes from *at on. False: there is none. */
-bool sgpu_space_next_run(const struct sgpu_frames *frames, const struct sgpu_space_table *table,
-			 uint64_t *at, uint64_t *size);
-
+/* Finds the first run of mapped bytes from *at on. False: there is none. The lock is held. */
+bool sgpu_space_next_run(const struct sgpu_space *space, uint64_t *at, uint64_t *size);
 /* Finds *place, an address's offset in physical memory, and *size, how many of `most` bytes from
  * there lie in consecutive frames. False: no space maps the address. Takes the lock. */
 bool sgpu_frames_place(struct sgpu_frames *frames, sgpu_devptr address, uint64_t most,

@@ -55,6 +55,8 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 	new->object.backend = &sgpu_device_cpu;
 	make_lock(&new->lock);
 	make_lock(&new->pages.frames.lock);
+	new->pages.frames.device = new;
+	new->pages.frames.calls = &sgpu_cpu_frame_calls;
 	sgpu_cpu_host_take(new);
 	sgpu_cpu_memory_open(&new->memory, config->memory_limit);
 	rc = sgpu_pool_create(config->jobs, &new->pool, error);

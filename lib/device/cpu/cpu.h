@@ -77,6 +77,7 @@ struct sgpu_cpu_pages {
 void sgpu_cpu_pages_clear(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
 /* Frees everything without clearing; pages are cleared before they are unmapped. */
 void sgpu_cpu_pages_close(struct sgpu_device *device);
+extern const struct sgpu_frame_calls sgpu_cpu_frame_calls;
 extern const struct sgpu_device_page_calls sgpu_cpu_page_calls;
 
 /* ---- module_host.c: the process that modules run in ---- */

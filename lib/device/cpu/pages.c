@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,13 +19,6 @@
 #define BIG ((uint64_t)2 << 20)
 /* The file is cleared by blocks of this size, each from its first page with data. */
 #define BLOCK ((uint64_t)64 << 10)
-
-struct sgpu_space {
-	struct sgpu_device_object object;
-	struct sgpu_device *device;
-	struct sgpu_space_table table;
-	bool faulted; /* the mappings differ from the table; the space can only be freed */
-};
 
 static void *pointer(uint64_t address)
 {
@@ -48,7 +40,7 @@ static uint64_t total_size(struct sgpu_device *device)
 	return (total < most ? total : most) / BIG * BIG;
 }
 
-/* Makes the file on the first call; the lock is held. */
+/* Makes the file on the first call. */
 static int prepare(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_cpu_pages *pages = &device->pages;
@@ -82,32 +74,14 @@ static int prepare(struct sgpu_device *device, struct sgpu_error *error)
 	return rc;
 }
 
-static int pages_info(struct sgpu_device *device, struct sgpu_pages_info *info,
-		      struct sgpu_error *error)
-{
-	struct sgpu_frames *frames = &device->pages.frames;
-	int rc;
-
-	pthread_mutex_lock(&frames->lock);
-	rc = prepare(device, error);
-	if (rc == SGPU_OK) {
-		*info = (struct sgpu_pages_info){ .small = SMALL,
-						  .big = BIG,
-						  .total = frames->count * SMALL };
-	}
-	pthread_mutex_unlock(&frames->lock);
-	return rc;
-}
-
-/* ---- spaces ---- */
-/* Changes the protection of all mapped pages; the lock is held. */
+/* ---- spaces: the lock is held ---- */
+/* Changes the protection of all mapped pages. */
 static bool protect(const struct sgpu_space *space, int protection)
 {
-	const struct sgpu_frames *frames = &space->device->pages.frames;
 	uint64_t at = 0, size;
 
-	while (sgpu_space_next_run(frames, &space->table, &at, &size)) {
-		if (mprotect(pointer(space->table.range.address + at), size, protection) != 0) {
+	while (sgpu_space_next_run(space, &at, &size)) {
+		if (mprotect(pointer(space->range.address + at), size, protection) != 0) {
 			return false;
 		}
 		at += size;
@@ -118,16 +92,9 @@ static bool protect(const struct sgpu_space *space, int protection)
 static int fault(struct sgpu_space *space, struct sgpu_error *error)
 {
 	space->faulted = true;
-	space->table.reachable = false;
+	space->reachable = false;
 	return sgpu_fail(error, SGPU_EDEVICE,
 			 "the kernel changed a part of a space's mappings and refused the rest");
-}
-
-static int check_sound(const struct sgpu_space *space, struct sgpu_error *error)
-{
-	return space->faulted ? sgpu_fail(error, SGPU_EDEVICE,
-					  "the space is faulted: its mappings could not be changed")
-			      : SGPU_OK;
 }
 
 /* Replaces mappings by reserved addresses or, if the kernel allows no more mappings, makes them
@@ -136,7 +103,7 @@ static int check_sound(const struct sgpu_space *space, struct sgpu_error *error)
  * changed, or the space is faulted. */
 static bool reserve_again(struct sgpu_space *space, uint64_t at, uint64_t size)
 {
-	void *start = pointer(space->table.range.address + at);
+	void *start = pointer(space->range.address + at);
 
 	if (mmap(start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
 		 -1, 0) != MAP_FAILED ||
@@ -144,76 +111,40 @@ static bool reserve_again(struct sgpu_space *space, uint64_t at, uint64_t size)
 		return true;
 	}
 	/* The pages before the mapping that cannot be cut may have changed. */
-	if (space->table.reachable && !protect(space, PROT_READ | PROT_WRITE)) {
+	if (space->reachable && !protect(space, PROT_READ | PROT_WRITE)) {
 		(void)fault(space, NULL);
 	}
 	return false;
 }
 
-static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
-			sgpu_devptr *base, struct sgpu_error *error)
+static int reserve(struct sgpu_device *device, uint64_t extent, sgpu_devptr *base,
+		   struct sgpu_error *error)
 {
-	struct sgpu_cpu_pages *pages = &device->pages;
-	struct sgpu_space *new = calloc(1, sizeof(*new));
-	const uint64_t extent = (size + BIG - 1) / BIG * BIG;
-	void *memory = NULL;
-	int rc;
-
-	if (!new) {
-		return sgpu_fail_nomem(error);
-	}
-	new->object.backend = device->object.backend;
-	new->device = device;
-	pthread_mutex_lock(&pages->frames.lock);
-	rc = prepare(device, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_space_check_size(&pages->frames, size, error);
-	}
-	if (rc == SGPU_OK) {
-		memory = sgpu_cpu_map(extent, BIG, PROT_NONE);
-		rc = memory ? sgpu_space_table_open(&pages->frames, &new->table, (uintptr_t)memory,
-						    size, error)
-			    : sgpu_fail(error, SGPU_ENOMEM,
-					"cannot reserve %llu bytes of addresses for the device's "
-					"memory",
-					(unsigned long long)size);
-	}
-	if (rc == SGPU_OK) {
-		*space = new;
-		*base = new->table.range.address;
-	} else {
-		if (memory) {
-			munmap(memory, extent);
-		}
-		free(new);
-	}
-	pthread_mutex_unlock(&pages->frames.lock);
-	return rc;
+	(void)device;
+	*base = (uintptr_t)sgpu_cpu_map(extent, BIG, PROT_NONE);
+	return *base ? SGPU_OK
+		     : sgpu_fail(error, SGPU_ENOMEM,
+				 "cannot reserve %llu bytes of addresses for the device's memory",
+				 (unsigned long long)extent);
 }
 
-/* Removes a space; the lock is held. If its mappings cannot be removed, they stay, and their frames
- * stay marked as mapped. */
-static void remove_space(struct sgpu_space *space)
+static bool release(struct sgpu_space *space)
 {
-	struct sgpu_frames *frames = &space->device->pages.frames;
-	const struct sgpu_range all = space->table.range;
-
-	if (munmap(pointer(all.address), all.extent) == 0 || reserve_again(space, 0, all.extent)) {
-		sgpu_space_table_close(frames, &space->table);
-	} else {
-		sgpu_space_table_abandon(frames, &space->table);
-	}
-	free(space);
+	return munmap(pointer(space->range.address), space->range.extent) == 0 ||
+	       reserve_again(space, 0, space->range.extent);
 }
 
-static void space_free(struct sgpu_space *space)
+static int change_access(struct sgpu_space *space, bool on, struct sgpu_error *error)
 {
-	struct sgpu_device *device = space->device;
+	return protect(space, on ? PROT_READ | PROT_WRITE : PROT_NONE)
+		       ? SGPU_OK
+		       : sgpu_fail_errno(error, "cannot change the access to a space");
+}
 
-	sgpu_cpu_wait_idle(device);
-	pthread_mutex_lock(&device->pages.frames.lock);
-	remove_space(space);
-	pthread_mutex_unlock(&device->pages.frames.lock);
+static int lose(struct sgpu_space *space, struct sgpu_error *error)
+{
+	(void)reserve_again(space, 0, space->range.extent);
+	return fault(space, error);
 }
 
 /* ---- pages ---- */
@@ -251,9 +182,10 @@ static int promise(struct sgpu_device *device, const uint32_t *list, size_t coun
 static int map_frames(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
 		      uint64_t page_size, uint64_t *done, struct sgpu_error *error)
 {
-	int protection = space->table.reachable ? PROT_READ | PROT_WRITE : PROT_NONE;
+	const int fd = space->frames->device->pages.fd;
+	int protection = space->reachable ? PROT_READ | PROT_WRITE : PROT_NONE;
 	uint32_t each = (uint32_t)(page_size / SMALL);
-	void *start = pointer(space->table.range.address + at);
+	void *start = pointer(space->range.address + at);
 	size_t i, run;
 
 	for (i = 0; i < count; i += run) {
@@ -261,10 +193,9 @@ static int map_frames(struct sgpu_space *space, uint64_t at, const uint32_t *lis
 		for (run = 1; i + run < count && list[i + run] == list[i] + run * each; run++) {
 		}
 		if (mmap((char *)start + i * page_size, run * page_size, protection,
-			 MAP_SHARED | MAP_FIXED, space->device->pages.fd,
-			 (off_t)(list[i] * SMALL)) == MAP_FAILED) {
-			sgpu_fail_errno(error, "cannot map %zu pages of %llu bytes", count,
-					(unsigned long long)page_size);
+			 MAP_SHARED | MAP_FIXED, fd, (off_t)(list[i] * SMALL)) == MAP_FAILED) {
+			sgpu_fail(error, SGPU_ENOMEM, "cannot map %zu pages of %llu bytes: %s",
+				  count, (unsigned long long)page_size, strerror(errno));
 			sgpu_hint(error, "see vm.max_map_count: every run of pages is a mapping");
 			return SGPU_ENOMEM;
 		}
@@ -272,9 +203,8 @@ static int map_frames(struct sgpu_space *space, uint64_t at, const uint32_t *lis
 	*done = count * page_size;
 	if (madvise(start, count * page_size, MADV_DONTDUMP) != 0 ||
 	    madvise(start, count * page_size, MADV_DONTFORK) != 0) {
-		sgpu_fail_errno(error, "cannot keep %zu pages out of core dumps and children",
-				count);
-		return SGPU_ESYSTEM;
+		return sgpu_fail_errno(
+			error, "cannot keep %zu pages out of core dumps and children", count);
 	}
 	if (page_size == BIG) {
 		(void)madvise(start, count * page_size, MADV_HUGEPAGE);
@@ -282,98 +212,37 @@ static int map_frames(struct sgpu_space *space, uint64_t at, const uint32_t *lis
 	return SGPU_OK;
 }
 
-static int page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
-		    uint64_t page_size, struct sgpu_error *error)
+static int map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
+	       uint64_t page_size, struct sgpu_error *error)
 {
-	struct sgpu_frames *frames = &space->device->pages.frames;
 	uint64_t done = 0;
-	int rc;
+	int rc = promise(space->frames->device, list, count, (uint32_t)(page_size / SMALL), error);
 
-	pthread_mutex_lock(&frames->lock);
-	rc = check_sound(space, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_space_enter(frames, &space->table, at, list, count, page_size, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = promise(space->device, list, count, (uint32_t)(page_size / SMALL), error);
-		if (rc == SGPU_OK) {
-			rc = map_frames(space, at, list, count, page_size, &done, error);
-			/* This cuts no mapping in two here. If it fails all the same, the frames
-			 * stay mapped. */
-			if (rc < 0 && done > 0 && !reserve_again(space, at, done)) {
-				rc = fault(space, error);
-			}
-		}
-		if (rc < 0 && !space->faulted) {
-			sgpu_space_leave(frames, &space->table, at, count * page_size);
-		}
-	}
-	pthread_mutex_unlock(&frames->lock);
-	if (rc < 0 && error) {
-		error->code = rc;
-	}
-	return rc;
+	rc = rc ? rc : map_frames(space, at, list, count, page_size, &done, error);
+	/* This cuts no mapping in two here. If it fails all the same, the frames stay mapped. */
+	return rc < 0 && done > 0 && !reserve_again(space, at, done) ? fault(space, error) : rc;
 }
 
-static int page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
-		      struct sgpu_error *error)
+static int unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error)
 {
-	struct sgpu_frames *frames = &space->device->pages.frames;
-	bool reachable;
-	int rc;
-
-	pthread_mutex_lock(&frames->lock);
-	reachable = space->table.reachable;
-	pthread_mutex_unlock(&frames->lock);
-	if (reachable) {
-		sgpu_cpu_wait_idle(space->device); /* running work may use the pages */
+	if (reserve_again(space, at, size)) {
+		return SGPU_OK;
 	}
-	pthread_mutex_lock(&frames->lock);
-	rc = check_sound(space, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_space_check_range(frames, &space->table, at, size, error);
-	}
-	if (rc == SGPU_OK && size > 0 && !reserve_again(space, at, size)) {
-		rc = sgpu_fail(error, SGPU_ENOMEM, "cannot unmap %llu bytes in the midst of others",
-			       (unsigned long long)size);
-		sgpu_hint(error, "see vm.max_map_count: a run of pages would become two mappings");
-	} else if (rc == SGPU_OK && size > 0) {
-		sgpu_space_leave(frames, &space->table, at, size);
-	}
-	pthread_mutex_unlock(&frames->lock);
-	return rc;
+	sgpu_fail(error, SGPU_ENOMEM, "cannot unmap %llu bytes in the midst of others",
+		  (unsigned long long)size);
+	sgpu_hint(error, "see vm.max_map_count: a run of pages would become two mappings");
+	return SGPU_ENOMEM;
 }
 
-static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *error)
-{
-	struct sgpu_frames *frames = &space->device->pages.frames;
-	bool before;
-	int rc;
-
-	pthread_mutex_lock(&frames->lock);
-	before = space->table.reachable;
-	if (before && !on) {
-		/* Later requests are refused; wait for earlier ones. */
-		space->table.reachable = false;
-		pthread_mutex_unlock(&frames->lock);
-		sgpu_cpu_wait_idle(space->device);
-		pthread_mutex_lock(&frames->lock);
-	}
-	rc = check_sound(space, error);
-	if (rc == SGPU_OK && before != on &&
-	    !protect(space, on ? PROT_READ | PROT_WRITE : PROT_NONE)) {
-		rc = sgpu_fail_errno(error, "cannot change the access to a space");
-		/* Nobody may read the contents now, so nothing stays mapped. */
-		if (!on || !protect(space, PROT_NONE)) {
-			(void)reserve_again(space, 0, space->table.range.extent);
-			rc = fault(space, error);
-		}
-	} else if (rc == SGPU_OK) {
-		space->table.reachable = on;
-	}
-	pthread_mutex_unlock(&frames->lock);
-	return rc;
-}
+const struct sgpu_frame_calls sgpu_cpu_frame_calls = {
+	.prepare = prepare,
+	.reserve = reserve,
+	.release = release,
+	.map = map,
+	.unmap = unmap,
+	.access = change_access,
+	.lose = lose,
+};
 
 /* ---- clearing ---- */
 /* Moves *at to the next bytes before `end` that could be non-zero. *size: their number, in a space
@@ -418,13 +287,8 @@ void sgpu_cpu_pages_clear(struct sgpu_device *device, sgpu_devptr memory, uint64
 void sgpu_cpu_pages_close(struct sgpu_device *device)
 {
 	struct sgpu_cpu_pages *pages = &device->pages;
-	struct sgpu_range *range;
 
-	while ((range = sgpu_ranges_any(&pages->frames.spaces))) {
-		remove_space(
-			(struct sgpu_space *)(void *)((char *)range -
-						      offsetof(struct sgpu_space, table.range)));
-	}
+	sgpu_frames_empty(&pages->frames);
 	if (pages->frames.small != 0) {
 		close(pages->fd);
 		sgpu_frames_close(&pages->frames);
@@ -432,11 +296,23 @@ void sgpu_cpu_pages_close(struct sgpu_device *device)
 	}
 }
 
+static int pages_info(struct sgpu_device *device, struct sgpu_pages_info *info,
+		      struct sgpu_error *error)
+{
+	return sgpu_frames_info(&device->pages.frames, info, error);
+}
+
+static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
+			sgpu_devptr *base, struct sgpu_error *error)
+{
+	return sgpu_frames_space(&device->pages.frames, size, space, base, error);
+}
+
 const struct sgpu_device_page_calls sgpu_cpu_page_calls = {
 	.info = pages_info,
 	.space_create = space_create,
-	.space_free = space_free,
-	.map = page_map,
-	.unmap = page_unmap,
-	.access = space_access,
+	.space_free = sgpu_frames_space_free,
+	.map = sgpu_frames_map,
+	.unmap = sgpu_frames_unmap,
+	.access = sgpu_frames_access,
 };

@@ -265,6 +265,8 @@ static struct sgpu_device *make(int ordinal)
 	snprintf(new->info.selector, sizeof(new->info.selector), "cuda:%d", ordinal);
 	new->info.opens_on_device = new->info.pins_host_memory = true;
 	new->info.piece = SGPU_CUDA_PIECE;
+	new->pages.frames.device = new;
+	new->pages.frames.calls = &sgpu_cuda_frame_calls;
 	pthread_mutex_init(&new->lock, NULL);
 	pthread_mutex_init(&new->fault_lock, NULL);
 	pthread_mutex_init(&new->clock.lock, NULL);

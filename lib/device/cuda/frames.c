@@ -55,12 +55,12 @@ int sgpu_cuda_frames_prepare(struct sgpu_device *device, struct sgpu_error *erro
 {
 	struct sgpu_cuda_pages *pages = &device->pages;
 	uint64_t all, left, total;
-	int rc;
+	int rc = sgpu_cuda_enter(device, error);
 
 	if (pages->frames.small != 0) {
-		return SGPU_OK;
+		return rc;
 	}
-	rc = look(device, error);
+	rc = rc ? rc : look(device, error);
 	if (rc < 0) {
 		return rc;
 	}

@@ -83,12 +83,14 @@ struct sgpu_cuda_pages {
 	CUdeviceptr scratch;	      /* addresses at which pages are cleared */
 	uint32_t raw;		      /* pages not cleared since the driver gave their memory */
 };
+extern const struct sgpu_frame_calls sgpu_cuda_frame_calls;
 extern const struct sgpu_device_page_calls sgpu_cuda_page_calls;
 #define SGPU_CUDA_PAGE_SMALL ((uint64_t)2 << 20)
 #define SGPU_CUDA_PAGE_BIG ((uint64_t)64 << 20)
 /* Calls of frames.c, which has the pages' memory. The frames' lock is held, and the device's
  * context is current. */
-/* The first call divides the device's memory into frames. Errors: SGPU_EUNAVAILABLE. */
+/* The first call divides the device's memory into frames. It makes the device's context current.
+ * Errors: SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int sgpu_cuda_frames_prepare(struct sgpu_device *device, struct sgpu_error *error);
 /* Gets the memory of a page of this size, and allocates it if need be. If these frames have memory
  * for pages of the other size, that is cleared and returned to the driver first. */
