@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Memory of a GPU's pages: a driver allocation for each page, made when the page is first mapped,
- * and kept. Used memory is cleared before it is returned to the driver, through a mapping at a
- * separate address.
+ * and kept. It is cleared when it is made, since the driver promises nothing about its contents,
+ * and before it is returned to the driver, each time through a mapping at a separate address.
  */
 #include <stdlib.h>
 
@@ -115,14 +115,13 @@ static CUresult clear_handle(struct sgpu_device *device, const struct sgpu_cuda_
 static CUresult give_back(struct sgpu_device *device, struct sgpu_cuda_frame *frame)
 {
 	uint64_t size = frame->big ? SGPU_CUDA_PAGE_BIG : SGPU_CUDA_PAGE_SMALL;
-	CUresult result = frame->raw ? CUDA_SUCCESS : clear_handle(device, frame, size);
+	CUresult result = clear_handle(device, frame, size);
 
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuMemRelease(frame->handle);
 	}
 	if (result == CUDA_SUCCESS) {
 		sgpu_cuda_memory_uncount(device, size);
-		device->pages.raw -= frame->raw;
 		*frame = (struct sgpu_cuda_frame){ 0 };
 	}
 	return result;
@@ -174,13 +173,18 @@ int sgpu_cuda_frame_handle(struct sgpu_device *device, uint32_t number, uint64_t
 			return rc;
 		}
 		result = sgpu_cuda_handle_make(device, page_size, &frame->handle);
+		if (result == CUDA_SUCCESS) {
+			result = clear_handle(device, frame, page_size);
+			if (result != CUDA_SUCCESS) {
+				(void)sgpu_cu.cuMemRelease(frame->handle);
+			}
+		}
 		if (result != CUDA_SUCCESS) {
 			sgpu_cuda_memory_uncount(device, page_size);
 			return sgpu_cuda_memory_refuse(device, result, page_size, error);
 		}
-		frame->made = frame->raw = true;
+		frame->made = true;
 		frame->big = big;
-		device->pages.raw++;
 	}
 	*handle = frame->handle;
 	return rc;

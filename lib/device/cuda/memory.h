@@ -74,14 +74,13 @@ void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr memory, uint64_
 /* A big page's state is in its first frame. */
 struct sgpu_cuda_frame {
 	CUmemGenericAllocationHandle handle;
-	bool made, big, raw; /* raw: its memory is new from the driver, with unknown contents */
+	bool made, big;
 };
 struct sgpu_cuda_pages {
 	struct sgpu_frames frames;    /* its lock guards this struct; taken after a stream's `lock`,
 					 before the device's lock */
 	struct sgpu_cuda_frame *list; /* an entry for each frame */
 	CUdeviceptr scratch;	      /* addresses at which pages are cleared */
-	uint32_t raw;		      /* pages not cleared since the driver gave their memory */
 };
 extern const struct sgpu_frame_calls sgpu_cuda_frame_calls;
 extern const struct sgpu_device_page_calls sgpu_cuda_page_calls;
@@ -92,8 +91,8 @@ extern const struct sgpu_device_page_calls sgpu_cuda_page_calls;
 /* The first call divides the device's memory into frames. It makes the device's context current.
  * Errors: SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int sgpu_cuda_frames_prepare(struct sgpu_device *device, struct sgpu_error *error);
-/* Gets the memory of a page of this size, and allocates it if need be. If these frames have memory
- * for pages of the other size, that is cleared and returned to the driver first. */
+/* Gets the memory of a page of this size, and allocates and clears it if need be. If these frames
+ * have memory for pages of the other size, that is cleared and returned to the driver first. */
 SGPU_MUST_CHECK int sgpu_cuda_frame_handle(struct sgpu_device *device, uint32_t frame,
 					   uint64_t page_size, CUmemGenericAllocationHandle *handle,
 					   struct sgpu_error *error);

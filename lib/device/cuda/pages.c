@@ -31,83 +31,6 @@ CUresult sgpu_cuda_page_access(struct sgpu_device *device, CUdeviceptr at, uint6
 	return sgpu_cu.cuMemSetAccess(at, size, &access, 1);
 }
 
-static CUresult give_access(const struct sgpu_space *space, uint64_t at, uint64_t size, bool on)
-{
-	return sgpu_cuda_page_access(space->frames->device, space->range.address + at, size, on);
-}
-
-/* Gets the page at an offset: its first frame and its size. False: there is none, and the size is
- * a small page's. */
-static bool page_at(const struct sgpu_space *space, uint64_t at, uint32_t *frame, uint64_t *size)
-{
-	uint32_t entry = space->entries[at / SGPU_CUDA_PAGE_SMALL];
-
-	*frame = (entry & ~SGPU_ENTRY_BIG) - 1;
-	*size = entry & SGPU_ENTRY_BIG ? SGPU_CUDA_PAGE_BIG : SGPU_CUDA_PAGE_SMALL;
-	return entry != 0;
-}
-
-/* Whether the page at an offset is new and not cleared yet. *step: bytes to the next page. */
-static bool is_raw(const struct sgpu_space *space, uint64_t at, uint64_t *step)
-{
-	uint32_t frame;
-
-	return page_at(space, at, &frame, step) && space->frames->device->pages.list[frame].raw;
-}
-
-/* Clears new pages, now reachable: the driver promises nothing about their contents. */
-static CUresult clear_new(const struct sgpu_space *space, uint64_t at, uint64_t size)
-{
-	struct sgpu_device *device = space->frames->device;
-	uint64_t end = at + size, stop, step = 0;
-	CUresult result = CUDA_SUCCESS;
-	bool any = false;
-
-	for (; at < end && result == CUDA_SUCCESS && device->pages.raw > 0; at = stop) {
-		for (stop = at; stop < end && is_raw(space, stop, &step); stop += step) {
-		}
-		if (stop > at) {
-			result = sgpu_cu.cuMemsetD8Async(space->range.address + at, 0, stop - at,
-							 device->internal);
-			any = true;
-		} else {
-			stop += step;
-		}
-	}
-	if (result == CUDA_SUCCESS && any && sgpu_cuda_sync_internal(device, NULL) != SGPU_OK) {
-		result = CUDA_ERROR_UNKNOWN;
-	}
-	return result;
-}
-
-/* Notes that the pages of a range can be reached and that new ones are clear. */
-static void note_used(const struct sgpu_space *space, uint64_t at, uint64_t size)
-{
-	struct sgpu_cuda_pages *pages = &space->frames->device->pages;
-	uint64_t end = at + size, step;
-	uint32_t frame;
-
-	for (; at < end && pages->raw > 0; at += step) {
-		if (page_at(space, at, &frame, &step)) {
-			pages->raw -= pages->list[frame].raw;
-			pages->list[frame].raw = false;
-		}
-	}
-}
-
-static CUresult open_run(const struct sgpu_space *space, uint64_t at, uint64_t size)
-{
-	CUresult result = give_access(space, at, size, true);
-
-	if (result == CUDA_SUCCESS) {
-		result = clear_new(space, at, size);
-		if (result == CUDA_SUCCESS) {
-			note_used(space, at, size);
-		}
-	}
-	return result;
-}
-
 /* Unmaps the mapped pages of a range, with one call for consecutive ones. Since nobody knows what a
  * failure leaves mapped, it faults the device. */
 static int unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error)
@@ -144,7 +67,8 @@ static int map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size
 		done += rc == SGPU_OK ? page_size : 0;
 	}
 	if (rc == SGPU_OK && space->reachable) {
-		rc = sgpu_cuda_check(device, open_run(space, at, done), "cannot map pages", error);
+		rc = sgpu_cuda_check(device, sgpu_cuda_page_access(device, start, done, true),
+				     "cannot map pages", error);
 	}
 	if (rc < 0 && done > 0) {
 		(void)!sgpu_cuda_must(device, sgpu_cu.cuMemUnmap(start, done), NULL);
@@ -159,10 +83,9 @@ static int change_access(struct sgpu_space *space, bool on, struct sgpu_error *e
 	uint64_t at = 0, size;
 
 	while (rc == SGPU_OK && sgpu_space_next_run(space, &at, &size)) {
-		rc = sgpu_cuda_check(device,
-				     on ? open_run(space, at, size)
-					: give_access(space, at, size, false),
-				     "cannot change the access to a space", error);
+		rc = sgpu_cuda_check(
+			device, sgpu_cuda_page_access(device, space->range.address + at, size, on),
+			"cannot change the access to a space", error);
 		at += size;
 	}
 	return rc;
