@@ -105,7 +105,7 @@ UNIT_TEST(memory_is_aligned_apart_and_cleared_when_it_is_freed)
 				      memory[k] >= memory[i] + sizes[i]);
 				CHECK(memory[i] != memory[k]);
 			}
-			/* The pool gives out what the round before filled. */
+			/* The driver gives out what the round before filled. */
 			CHECK(sgpu_copy_out(stream, host, memory[i], sizes[i], NULL) == SGPU_OK);
 			CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
 			CHECK(round == 0 || all_are(host, sizes[i], 0));

@@ -177,11 +177,6 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 		attribute(device, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED) != 0;
 	device->registers_read_only =
 		attribute(device, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0;
-	if (!attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE,
-				 "the GPU '%s' has no memory pools, which sgpu needs",
-				 device->info.name);
-	}
 	return read_uuid(device->ordinal, device->info.uuid, sizeof(device->info.uuid), error);
 }
 

@@ -20,8 +20,6 @@
 	F(cuDeviceGetAttribute) F(cuDeviceGetPCIBusId) F(cuDeviceTotalMem) F(cuDeviceCanAccessPeer) \
 	F(cuDevicePrimaryCtxRetain) F(cuDevicePrimaryCtxReset) \
 	F(cuCtxSetCurrent) F(cuCtxSynchronize) F(cuMemGetInfo) \
-	F(cuMemPoolCreate) F(cuMemPoolDestroy) F(cuMemPoolSetAttribute) F(cuMemPoolGetAttribute) F(cuMemPoolTrimTo) \
-	F(cuMemAllocFromPoolAsync) F(cuMemFreeAsync) \
 	F(cuMemAlloc) F(cuMemFree) F(cuMemHostAlloc) F(cuMemFreeHost) F(cuMemHostGetDevicePointer) \
 	F(cuMemHostRegister) F(cuMemHostUnregister) \
 	F(cuMemcpyHtoDAsync) F(cuMemcpyDtoHAsync) F(cuMemsetD8Async) \

@@ -147,15 +147,9 @@ static CUresult give_back_others(struct sgpu_device *device, uint32_t frame, boo
 CUresult sgpu_cuda_handle_make(struct sgpu_device *device, uint64_t size,
 			       CUmemGenericAllocationHandle *handle)
 {
-	CUmemAllocationProp prop = properties(device);
-	CUresult result = sgpu_cu.cuMemCreate(handle, size, &prop, 0);
+	const CUmemAllocationProp prop = properties(device);
 
-	if (result == CUDA_ERROR_OUT_OF_MEMORY &&
-	    sgpu_cuda_sync_internal(device, NULL) == SGPU_OK) {
-		(void)sgpu_cu.cuMemPoolTrimTo(device->memory.pool, 0);
-		result = sgpu_cu.cuMemCreate(handle, size, &prop, 0);
-	}
-	return result;
+	return sgpu_cu.cuMemCreate(handle, size, &prop, 0);
 }
 
 int sgpu_cuda_frame_handle(struct sgpu_device *device, uint32_t number, uint64_t page_size,

@@ -24,17 +24,13 @@ struct sgpu_cuda_status {
 };
 
 /* ---- memory.c ---- */
-/* Regions, and the blocks that are cut from them. */
-struct sgpu_cuda_cuts {
-	struct sgpu_arena arena;
-	struct sgpu_cuda_region *regions;
-};
 struct sgpu_cuda_memory {
 	pthread_mutex_t lock;
-	struct sgpu_cuda_cuts blocks,
-		own;  /* for callers; for the device's own use, which copies do not reach */
+	void *blocks; /* of callers, by address */
 	void *shared; /* ranges that another device reaches, too (peer.c) */
-	CUmemoryPool pool;
+	/* for the device's own use, which copies do not reach */
+	struct sgpu_arena own;
+	struct sgpu_cuda_region *regions; /* that it is cut from */
 	uint64_t used, limit, total;
 };
 SGPU_MUST_CHECK int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit,
