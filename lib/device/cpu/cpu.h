@@ -19,7 +19,6 @@
 
 enum {
 	SGPU_CPU_PAGE = 4096,
-	SGPU_CPU_CLASSES = 9,	    /* small blocks: 4 KiB to 1 MiB, powers of two */
 	SGPU_CPU_STREAMS = 2048,    /* most in use at once: each has a thread */
 	SGPU_CPU_PIECE = 1 << 20,   /* plaintext bytes to move at a time */
 	SGPU_CPU_BRIEF = 128 << 10, /* bytes that brief work touches at most */
@@ -27,17 +26,15 @@ enum {
 
 /* ---- memory.c ---- */
 struct sgpu_cpu_block {
-	struct sgpu_range range;     /* its mapping */
-	uint64_t size;		     /* as asked for */
-	struct sgpu_cpu_block *next; /* next idle block of its class */
+	struct sgpu_range range; /* its mapping */
+	uint64_t size;		 /* as asked for */
 };
 
 struct sgpu_cpu_memory {
 	pthread_mutex_t lock;
-	void *live;   /* blocks in use */
-	void *shared; /* ranges of other devices' memory that this device reaches */
-	struct sgpu_cpu_block *idle[SGPU_CPU_CLASSES]; /* cleared */
-	uint64_t limit;				       /* UINT64_MAX: none */
+	void *live;	    /* blocks in use */
+	void *shared;	    /* ranges of other devices' memory that this device reaches */
+	uint64_t limit;	    /* UINT64_MAX: none */
 	uint64_t budget;    /* bytes that the machine had available when nothing was allocated */
 	uint64_t looked_ns; /* when `budget` was read */
 	uint64_t used;

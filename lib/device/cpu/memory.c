@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Device memory of the CPU device. A block has a mapping of its own, on huge pages where the kernel
- * has them; small blocks are kept when they are freed, and reused. Blocks in use are in a tree, so
- * that addresses can be checked and all are freed in the end. None of the memory is dumped with a
- * core or inherited by a child.
+ * Device memory of the CPU device outside of pages. A block has a mapping of its own, on huge pages
+ * where the kernel has them. Blocks in use are in a tree, so that addresses can be checked and all
+ * are freed in the end. None of the memory is dumped with a core or inherited by a child.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,6 @@
 #include <device/arena.h>
 #include <device/cpu/cpu.h>
 
-#define SMALL_MAX ((uint64_t)SGPU_CPU_PAGE << (SGPU_CPU_CLASSES - 1))
 #define HUGE_PAGE ((uint64_t)2 << 20)
 /* Requests of at least this size are compared with the memory available at that moment. */
 #define LARGE_REQUEST ((uint64_t)64 << 20)
@@ -34,9 +32,8 @@ static uint64_t round_up(uint64_t size, uint64_t multiple)
 	return (size + multiple - 1) / multiple * multiple;
 }
 
-/* Clears all bytes that may have been written. A small block is cleared whole, since a page of it
- * may be swapped out. A large one goes back to the kernel, so only its resident pages are cleared:
- * clearing others would create them. */
+/* Clears all bytes that may have been written. The block then goes back to the kernel, so only its
+ * resident pages are cleared: clearing others would create them. */
 static void clear(const struct sgpu_cpu_block *block)
 {
 	uint64_t address = block->range.address, size = round_up(block->size, SGPU_CPU_PAGE), done,
@@ -44,10 +41,6 @@ static void clear(const struct sgpu_cpu_block *block)
 	unsigned char present[256];
 
 	SGPU_UNPOISON(address, block->range.extent);
-	if (block->range.extent <= SMALL_MAX) {
-		sgpu_wipe(pointer(address), size);
-		return;
-	}
 	for (done = 0; done < size; done += length) {
 		length = sgpu_min_u64(size - done, sizeof(present) * SGPU_CPU_PAGE);
 		if (mincore(pointer(address + done), length, present) != 0) {
@@ -157,35 +150,17 @@ uint64_t sgpu_cpu_memory_most(struct sgpu_cpu_memory *memory)
 	return most;
 }
 
-static int class_of(uint64_t size)
+/* Returns a block of pages for `size` bytes, or NULL. */
+static struct sgpu_cpu_block *map_block(uint64_t size)
 {
-	int class = 0;
-
-	while (((uint64_t)SGPU_CPU_PAGE << class) < size) {
-		class ++;
-	}
-	return class;
-}
-
-/* Returns a block of pages for `size` bytes, or NULL; the lock is held. */
-static struct sgpu_cpu_block *take_block(struct sgpu_cpu_memory *memory, uint64_t size)
-{
-	struct sgpu_cpu_block **idle = size <= SMALL_MAX ? &memory->idle[class_of(size)] : NULL,
-			      *block;
 	const uint64_t page = size >= HUGE_PAGE ? HUGE_PAGE : SGPU_CPU_PAGE;
+	struct sgpu_cpu_block *block = calloc(1, sizeof(*block));
 	void *mapped;
 
-	if (idle && *idle) {
-		block = *idle;
-		*idle = block->next;
-		return block;
-	}
-	block = calloc(1, sizeof(*block));
 	if (!block) {
 		return NULL;
 	}
-	block->range.extent =
-		idle ? (uint64_t)SGPU_CPU_PAGE << class_of(size) : round_up(size, page);
+	block->range.extent = round_up(size, page);
 	mapped = sgpu_cpu_map(block->range.extent, page, PROT_READ | PROT_WRITE);
 	if (!mapped) {
 		free(block);
@@ -208,21 +183,6 @@ static void unmap_block(struct sgpu_cpu_block *block)
 	free(block);
 }
 
-/* Keeps a small block, already cleared, or frees a large one; the lock is held. */
-static void give_block(struct sgpu_cpu_memory *memory, struct sgpu_cpu_block *block)
-{
-	struct sgpu_cpu_block **idle;
-
-	if (block->range.extent > SMALL_MAX) {
-		unmap_block(block);
-		return;
-	}
-	SGPU_POISON(block->range.address, block->range.extent);
-	idle = &memory->idle[class_of(block->range.extent)];
-	block->next = *idle;
-	*idle = block;
-}
-
 int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *address,
 		   struct sgpu_error *error)
 {
@@ -238,9 +198,9 @@ int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *addre
 	pthread_mutex_lock(&memory->lock);
 	rc = admit(memory, pages, error);
 	if (rc == SGPU_OK) {
-		block = take_block(memory, pages);
+		block = map_block(pages);
 		if (block && !sgpu_ranges_insert(&memory->live, &block->range)) {
-			give_block(memory, block);
+			unmap_block(block);
 			block = NULL;
 		}
 		rc = block ? SGPU_OK : out_of_memory(size, 0, error);
@@ -269,12 +229,10 @@ void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr address, uint64_t siz
 		return;
 	}
 	sgpu_ranges_remove(&memory->live, &block->range);
+	memory->used -= round_up(block->size ? block->size : 1, SGPU_CPU_PAGE);
 	pthread_mutex_unlock(&memory->lock);
 	clear(block);
-	pthread_mutex_lock(&memory->lock);
-	memory->used -= round_up(block->size ? block->size : 1, SGPU_CPU_PAGE);
-	give_block(memory, block);
-	pthread_mutex_unlock(&memory->lock);
+	unmap_block(block);
 }
 
 /* ---- memory that two devices reach ---- */
@@ -354,18 +312,11 @@ void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, ui
 void sgpu_cpu_memory_close(struct sgpu_cpu_memory *memory)
 {
 	struct sgpu_cpu_block *block;
-	int class;
 
 	while ((block = (struct sgpu_cpu_block *)(void *)sgpu_ranges_any(&memory->live))) {
 		sgpu_ranges_remove(&memory->live, &block->range);
 		clear(block);
 		unmap_block(block);
-	}
-	for (class = 0; class < SGPU_CPU_CLASSES; class ++) {
-		while ((block = memory->idle[class])) {
-			memory->idle[class] = block->next;
-			unmap_block(block);
-		}
 	}
 	pthread_mutex_destroy(&memory->lock);
 }
