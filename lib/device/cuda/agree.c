@@ -244,12 +244,12 @@ static int bring_key(struct test *t, bool change, struct sgpu_error *error)
 	int rc;
 
 	pthread_mutex_lock(&all->lock);
-	rc = sgpu_cuda_seal_key(t->device, &known_keys, message.few);
+	rc = sgpu_cuda_seal_key(t->device, &known_keys, message.keys);
 	pthread_mutex_unlock(&all->lock);
 	if (rc < 0) {
 		return sgpu_fail(error, rc, "cannot seal a key for the device");
 	}
-	message.few->words[3] ^= change ? 0x100 : 0;
+	message.keys->words[3] ^= change ? 0x100 : 0;
 	if (result == CUDA_SUCCESS) {
 		result = (CUresult)sgpu_cuda_keys_deliver(t->device->internal, &message, 1);
 	}

@@ -19,8 +19,7 @@ enum {
 	SGPU_CUDA_MATERIAL = 48,     /* bytes: key (32), base nonce (12), zeros; aligned to 16 */
 	SGPU_CUDA_DELIVERED = 44,    /* bytes of key and base nonce in a delivery */
 	SGPU_CUDA_KEY_STATE = 16896, /* bytes: round keys, powers of H, the nonce */
-	SGPU_CUDA_FEW_KEYS = 32,     /* deliveries that are part of a message */
-	SGPU_CUDA_KEYS = 256,	     /* most deliveries of a message */
+	SGPU_CUDA_KEYS = 32,	     /* most deliveries of a message */
 	SGPU_CUDA_SMALL_CHUNKS = 12, /* most chunks of a run for the small kernel, which spreads
 					each chunk over multiprocessors */
 	SGPU_CUDA_RUNS = 32,	     /* most runs of a launch of that kernel */
@@ -37,8 +36,7 @@ struct sgpu_cuda_delivery {
 struct sgpu_cuda_message {
 	uint64_t session; /* address of the session key's state */
 	uint64_t states;  /* address of the first key's state; the others' follow */
-	uint64_t many;	  /* address of the deliveries in device memory; 0: they are in `few` */
-	struct sgpu_cuda_delivery few[SGPU_CUDA_FEW_KEYS];
+	struct sgpu_cuda_delivery keys[SGPU_CUDA_KEYS];
 };
 
 /* The result of a chunk run, in host memory that the device writes. The host first sets `bad` to

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Keys of sealed segments on the GPU. They cross the bus sealed under the session key (agree.c), as
- * parameters of the kernel that makes their states; many are copied to the device first. Keys that
- * are loaded together are a group, whose states are one block of memory that no copy reaches.
+ * parameters of the kernel that makes their states. Keys that are loaded by one launch are a group,
+ * whose states are one block of memory that no copy reaches.
  *
  * Other streams that use a key wait for its set-up alone: an event is recorded directly after the
  * set-up, since later work of its stream may never end.
@@ -30,43 +30,22 @@ struct group {
 	struct sgpu_device_key keys[];
 };
 
-/* Seals the keys for the device. If they are many, copies them there, behind the states. */
-static CUresult make_message(struct group *group, const struct sgpu_sealed_keys *material,
-			     int count, struct sgpu_cuda_message *message)
+/* Seals the keys for the device, and enqueues the set-up. The stream's lock is held. */
+static CUresult set_up(struct group *group, const struct sgpu_sealed_keys *material, int count)
 {
-	struct sgpu_device *device = group->device;
-	const bool many = count > SGPU_CUDA_FEW_KEYS;
-	const size_t size = (size_t)count * sizeof(*message->few);
-	struct sgpu_cuda_delivery *list = many ? malloc(size) : message->few;
-	CUresult result = list ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	struct sgpu_cuda_keys *all = &group->device->keys;
+	const CUstream native = group->stream->native;
+	struct sgpu_cuda_message message = { .session = all->trust.session,
+					     .states = group->states };
+	CUresult result = CUDA_SUCCESS;
 
-	message->session = device->keys.trust.session;
-	message->states = group->states;
-	pthread_mutex_lock(&device->keys.lock);
+	pthread_mutex_lock(&all->lock);
 	for (int i = 0; result == CUDA_SUCCESS && i < count; i++) {
-		if (sgpu_cuda_seal_key(device, &material[i], &list[i]) != SGPU_OK) {
+		if (sgpu_cuda_seal_key(group->device, &material[i], &message.keys[i]) != SGPU_OK) {
 			result = CUDA_ERROR_NOT_PERMITTED;
 		}
 	}
-	pthread_mutex_unlock(&device->keys.lock);
-	if (many && result == CUDA_SUCCESS) {
-		message->many = group->states + (CUdeviceptr)count * SGPU_CUDA_KEY_STATE;
-		result =
-			sgpu_cu.cuMemcpyHtoDAsync(message->many, list, size, group->stream->native);
-	}
-	if (many) {
-		free(list); /* the driver has copied it */
-	}
-	return result;
-}
-
-/* Enqueues the set-up. The stream's lock is held. */
-static CUresult set_up(struct group *group, const struct sgpu_sealed_keys *material, int count)
-{
-	const CUstream native = group->stream->native;
-	struct sgpu_cuda_message message = { 0 };
-	CUresult result = make_message(group, material, count, &message);
-
+	pthread_mutex_unlock(&all->lock);
 	if (result == CUDA_SUCCESS) {
 		result = (CUresult)sgpu_cuda_keys_deliver(native, &message, (unsigned)count);
 	}
@@ -86,15 +65,13 @@ static int make_group(struct sgpu_stream *stream, int count, struct group **grou
 		      struct sgpu_error *error)
 {
 	struct group *new = calloc(1, sizeof(*new) + (size_t)count * sizeof(*new->keys));
-	uint64_t size = (uint64_t)count * SGPU_CUDA_KEY_STATE;
 	int rc;
 
 	if (!new) {
 		return sgpu_fail_nomem(error);
 	}
-	size += count > SGPU_CUDA_FEW_KEYS ? (uint64_t)count * sizeof(struct sgpu_cuda_delivery)
-					   : 0;
-	rc = sgpu_cuda_private_alloc(stream->device, size, &new->states, error);
+	rc = sgpu_cuda_private_alloc(stream->device, (uint64_t)count * SGPU_CUDA_KEY_STATE,
+				     &new->states, error);
 	if (rc < 0) {
 		free(new);
 		return rc;

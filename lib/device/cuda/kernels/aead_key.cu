@@ -49,9 +49,7 @@ static __device__ void receive(scratch *s, const sgpu_cuda_message &m)
 	int t = threadIdx.x, i = t - 32;
 
 	if (t < WORDS) {
-		((uint32_t *)&s->delivery)[t] =
-			m.many ? ((const uint32_t *)m.many)[blockIdx.x * WORDS + t]
-			       : ((const uint32_t *)m.few)[blockIdx.x * WORDS + t];
+		((uint32_t *)&s->delivery)[t] = ((const uint32_t *)m.keys)[blockIdx.x * WORDS + t];
 	}
 	if (t < sgpu_aes::ROUND_KEY_WORDS) {
 		s->session[t] = ((const uint32_t *)session->round_keys)[t];
