@@ -65,8 +65,6 @@ struct sgpu_secure {
 	uint64_t mapped_most;	     /* most bytes ever mapped at the same time */
 	bool authorisation_lost;     /* an authorisation was sent that may still be unused */
 	struct sgpu_stream *clearer; /* the stream that clears freed blocks */
-	struct sgpu_event *mark;     /* an event after the clearing with `mark_serial`, or NULL */
-	uint64_t mark_serial;
 	/* copy.c */
 	pthread_mutex_t copy_lock;
 	struct sgpu_engine *copier;

@@ -239,59 +239,21 @@ static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block
 	}
 }
 
-/* Frees the blocks that are clear by now. Repeats a cancelled clearing; a block whose clearing
- * failed otherwise is never used again. */
-static void collect(struct sgpu_secure *context)
+/* Waits for all clearings, and frees their blocks. A block whose clearing failed is never used
+ * again. */
+static void settle(struct sgpu_secure *context)
 {
 	struct sgpu_block *block;
 
+	if (!context->arena.clearing || sgpu_stream_sync(context->clearer, NULL) != SGPU_OK) {
+		return;
+	}
+	sgpu_arena_note_cleared(&context->arena, context->arena.serial);
 	while ((block = sgpu_arena_next_cleared(&context->arena))) {
 		if (block->task.code == SGPU_OK) {
 			poison(context, block->range.address, block->range.extent);
 			sgpu_arena_release(&context->arena, block);
-		} else if (block->task.code == SGPU_ECANCELED) {
-			start_clearing(context, block);
 		}
-	}
-}
-
-/* Records an event after the clearings that are under way, unless one is recorded already. */
-static void set_mark(struct sgpu_secure *context)
-{
-	if (context->mark || !context->arena.clearing) {
-		return;
-	}
-	if (sgpu_event_create(context->ground->device, &context->mark, NULL) != SGPU_OK) {
-		context->mark = NULL;
-	} else if (sgpu_event_record(context->clearer, context->mark) != SGPU_OK) {
-		sgpu_event_free(&context->mark);
-	} else {
-		context->mark_serial = context->arena.serial;
-	}
-}
-
-/* Frees the blocks whose clearing has ended; does not wait. */
-static void look(struct sgpu_secure *context)
-{
-	bool done = false;
-
-	if (context->mark && sgpu_event_query(context->mark, &done, NULL) == SGPU_OK && done) {
-		sgpu_arena_note_cleared(&context->arena, context->mark_serial);
-		sgpu_event_free(&context->mark);
-		collect(context);
-		set_mark(context);
-	}
-}
-
-/* Waits for all clearings, and frees their blocks. */
-static void settle(struct sgpu_secure *context)
-{
-	uint64_t serial = context->arena.serial;
-
-	if (context->arena.clearing && sgpu_stream_sync(context->clearer, NULL) == SGPU_OK) {
-		sgpu_event_free(&context->mark);
-		sgpu_arena_note_cleared(&context->arena, serial);
-		collect(context);
 	}
 }
 
@@ -325,15 +287,14 @@ static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 }
 
 /* ---- allocating ---- */
-/* Finds a block in free memory, in memory that is being cleared, or in new pages. If there is none,
- * waits for all clearings and looks again. */
+/* Finds a block in free memory, in memory that was being cleared, or in new pages. Clearings are
+ * waited for when nothing else is free: most have ended long before. */
 static int obtain(struct sgpu_secure *context, uint64_t size, struct sgpu_block **block,
 		  struct sgpu_error *error)
 {
 	uint64_t extent = sgpu_arena_extent(size);
 	int rc = SGPU_OK;
 
-	look(context);
 	*block = sgpu_arena_take(&context->arena, size);
 	if (!*block && context->arena.clearing_bytes >= extent) {
 		settle(context);
@@ -386,8 +347,6 @@ void sgpu_secure_give(struct sgpu_device_guard *guard, sgpu_devptr memory)
 	if (block && block->range.address == memory) {
 		sgpu_arena_leave(&context->arena, block);
 		start_clearing(context, block);
-		look(context);
-		set_mark(context);
 	}
 	pthread_mutex_unlock(&context->arena_lock);
 }
@@ -400,7 +359,6 @@ void sgpu_secure_memory_close(struct sgpu_secure *context)
 	if (context->session) {
 		(void)trim(context, NULL);
 	}
-	sgpu_event_free(&context->mark);
 	for (struct sgpu_arena_region *region = context->arena.regions; region;
 	     region = region->next) {
 		unpoison(context, region->address, region->extent);
