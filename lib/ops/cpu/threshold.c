@@ -11,7 +11,7 @@
 enum { INPUT, OUTPUT };
 enum { LOW, HIGH, MODE };
 enum { MASK, INDICES };
-enum { BLOCK = 1024, GRAIN = 65536, TILE = 4096 };
+enum { BLOCK = 1024, GRAIN = 65536 };
 
 static const char *const modes[] = { "mask", "indices", NULL };
 
@@ -42,12 +42,13 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	call->type[OUTPUT] = sgpu_ops_type(SGPU_I32, 1, &count);
 }
 
-/* Scratch memory for the mode `indices`: for each piece, the number of its elements in the range. A
- * piece has GRAIN elements here, TILE on a GPU. */
+/* Scratch memory for the mode `indices`: for each piece, the number of its elements in the range;
+ * on a GPU the mask, and what the selection needs, 16 bytes for at least 1280 elements. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
-	return is_indices(call) ? (sgpu_ops_count(&call->type[INPUT]) / TILE + 1) * sizeof(uint64_t)
-				: 0;
+	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
+
+	return is_indices(call) ? count + count / 64 + 4096 : 0;
 }
 
 struct job {
