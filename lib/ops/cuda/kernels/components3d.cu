@@ -139,42 +139,24 @@ SGPU_DEVICE void join_before(const struct volume &v, const struct word &w, uint6
 	__syncwarp();
 }
 
-SGPU_KERNEL join_rows(struct volume v)
+/* Joins each word with the row before, the plane before, and the word before. */
+SGPU_KERNEL join_words(struct volume v)
 {
-	uint64_t faces = v.height - 1;
+	for (uint64_t item = first_item(); item < v.planes * v.height * v.words;
+	     item += item_step()) {
+		struct word w = word_at(v, item);
+		uint64_t y, z = sgpu_cuda_split(w.row, v.height, &y);
 
-	for (uint64_t item = first_item(); item < v.planes * faces * v.words; item += item_step()) {
-		uint64_t word, face,
-			z = sgpu_cuda_split(sgpu_cuda_split(item, v.words, &word), faces, &face);
-
-		join_before(v, word_at(v, (z * v.height + face + 1) * v.words + word), v.width);
-	}
-}
-
-SGPU_KERNEL join_planes(struct volume v)
-{
-	uint64_t faces = v.planes - 1;
-
-	for (uint64_t item = first_item(); item < faces * v.height * v.words; item += item_step()) {
-		uint64_t rest, face = sgpu_cuda_split(item, v.height * v.words, &rest);
-
-		join_before(v, word_at(v, (face + 1) * v.height * v.words + rest),
-			    v.height * v.width);
-	}
-}
-
-/* Joins the first voxel of each word with the voxel before. */
-SGPU_KERNEL join_columns(struct volume v)
-{
-	uint64_t faces = v.words - 1, step = sgpu_cuda_step();
-
-	for (uint64_t item = sgpu_cuda_self(); item < v.planes * v.height * faces; item += step) {
-		uint64_t face, row = sgpu_cuda_split(item, faces, &face),
-			       at = row * v.width + (face + 1) * 32;
-
-		if (v.mask[at] && v.mask[at - 1]) {
-			join(v.parent, (uint32_t)at, (uint32_t)(at - 1));
+		if (y > 0) {
+			join_before(v, w, v.width);
 		}
+		if (z > 0) {
+			join_before(v, w, v.height * v.width);
+		}
+		if (threadIdx.x % SGPU_CUDA_WARP == 0 && w.x > 0 && w.inside && v.mask[w.at - 1]) {
+			join(v.parent, (uint32_t)w.at, (uint32_t)(w.at - 1));
+		}
+		__syncwarp();
 	}
 }
 
@@ -245,16 +227,14 @@ int sgpu_cuda_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch
 			    (uint32_t *)scratch,
 			    (uint32_t *)scratch + count,
 			    (unsigned long long *)launch->counters };
-	uint64_t rows = shape[0] * shape[1], items = rows * v.words;
+	uint64_t items = shape[0] * shape[1] * v.words;
 	unsigned warps = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP;
 	const struct {
 		void (*kernel)(struct volume);
 		uint64_t items, per_block;
 	} steps[] = {
 		{ make_runs, items, warps },
-		{ join_rows, (shape[1] - 1) * shape[0] * v.words, warps },
-		{ join_planes, (shape[0] - 1) * shape[1] * v.words, warps },
-		{ join_columns, rows * (v.words - 1), SGPU_CUDA_BLOCK },
+		{ join_words, items, warps },
 		{ measure_sets, items, warps },
 		{ find_largest, count, SGPU_CUDA_BLOCK * 4 },
 		{ clear_others, count, SGPU_CUDA_BLOCK * 4 },
@@ -262,9 +242,6 @@ int sgpu_cuda_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch
 	int rc = 0;
 
 	for (size_t i = 0; !rc && i < SGPU_ARRAY_LENGTH(steps); i++) {
-		if (steps[i].items == 0) {
-			continue; /* there is only one row, plane or word along this axis */
-		}
 		rc = sgpu_cuda_run(launch, steps[i].kernel,
 				   sgpu_cuda_grid(steps[i].items, steps[i].per_block), v);
 	}
