@@ -14,25 +14,6 @@ enum {
 	BLOCKS_EACH = 6,	  /* blocks for each multiprocessor */
 };
 
-/* Calls f(element) for all elements of this thread's share, loading several per access. */
-template <typename T, typename F> SGPU_DEVICE void for_each(const T *in, uint64_t count, F f)
-{
-	constexpr int N = 16 / sizeof(T);
-	uint64_t self = sgpu_cuda_self(), step = sgpu_cuda_step();
-
-	for (uint64_t i = self; i < count / N; i += step) {
-		sgpu_pack<T, N> pack = reinterpret_cast<const sgpu_pack<T, N> *>(in)[i];
-
-#pragma unroll
-		for (int j = 0; j < N; j++) {
-			f(pack.at[j]);
-		}
-	}
-	for (uint64_t i = count - count % N + self; i < count; i += step) {
-		f(in[i]);
-	}
-}
-
 /* Adds up a slot's copies. Each thread starts at a different copy, so that threads use different
  * banks. */
 SGPU_DEVICE unsigned slot_sum(const unsigned *table, unsigned slot, unsigned copies)
@@ -63,13 +44,13 @@ static __global__ void __launch_bounds__(WIDE_BLOCK)
 		 step = copies ? copies : 1;
 
 	clear(table, (unsigned)bins.count * copies);
-	for_each(in, count, [&](T value) {
-		unsigned bin = (unsigned)sgpu_histogram_bin(&bins, sgpu_cuda_f64(value));
+	for (uint64_t i = sgpu_cuda_self(); i < count; i += sgpu_cuda_step()) {
+		unsigned bin = (unsigned)sgpu_histogram_bin(&bins, sgpu_cuda_f64(in[i]));
 
 		if (bin < (unsigned)bins.count) {
 			atomicAdd(to + bin * step, 1);
 		}
-	});
+	}
 	__syncthreads();
 	for (unsigned bin = threadIdx.x; copies && bin < (unsigned)bins.count; bin += blockDim.x) {
 		unsigned sum = slot_sum(table, bin, copies);

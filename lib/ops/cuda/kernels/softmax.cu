@@ -8,26 +8,25 @@
 
 enum { INPUT, OUTPUT };
 
-/* The largest element; a NaN is ignored here and makes the sum NaN. */
-template <typename T>
-SGPU_DEVICE double scan_top(const T *row, uint64_t count, unsigned first, unsigned step)
+/* ---- a thread's share of a row ----
+ * The largest element; a NaN is ignored here and makes the sum NaN. */
+template <typename T> SGPU_DEVICE double scan_top(const T *row, uint64_t count)
 {
 	T top = -(T)INFINITY;
 
-	for (uint64_t i = first; i < count; i += step) {
+	for (uint64_t i = threadIdx.x; i < count; i += SGPU_CUDA_BLOCK) {
 		top = row[i] > top ? row[i] : top;
 	}
 	return (double)top;
 }
 
-/* Writes the exponentials of elements first, first + step, ... and returns their sum. */
+/* Writes exponentials and returns their sum. */
 template <typename T>
-SGPU_DEVICE double scan_exponentials(const T *row, T *output, uint64_t count, double top,
-				     unsigned first, unsigned step)
+SGPU_DEVICE double scan_exponentials(const T *row, T *output, uint64_t count, double top)
 {
 	double total = 0;
 
-	for (uint64_t i = first; i < count; i += step) {
+	for (uint64_t i = threadIdx.x; i < count; i += SGPU_CUDA_BLOCK) {
 		double e = sgpu_math_exp((double)row[i] - top);
 
 		output[i] = (T)e;
@@ -36,12 +35,11 @@ SGPU_DEVICE double scan_exponentials(const T *row, T *output, uint64_t count, do
 	return total;
 }
 
-template <typename T>
-SGPU_DEVICE void scan_divide(T *output, uint64_t count, double total, unsigned first, unsigned step)
+template <typename T> SGPU_DEVICE void scan_divide(T *output, uint64_t count, double total)
 {
 	double share = 1 / total;
 
-	for (uint64_t i = first; i < count; i += step) {
+	for (uint64_t i = threadIdx.x; i < count; i += SGPU_CUDA_BLOCK) {
 		output[i] = (T)((double)output[i] * share);
 	}
 }
@@ -55,13 +53,12 @@ SGPU_KERNEL block_rows(uint64_t rows, uint64_t count, const T *input, T *output)
 	for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
 		const T *from = input + row * count;
 		T *to = output + row * count;
-		double mine = scan_top(from, count, threadIdx.x, SGPU_CUDA_BLOCK);
+		double mine = scan_top(from, count);
 		double top = sgpu_cuda_block_reduce(mine, sgpu_cuda_larger(), shared_top);
-		double total =
-			scan_exponentials(from, to, count, top, threadIdx.x, SGPU_CUDA_BLOCK);
+		double total = scan_exponentials(from, to, count, top);
 
 		total = sgpu_cuda_block_reduce(total, sgpu_cuda_sum(), shared_sum);
-		scan_divide(to, count, total, threadIdx.x, SGPU_CUDA_BLOCK);
+		scan_divide(to, count, total);
 	}
 }
 
@@ -96,7 +93,7 @@ template <typename T> SGPU_KERNEL part_tops(long_rows job, const T *input)
 	for (uint64_t item = blockIdx.x; item < job.rows * job.parts; item += gridDim.x) {
 		uint64_t row = item / job.parts, part = item % job.parts;
 		const T *from = input + row * job.count + part * SGPU_ROW_PART;
-		double top = scan_top(from, part_size(job, part), threadIdx.x, SGPU_CUDA_BLOCK);
+		double top = scan_top(from, part_size(job, part));
 
 		top = sgpu_cuda_block_reduce(top, sgpu_cuda_larger(), shared);
 		if (threadIdx.x == 0) {
@@ -115,8 +112,8 @@ template <typename T> SGPU_KERNEL part_sums(long_rows job, const T *input, T *ou
 			 at = row * job.count + part * SGPU_ROW_PART;
 		double top = combine(job, job.tops + row * job.parts, -(double)INFINITY,
 				     sgpu_cuda_larger(), shared_top);
-		double total = scan_exponentials(input + at, output + at, part_size(job, part), top,
-						 threadIdx.x, SGPU_CUDA_BLOCK);
+		double total =
+			scan_exponentials(input + at, output + at, part_size(job, part), top);
 
 		total = sgpu_cuda_block_reduce(total, sgpu_cuda_sum(), shared_sum);
 		if (threadIdx.x == 0) {
@@ -136,7 +133,7 @@ template <typename T> SGPU_KERNEL part_divide(long_rows job, T *output)
 			combine(job, job.sums + row * job.parts, 0.0, sgpu_cuda_sum(), shared);
 
 		scan_divide(output + row * job.count + part * SGPU_ROW_PART, part_size(job, part),
-			    total, threadIdx.x, SGPU_CUDA_BLOCK);
+			    total);
 		__syncthreads();
 	}
 }
