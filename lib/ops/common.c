@@ -34,21 +34,6 @@ bool sgpu_ops_same_dtype(const struct sgpu_op_call *call, struct sgpu_op_report 
 	return false;
 }
 
-bool sgpu_ops_same_type(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first,
-			int second)
-{
-	char one[SGPU_TYPE_TEXT_MAX], two[SGPU_TYPE_TEXT_MAX];
-
-	if (sgpu_type_equal(&call->type[first], &call->type[second])) {
-		return true;
-	}
-	sgpu_type_text(&call->type[first], one);
-	sgpu_type_text(&call->type[second], two);
-	sgpu_op_diagnose(report, call->op->args[second].name, NULL, "is %s, but '%s' is %s", two,
-			 call->op->args[first].name, one);
-	return false;
-}
-
 bool sgpu_ops_must_be(struct sgpu_op_call *call, struct sgpu_op_report *report, int argument,
 		      const struct sgpu_type *want)
 {
@@ -76,7 +61,7 @@ void sgpu_ops_infer_same(struct sgpu_op_call *call, struct sgpu_op_report *repor
 
 void sgpu_ops_infer_pair(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
-	if (sgpu_ops_same_type(call, report, 0, 1)) {
+	if (sgpu_ops_must_be(call, report, 1, &call->type[0])) {
 		call->type[2] = call->type[0];
 	}
 }

@@ -63,9 +63,6 @@ SGPU_OPS(SGPU_OP_ROW)
 /* Whether an argument is absent or has a type, which it gets if it has none. */
 bool sgpu_ops_must_be(struct sgpu_op_call *call, struct sgpu_op_report *report, int argument,
 		      const struct sgpu_type *want);
-/* Same element type and same shape. */
-bool sgpu_ops_same_type(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first,
-			int second);
 bool sgpu_ops_same_dtype(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first,
 			 int second);
 

@@ -95,7 +95,7 @@ UNIT_TEST(types_and_shapes_must_be_equal)
 	ops_input(&c, "a", SGPU_F32, 2, OPS_SHAPE(2, 3), NULL);
 	ops_input(&c, "b", SGPU_F32, 2, OPS_SHAPE(3, 2), NULL);
 	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "b") == 0);
-	CHECK(strstr(c.diagnostic_text, "is f32[3,2], but 'a' is f32[2,3]"));
+	CHECK(strstr(c.diagnostic_text, "is f32[3,2], must be f32[2,3]"));
 	ops_end(&c);
 	ops_begin(&c, "vector_add");
 	ops_input(&c, "a", SGPU_F32, 1, OPS_SHAPE(2), NULL);

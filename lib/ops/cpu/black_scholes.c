@@ -17,8 +17,8 @@ enum { BLOCK = 256, GRAIN = 16384 };
 
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
-	sgpu_ops_same_type(call, report, PRICE, STRIKE);
-	sgpu_ops_same_type(call, report, PRICE, YEARS);
+	sgpu_ops_must_be(call, report, STRIKE, &call->type[PRICE]);
+	sgpu_ops_must_be(call, report, YEARS, &call->type[PRICE]);
 	call->type[CALL] = call->type[PRICE];
 	call->type[PUT] = call->type[PRICE];
 }

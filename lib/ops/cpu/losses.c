@@ -95,7 +95,7 @@ static void infer_squares(struct sgpu_op_call *call, struct sgpu_op_report *repo
 	if (sgpu_ops_extent(input, 1, input->rank) == 0) {
 		sgpu_op_diagnose(report, "input", NULL, "has rows without elements");
 	}
-	if (sgpu_ops_same_type(call, report, INPUT, TARGET)) {
+	if (sgpu_ops_must_be(call, report, TARGET, input)) {
 		call->type[OUTPUT_LOSS] = sgpu_ops_type(input->dtype, 1, input->shape);
 		call->type[OUTPUT_GRADIENT] = *input;
 	}

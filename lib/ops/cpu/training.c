@@ -42,7 +42,7 @@ enum { WEIGHTS, GRADIENT, VELOCITY, OUTPUT, OUTPUT_VELOCITY };
 
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
-	if (sgpu_ops_same_type(call, report, WEIGHTS, GRADIENT) &&
+	if (sgpu_ops_must_be(call, report, GRADIENT, &call->type[WEIGHTS]) &&
 	    sgpu_ops_must_be(call, report, VELOCITY, &call->type[WEIGHTS])) {
 		call->type[OUTPUT] = call->type[WEIGHTS];
 		call->type[OUTPUT_VELOCITY] = call->type[WEIGHTS];
