@@ -75,22 +75,15 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 		job.weight_f32[k] = (float)job.weight[k];
 	}
 	rc = sgpu_ops_for(launch, rows, grain, wide ? along_rows_f64 : along_rows_f32, &job);
-	if (rc) {
-		return rc;
+	for (int axis = 1; axis >= 0 && !rc; axis--) {
+		job.in = axis ? call->data[OUTPUT] : call->scratch;
+		job.out = axis ? call->scratch : call->data[OUTPUT];
+		job.along = shape[axis];
+		job.step = axis ? shape[2] : shape[1] * shape[2];
+		rc = sgpu_ops_for(launch, rows, grain, wide ? across_rows_f64 : across_rows_f32,
+				  &job);
 	}
-	job.in = call->data[OUTPUT];
-	job.out = call->scratch;
-	job.along = shape[1];
-	job.step = shape[2];
-	rc = sgpu_ops_for(launch, rows, grain, wide ? across_rows_f64 : across_rows_f32, &job);
-	if (rc) {
-		return rc;
-	}
-	job.in = call->scratch;
-	job.out = call->data[OUTPUT];
-	job.along = shape[0];
-	job.step = shape[1] * shape[2];
-	return sgpu_ops_for(launch, rows, grain, wide ? across_rows_f64 : across_rows_f32, &job);
+	return rc;
 }
 
 const struct sgpu_op sgpu_op_gaussian3d = {

@@ -50,6 +50,7 @@ struct job {
 	int16_t *first, *second; /* squared distances along x; along x and y */
 	int radius;
 	bool erode;	      /* measure distances to voxels outside, else to those inside */
+	bool last;	      /* the last axis, which decides the mask */
 	uint64_t along, step; /* the axis: length in voxels, and elements between neighbours */
 };
 
@@ -125,17 +126,6 @@ SGPU_CLONES_ATTR static void across(const struct job *job, const int16_t *in, ui
 	}
 }
 
-static void plane_body(void *argument, uint64_t begin, uint64_t end)
-{
-	const struct job *job = argument;
-	uint64_t width = job->shape[2];
-
-	for (uint64_t row = begin; row < end; row++) {
-		across(job, job->first + row * width, row % job->along, width,
-		       job->second + row * width);
-	}
-}
-
 SGPU_CLONES_ATTR static void decide(const struct job *job, const int16_t *distances, uint64_t count,
 				    uint8_t *mask)
 {
@@ -146,19 +136,24 @@ SGPU_CLONES_ATTR static void decide(const struct job *job, const int16_t *distan
 	}
 }
 
-static void volume_body(void *argument, uint64_t begin, uint64_t end)
+static void across_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
 	uint64_t width = job->shape[2];
 	int16_t least[TILE];
 
 	for (uint64_t row = begin; row < end; row++) {
+		uint64_t at = row * width / job->step % job->along;
+
 		for (uint64_t x = 0; x < width; x += TILE) {
 			uint64_t count = sgpu_ops_min(width - x, TILE), place = row * width + x;
 
-			across(job, job->second + place, row / job->shape[1] % job->along, count,
-			       least);
-			decide(job, least, count, job->mask + place);
+			if (job->last) {
+				across(job, job->second + place, at, count, least);
+				decide(job, least, count, job->mask + place);
+			} else {
+				across(job, job->first + place, at, count, job->second + place);
+			}
 		}
 	}
 	sgpu_wipe(least, sizeof(least));
@@ -166,24 +161,19 @@ static void volume_body(void *argument, uint64_t begin, uint64_t end)
 
 static int ball(struct job *job, int radius, bool erode, struct sgpu_launch *launch)
 {
-	uint64_t rows = job->rows, grain = GRAIN / (job->shape[2] + 1) + 1;
+	uint64_t grain = GRAIN / (job->shape[2] + 1) + 1;
 	int rc;
 
 	job->radius = radius;
 	job->erode = erode;
-	rc = sgpu_ops_for(launch, rows, grain, rows_body, job);
-	if (rc) {
-		return rc;
+	rc = sgpu_ops_for(launch, job->rows, grain, rows_body, job);
+	for (int axis = 1; axis >= 0 && !rc; axis--) {
+		job->last = axis == 0;
+		job->along = job->shape[axis];
+		job->step = job->last ? job->shape[1] * job->shape[2] : job->shape[2];
+		rc = sgpu_ops_for(launch, job->rows, grain, across_body, job);
 	}
-	job->along = job->shape[1];
-	job->step = job->shape[2];
-	rc = sgpu_ops_for(launch, rows, grain, plane_body, job);
-	if (rc) {
-		return rc;
-	}
-	job->along = job->shape[0];
-	job->step = job->shape[1] * job->shape[2];
-	return sgpu_ops_for(launch, rows, grain, volume_body, job);
+	return rc;
 }
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
