@@ -33,7 +33,7 @@ static void choices_text(const char *const *choices, char text[CHOICES_TEXT_MAX]
 	}
 }
 
-static bool check_choice(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
+static void check_choice(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
 			 const json_t *json, double *number)
 {
 	char hint[SGPU_ERROR_HINT_MAX], text[CHOICES_TEXT_MAX];
@@ -43,26 +43,35 @@ static bool check_choice(struct sgpu_ops_checker *checker, const struct sgpu_op_
 	if (!word) {
 		sgpu_ops_report(checker, "params", param->name, NULL,
 				"is %s, must be one of the strings %s", json_kind(json), text);
-		return false;
+		return;
 	}
 	for (int i = 0; param->choices[i]; i++) {
 		if (strcmp(param->choices[i], word) == 0) {
 			*number = i;
-			return true;
+			return;
 		}
 	}
 	sgpu_ops_report(checker, "params", param->name, sgpu_ops_near(word, param->choices, hint),
 			"'%s' is not one of %s", word, text);
-	return false;
 }
 
-static bool check_range(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
-			double value)
+static void check_number(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
+			 const json_t *json, double *number)
 {
-	if (value >= param->min && value <= param->max) {
-		return true;
-	}
-	if (param->max > (double)FLT_MAX) {
+	bool integer = param->kind == SGPU_PARAM_INTEGER;
+	double value = json_number_value(json);
+
+	*number = value;
+	if (!json_is_number(json)) {
+		sgpu_ops_report(checker, "params", param->name, NULL, "is %s, must be %s",
+				json_kind(json), integer ? "an integer" : "a number");
+	} else if (integer && value != floor(value)) {
+		/* 3.0 is an integer, too: the canonical form writes it as 3. */
+		sgpu_ops_report(checker, "params", param->name, NULL,
+				"is %.15g, must be an integer", value);
+	} else if (value >= param->min && value <= param->max) {
+		return;
+	} else if (param->max > (double)FLT_MAX) {
 		sgpu_ops_report(checker, "params", param->name, NULL,
 				"is %.15g, must be at %s %.15g", value,
 				value < param->min ? "least" : "most",
@@ -72,66 +81,37 @@ static bool check_range(struct sgpu_ops_checker *checker, const struct sgpu_op_p
 				"is %.15g, must be from %.15g to %.15g", value, param->min,
 				param->max);
 	}
-	return false;
 }
 
-static bool check_number(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
-			 const json_t *json, double *number)
-{
-	bool integer = param->kind == SGPU_PARAM_INTEGER;
-
-	if (!json_is_number(json)) {
-		sgpu_ops_report(checker, "params", param->name, NULL, "is %s, must be %s",
-				json_kind(json), integer ? "an integer" : "a number");
-		return false;
-	}
-	*number = json_number_value(json);
-	/* 3.0 is an integer, too: the canonical form writes it as 3. */
-	if (integer && *number != floor(*number)) {
-		sgpu_ops_report(checker, "params", param->name, NULL,
-				"is %.15g, must be an integer", *number);
-		return false;
-	}
-	return check_range(checker, param, *number);
-}
-
-static bool check_text(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
+static void check_text(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
 		       const json_t *json, const char **text)
 {
-	if (!json_is_string(json)) {
+	*text = json_string_value(json);
+	if (!*text) {
 		sgpu_ops_report(checker, "params", param->name, NULL, "is %s, must be a string",
 				json_kind(json));
-		return false;
-	}
-	if ((double)json_string_length(json) > param->max) {
+	} else if ((double)json_string_length(json) > param->max) {
 		sgpu_ops_report(checker, "params", param->name, NULL,
 				"has %zu characters, at most %.0f are possible",
 				json_string_length(json), param->max);
-		return false;
 	}
-	*text = json_string_value(json);
-	return true;
 }
 
-static bool check_value(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
+static void check_value(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
 			const json_t *json, struct sgpu_op_call *call, double *number)
 {
 	if (param->kind == SGPU_PARAM_TEXT) {
-		return check_text(checker, param, json, &call->text);
-	}
-	if (param->kind == SGPU_PARAM_CHOICE) {
-		return check_choice(checker, param, json, number);
-	}
-	if (param->kind != SGPU_PARAM_BOOLEAN) {
-		return check_number(checker, param, json, number);
-	}
-	if (!json_is_boolean(json)) {
+		check_text(checker, param, json, &call->text);
+	} else if (param->kind == SGPU_PARAM_CHOICE) {
+		check_choice(checker, param, json, number);
+	} else if (param->kind != SGPU_PARAM_BOOLEAN) {
+		check_number(checker, param, json, number);
+	} else if (json_is_boolean(json)) {
+		*number = json_is_true(json) ? 1 : 0;
+	} else {
 		sgpu_ops_report(checker, "params", param->name, NULL,
 				"is %s, must be true or false", json_kind(json));
-		return false;
 	}
-	*number = json_is_true(json) ? 1 : 0;
-	return true;
 }
 
 void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call *call)
@@ -144,8 +124,8 @@ void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call
 		call->param[i].number = params[i].standard;
 		json = json_object_get(given, params[i].name);
 		if (json) {
-			call->param[i].given = check_value(checker, &params[i], json, call,
-							   &call->param[i].number);
+			call->param[i].given = true;
+			check_value(checker, &params[i], json, call, &call->param[i].number);
 		} else if (params[i].required) {
 			sgpu_ops_report(checker, given ? "params" : NULL, NULL, NULL,
 					"'%s' needs the parameter '%s'", call->op->name,
