@@ -2,6 +2,7 @@
  *
  * The list of diagnostics: add, locate in the text, clear.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 #include "base/base.h"
 #include "manifest/reader.h"
 
-enum { TEXT_MAX = 1024 };
+enum { TEXT_MAX = 1024, POINTER_MAX = 512 };
 
 static void diagnostic_clear(struct sgpu_diagnostic *diagnostic)
 {
@@ -32,17 +33,33 @@ static char *copy_escaped(const char *text)
 	return copy;
 }
 
+/* Writes "where/field", with the field escaped as RFC 6901 says, and cuts off what does not fit. */
+static void make_pointer(const char *where, const char *field, char pointer[POINTER_MAX])
+{
+	size_t used = (size_t)snprintf(pointer, POINTER_MAX, "%s%s", where, field ? "/" : "");
+
+	for (; field && *field && used + 3 < POINTER_MAX; field++) {
+		if (*field == '~' || *field == '/') {
+			pointer[used++] = '~';
+			pointer[used++] = *field == '~' ? '0' : '1';
+		} else {
+			pointer[used++] = *field;
+		}
+	}
+	pointer[used] = '\0';
+}
+
 static void append(struct sgpu_diagnostics *diagnostics, const char *pointer, const char *hint,
 		   const char *text)
 {
 	struct sgpu_diagnostic diagnostic = { .pointer = strdup(pointer),
 					      .text = strdup(text),
-					      .hint = hint ? copy_escaped(hint) : NULL };
+					      .hint = *hint ? copy_escaped(hint) : NULL };
 
 	if (!diagnostics->list) {
 		diagnostics->list = calloc(SGPU_DIAGNOSTICS_MAX + 1, sizeof(diagnostic));
 	}
-	if (!diagnostic.text || !diagnostic.pointer || (hint && !diagnostic.hint) ||
+	if (!diagnostic.text || !diagnostic.pointer || (*hint && !diagnostic.hint) ||
 	    !diagnostics->list) {
 		diagnostic_clear(&diagnostic);
 		diagnostics->out_of_memory = true;
@@ -51,23 +68,25 @@ static void append(struct sgpu_diagnostics *diagnostics, const char *pointer, co
 	diagnostics->list[diagnostics->count++] = diagnostic;
 }
 
-void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *pointer,
-			  const char *hint, const char *format, va_list arguments)
+void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *where,
+			  const char *field, const char *hint, const char *format,
+			  va_list arguments)
 {
-	char text[TEXT_MAX];
+	char text[TEXT_MAX], pointer[POINTER_MAX];
 	va_list copy;
 
 	if (diagnostics->count > SGPU_DIAGNOSTICS_MAX) {
 		return;
 	}
 	if (diagnostics->count == SGPU_DIAGNOSTICS_MAX) {
-		append(diagnostics, "", NULL, "there are more diagnostics than can be listed");
+		append(diagnostics, "", "", "there are more diagnostics than can be listed");
 		return;
 	}
 	va_copy(copy, arguments);
 	sgpu_message_format(text, sizeof(text), format, &copy);
 	va_end(copy);
-	append(diagnostics, pointer, hint, text);
+	make_pointer(where, field, pointer);
+	append(diagnostics, pointer, hint ? hint : "", text);
 }
 
 void sgpu_diagnostic_add(struct sgpu_diagnostics *diagnostics, const char *pointer,
@@ -76,7 +95,7 @@ void sgpu_diagnostic_add(struct sgpu_diagnostics *diagnostics, const char *point
 	va_list arguments;
 
 	va_start(arguments, format);
-	sgpu_diagnostic_addv(diagnostics, pointer, hint, format, arguments);
+	sgpu_diagnostic_addv(diagnostics, pointer, NULL, hint, format, arguments);
 	va_end(arguments);
 }
 

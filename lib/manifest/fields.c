@@ -9,23 +9,7 @@
 
 #include "manifest/reader.h"
 
-enum { POINTER_MAX = 512, REASON_MAX = 256, QUOTED_MAX = 96 };
-
-/* Writes "where/field", with the field escaped as RFC 6901 says, and cuts off what does not fit. */
-static void make_pointer(const char *where, const char *field, char pointer[POINTER_MAX])
-{
-	size_t used = (size_t)snprintf(pointer, POINTER_MAX, "%s%s", where, field ? "/" : "");
-
-	for (; field && *field && used + 3 < POINTER_MAX; field++) {
-		if (*field == '~' || *field == '/') {
-			pointer[used++] = '~';
-			pointer[used++] = *field == '~' ? '0' : '1';
-		} else {
-			pointer[used++] = *field;
-		}
-	}
-	pointer[used] = '\0';
-}
+enum { REASON_MAX = 256, QUOTED_MAX = 96 };
 
 void sgpu_reader_at(struct sgpu_reader *reader, int list, int index)
 {
@@ -46,12 +30,10 @@ char *sgpu_reader_enter(struct sgpu_reader *reader, const char *format, ...)
 bool sgpu_reader_report(struct sgpu_reader *reader, const char *field, const char *hint,
 			const char *format, ...)
 {
-	char pointer[POINTER_MAX];
 	va_list arguments;
 
-	make_pointer(reader->where, field, pointer);
 	va_start(arguments, format);
-	sgpu_diagnostic_addv(reader->diagnostics, pointer, hint, format, arguments);
+	sgpu_diagnostic_addv(reader->diagnostics, reader->where, field, hint, format, arguments);
 	va_end(arguments);
 	return false;
 }

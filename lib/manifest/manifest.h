@@ -43,9 +43,10 @@ static inline int sgpu_operation_reads(const struct sgpu_operation *operation, i
  * as in sgpu_fail. */
 void sgpu_diagnostic_add(struct sgpu_diagnostics *diagnostics, const char *pointer,
 			 const char *hint, const char *format, ...) SGPU_PRINTF(4, 5);
-void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *pointer,
-			  const char *hint, const char *format, va_list arguments)
-	__attribute__((format(printf, 4, 0)));
+/* The same at the member `field`, or NULL, of the value that the pointer `where` names. */
+void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *where,
+			  const char *field, const char *hint, const char *format,
+			  va_list arguments) __attribute__((format(printf, 5, 0)));
 
 #ifdef __cplusplus
 }

@@ -187,8 +187,7 @@ static int make_hash(struct sgpu_reader *reader, struct sgpu_error *error)
 	}
 	rc = sgpu_reader_canonical(reader, &reason);
 	if (rc == SGPU_EINVALID) {
-		sgpu_diagnostic_add(reader->diagnostics, "", *reason.hint ? reason.hint : NULL,
-				    "%s", reason.text);
+		sgpu_diagnostic_add(reader->diagnostics, "", reason.hint, "%s", reason.text);
 		return SGPU_OK;
 	}
 	if (rc) {
@@ -217,8 +216,7 @@ static int parse_json(struct sgpu_reader *reader, const char *text, size_t size,
 				       &reason);
 	}
 	if (rc == SGPU_EINVALID) {
-		sgpu_diagnostic_add(diagnostics, "", *reason.hint ? reason.hint : NULL, "%s",
-				    reason.text);
+		sgpu_diagnostic_add(diagnostics, "", reason.hint, "%s", reason.text);
 		if (diagnostics->count) {
 			diagnostics->list[diagnostics->count - 1].line = line > 0 ? line : 1;
 			diagnostics->list[diagnostics->count - 1].column = column > 0 ? column : 1;

@@ -87,9 +87,7 @@ void sgpu_reader_dependencies(struct sgpu_reader *reader, int of, json_t *value)
 /* ---- one file each ---- */
 void sgpu_reader_segment(struct sgpu_reader *reader, int index, json_t *entry);
 void sgpu_reader_operation(struct sgpu_reader *reader, int index, json_t *entry);
-/* Whether a number is a whole number that canonical JSON cannot carry. */
 bool sgpu_reader_too_large(const json_t *number);
-/* Whether a kernel's text names a module. */
 bool sgpu_reader_names_module(const char *kernel);
 /* The fields of an operation whose kernel is "module:SEGMENT:FUNCTION". They are read after its
  * arguments. */

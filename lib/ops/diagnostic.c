@@ -4,46 +4,25 @@
  */
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ops_private.h"
 
-/* "/list/index/member/name", with the name escaped as RFC 6901 says; NULL when out of memory. */
-static char *pointer_make(const char *list, int index, const char *member, const char *name)
+/* At "/list/index/member/name", without member or name where it is NULL. */
+__attribute__((format(printf, 7, 0))) static void add(struct sgpu_ops_checker *checker,
+						      const char *list, int index,
+						      const char *member, const char *name,
+						      const char *hint, const char *format,
+						      va_list arguments)
 {
-	size_t size =
-		strlen(list) + 32 + (member ? strlen(member) : 0) + (name ? 2 * strlen(name) : 0);
-	char *pointer = malloc(size), *end = pointer;
+	char where[128];
 
-	if (!pointer) {
-		return NULL;
-	}
-	end += snprintf(pointer, size, "/%s/%d%s%s%s", list, index, member ? "/" : "",
-			member ? member : "", name ? "/" : "");
-	for (; name && *name; name++) {
-		if (*name == '~' || *name == '/') {
-			*end++ = '~';
-			*end++ = *name == '~' ? '0' : '1';
-		} else {
-			*end++ = *name;
-		}
-	}
-	*end = '\0';
-	return pointer;
-}
-
-__attribute__((format(printf, 4, 0))) static void diagnostic_add(struct sgpu_ops_checker *checker,
-								 char *pointer, const char *hint,
-								 const char *format, va_list list)
-{
+	snprintf(where, sizeof(where), "/%s/%d%s%s", list, index, member ? "/" : "",
+		 member ? member : "");
 	checker->failed = true;
-	if (checker->diagnostics && pointer) {
-		sgpu_diagnostic_addv(checker->diagnostics, pointer, hint, format, list);
-	} else if (checker->diagnostics) {
-		checker->diagnostics->out_of_memory = true;
+	if (checker->diagnostics) {
+		sgpu_diagnostic_addv(checker->diagnostics, where, name, hint, format, arguments);
 	}
-	free(pointer);
 }
 
 void sgpu_ops_report(struct sgpu_ops_checker *checker, const char *member, const char *name,
@@ -52,8 +31,7 @@ void sgpu_ops_report(struct sgpu_ops_checker *checker, const char *member, const
 	va_list list;
 
 	va_start(list, format);
-	diagnostic_add(checker, pointer_make("operations", checker->index, member, name), hint,
-		       format, list);
+	add(checker, "operations", checker->index, member, name, hint, format, list);
 	va_end(list);
 }
 
@@ -63,8 +41,7 @@ void sgpu_ops_segment_report(struct sgpu_ops_checker *checker, int segment, cons
 	va_list list;
 
 	va_start(list, format);
-	diagnostic_add(checker, pointer_make("segments", segment, member, NULL), hint, format,
-		       list);
+	add(checker, "segments", segment, member, NULL, hint, format, list);
 	va_end(list);
 }
 

@@ -383,8 +383,7 @@ char *sgpu_map_compile_text(const char *text, size_t size, struct sgpu_diagnosti
 	json_array_foreach (json_object_get(root, "operations"), i, operation) {
 		if (sgpu_map_compile(operation, &error)) {
 			snprintf(pointer, sizeof(pointer), "/operations/%zu/params/expression", i);
-			sgpu_diagnostic_add(diagnostics, pointer, *error.hint ? error.hint : NULL,
-					    "%s", error.text);
+			sgpu_diagnostic_add(diagnostics, pointer, error.hint, "%s", error.text);
 			error = (struct sgpu_error){ 0 };
 		}
 	}
