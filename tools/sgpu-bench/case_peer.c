@@ -24,6 +24,7 @@ struct state {
 	struct sgpu_peer *peers[PATHS]; /* by path: of the second variant, of the third */
 };
 
+SGPU_BENCH_ENDING(end_device, struct sgpu_device, sgpu_device_close)
 SGPU_BENCH_ENDING(end_peer, struct sgpu_peer, sgpu_peer_close)
 
 static void end_shared(struct sgpu_bench *bench, uintptr_t memory, uint64_t second)
@@ -93,23 +94,25 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 
 static int open_all(struct state *s, struct sgpu_error *error)
 {
+	const struct sgpu_device_config config = { .jobs = s->bench->options.jobs,
+						   .timer = s->bench->options.timer };
 	const bool is_gpu = s->bench->info.opens_on_device;
 	const bool is_first = strcmp(s->bench->info.selector, "cuda:0") == 0;
 	/* A second CPU device, or the first GPU with another index. */
-	int rc = bench_new_device(s->bench,
-				  !is_gpu    ? "cpu"
+	int rc = sgpu_device_open(!is_gpu    ? "cpu"
 				  : is_first ? "cuda:1"
 					     : "cuda:0",
-				  &s->second, error);
+				  &config, &s->second, error);
 
 	if (rc == SGPU_EUNAVAILABLE && is_gpu) {
 		return sgpu_fail(error, rc, "the machine has no second GPU");
 	}
+	rc = rc ? rc : sgpu_bench_keep(s->bench, end_device, (uintptr_t)s->second, 0, error);
 	rc = rc ? rc : sgpu_bench_new_stream(s->bench, s->second, &s->in, error);
 	for (int i = 0; rc == SGPU_OK && i < PATHS; i++) {
-		const struct sgpu_peer_config config = { .path = paths[i] };
+		const struct sgpu_peer_config peer = { .path = paths[i] };
 
-		rc = sgpu_peer_open(s->bench->device, s->second, &config, &s->peers[i], error);
+		rc = sgpu_peer_open(s->bench->device, s->second, &peer, &s->peers[i], error);
 		rc = rc ? rc
 			: sgpu_bench_keep(s->bench, end_peer, (uintptr_t)s->peers[i], 0, error);
 	}

@@ -58,9 +58,6 @@ SGPU_MUST_CHECK int bench_each_size(struct sgpu_bench *bench, const struct bench
 				    bench_size_fn measure, void *argument,
 				    struct sgpu_error *error);
 
-/* Opens another device besides bench->device. */
-SGPU_MUST_CHECK int bench_new_device(struct sgpu_bench *bench, const char *selector,
-				     struct sgpu_device **device, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_new_aead(struct sgpu_bench *bench, const char *provider,
 				   const uint8_t key[SGPU_KEY_SIZE], struct sgpu_aead **aead,
 				   struct sgpu_error *error);

@@ -83,29 +83,6 @@ void job_operation(struct bench_job *job, const char *id, const char *kernel, js
 	json_array_append_new(job->operations, operation);
 }
 
-void job_chains(struct bench_job *job, int chains, int length, struct job_type type, const float *a,
-		const float *b, bool in_a_row)
-{
-	char from[32], to[32], id[32] = "", before[32];
-
-	job_segment(job, JOB_INPUT, "a", type, a);
-	job_segment(job, JOB_INPUT, "b", type, b);
-	for (int c = 0; c < chains; c++) {
-		snprintf(from, sizeof(from), "a");
-		for (int i = 0; i < length; i++) {
-			memcpy(before, id, sizeof(before));
-			snprintf(to, sizeof(to), "x%d_%d", c, i);
-			snprintf(id, sizeof(id), "ADD%d_%d", c, i);
-			job_segment(job, i < length - 1 ? JOB_BETWEEN : JOB_OUTPUT, to, type, NULL);
-			job_operation(
-				job, id, "vector_add",
-				json_pack("{s:s, s:s, s:s}", "a", from, "b", "b", "output", to),
-				NULL, in_a_row && c > 0 && i == 0 ? before : NULL);
-			memcpy(from, to, sizeof(from));
-		}
-	}
-}
-
 /* ---- the batch ---- */
 /* Copies the inputs, which are sealed from there, and adds up the outputs. */
 static int take_data(struct bench_job *job, struct sgpu_error *error)

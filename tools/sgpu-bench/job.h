@@ -41,9 +41,6 @@ void job_data(struct bench_job *job, const char *id, const void *data);
 /* Takes over arguments and params (or NULL). after: the operation to wait for, or NULL. */
 void job_operation(struct bench_job *job, const char *id, const char *kernel, json_t *arguments,
 		   json_t *params, const char *after);
-/* Adds chains, each of which adds b to a `length` times; in_a_row: each after the one before. */
-void job_chains(struct bench_job *job, int chains, int length, struct job_type type, const float *a,
-		const float *b, bool in_a_row);
 /* Makes the batch: sealed or with digests, signed. */
 SGPU_MUST_CHECK int job_finish(struct bench_job *job, struct sgpu_error *error);
 

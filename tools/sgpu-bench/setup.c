@@ -34,19 +34,8 @@ int bench_each_size(struct sgpu_bench *bench, const struct bench_sizes *sizes,
 }
 
 /* ---- objects ---- */
-SGPU_BENCH_ENDING(end_device, struct sgpu_device, sgpu_device_close)
 SGPU_BENCH_ENDING(end_aead, struct sgpu_aead, sgpu_aead_free)
 SGPU_BENCH_ENDING(end_device_key, struct sgpu_device_key, sgpu_device_key_free)
-
-int bench_new_device(struct sgpu_bench *bench, const char *selector, struct sgpu_device **device,
-		     struct sgpu_error *error)
-{
-	const struct sgpu_device_config config = { .jobs = bench->options.jobs,
-						   .timer = bench->options.timer };
-	const int rc = sgpu_device_open(selector, &config, device, error);
-
-	return rc ? rc : sgpu_bench_keep(bench, end_device, (uintptr_t)*device, 0, error);
-}
 
 int bench_new_aead(struct sgpu_bench *bench, const char *provider, const uint8_t key[SGPU_KEY_SIZE],
 		   struct sgpu_aead **aead, struct sgpu_error *error)

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/io.h"
 #include "sizes.h"
@@ -129,13 +130,28 @@ static int measure_segments(struct sgpu_bench *bench, struct sgpu_error *error)
 /* ---- chains ---- */
 enum { CHAINS = 4, CHAIN = 8, EDGE = 128, COUNT = EDGE * EDGE, CHAIN_BYTES = COUNT * 4 };
 
-/* Adds the chains. side->data holds three vectors: the expected sum, the start, and the addend. */
+/* Adds chains, each of which adds b to a again and again; with in_a_row, each after the one before.
+ * side->data holds three matrices: the expected sum, a, and b. */
 static void add_chains(struct bench_job *job, const struct job_side *side)
 {
 	const struct job_type type = { "f32", { EDGE, EDGE } };
 	const float *sum = side->data;
+	char from[32], to[32], id[32] = "", before[32];
 
-	job_chains(job, CHAINS, CHAIN, type, sum + COUNT, sum + 2 * COUNT, side->in_a_row);
+	job_segment(job, JOB_INPUT, "a", type, sum + COUNT);
+	job_segment(job, JOB_INPUT, "b", type, sum + 2 * COUNT);
+	for (int i = 0; i < CHAINS * CHAIN; i++) {
+		const bool begins = i % CHAIN == 0, ends = i % CHAIN == CHAIN - 1;
+
+		memcpy(before, id, sizeof(before));
+		snprintf(from, sizeof(from), begins ? "a" : "x%d", i - 1);
+		snprintf(to, sizeof(to), "x%d", i);
+		snprintf(id, sizeof(id), "ADD%d", i);
+		job_segment(job, ends ? JOB_OUTPUT : JOB_BETWEEN, to, type, NULL);
+		job_operation(job, id, "vector_add",
+			      json_pack("{s:s, s:s, s:s}", "a", from, "b", "b", "output", to), NULL,
+			      side->in_a_row && begins && i > 0 ? before : NULL);
+	}
 }
 
 static int measure_chains(struct sgpu_bench *bench, struct sgpu_error *error)

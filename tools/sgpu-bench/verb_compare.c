@@ -10,7 +10,7 @@
 
 struct request {
 	unsigned threshold; /* percent */
-	bool ratios, strict;
+	bool ratios;
 };
 
 const struct cli_option compare_options[] = {
@@ -19,8 +19,6 @@ const struct cli_option compare_options[] = {
 	  CLI_NUMBER(struct request, threshold, 0, 1000000) },
 	{ "ratios", 0, NULL, "compare ratios, which two machines can have in common",
 	  CLI_FLAG(struct request, ratios) },
-	{ "strict", 0, NULL, "end with 1 for what is ambiguous, too",
-	  CLI_FLAG(struct request, strict) },
 	CLI_END,
 };
 const struct cli_option published_options[] = { CLI_COMMON, CLI_END };
@@ -31,16 +29,14 @@ static const struct column difference_columns[] = {
 	{ "noise", 8 },	       { "verdict", 28 }, { NULL, 0 },
 };
 
-/* Whether it is slower by more than the threshold, or fails now; with --strict, also if
- * ambiguous. */
+/* Whether it is slower by more than the threshold, or fails now. */
 static bool is_worse(const struct sgpu_bench_difference *d, const struct request *request)
 {
 	if (d->verdict == SGPU_BENCH_NOT_MEASURED) {
 		return d->first->status == SGPU_BENCH_PASSED &&
 		       d->second->status == SGPU_BENCH_FAILED;
 	}
-	return (d->verdict == SGPU_BENCH_SLOWER && 100 * d->change > request->threshold) ||
-	       (d->verdict == SGPU_BENCH_AMBIGUOUS && request->strict);
+	return d->verdict == SGPU_BENCH_SLOWER && 100 * d->change > request->threshold;
 }
 
 static const char *side_text(const struct sgpu_bench_record *record, bool ratios,
@@ -103,22 +99,21 @@ static int report(const struct sgpu_bench_difference *differences, size_t count,
 	}
 	for (size_t i = 0; status == 0 && i < count; i++) {
 		const struct sgpu_bench_difference *d = &differences[i];
-		const bool worse = is_worse(d, request),
-			   beyond = worse && d->verdict != SGPU_BENCH_AMBIGUOUS;
+		const bool worse = is_worse(d, request);
 
 		verdicts[d->verdict]++;
 		compared += d->verdict <= SGPU_BENCH_AMBIGUOUS;
 		worse_count += worse;
-		status = print_difference(d, request->ratios, beyond);
+		status = print_difference(d, request->ratios, worse);
 	}
 	if (status == 0 && compared == 0 && worse_count == 0) {
 		return cli_fail(SGPU_EDIFFERS, "the two runs have no measurement in common");
 	}
 	cli_note("%zu compared: %zu same, %zu faster, %zu slower, %zu ambiguous; %zu worse by more "
-		 "than %u %%%s",
+		 "than %u %%",
 		 compared, verdicts[SGPU_BENCH_SAME], verdicts[SGPU_BENCH_FASTER],
 		 verdicts[SGPU_BENCH_SLOWER], verdicts[SGPU_BENCH_AMBIGUOUS], worse_count,
-		 request->threshold, request->strict ? ", or ambiguous" : "");
+		 request->threshold);
 	return status ? status : worse_count ? sgpu_exit_status(SGPU_EDIFFERS) : 0;
 }
 
