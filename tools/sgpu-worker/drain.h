@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the loop over a spool's batches share. One thread claims batches, submits them,
- * hears their ends, and closes those that have ended.
+ * The loop over a spool's batches, and the devices that run them. One thread claims batches,
+ * submits them, hears their ends, and closes those that have ended.
  */
 #ifndef SGPU_DRAIN_H
 #define SGPU_DRAIN_H
@@ -73,35 +73,5 @@ struct flight {
 	struct sgpu_error error;
 	struct report report;
 };
-
-struct drain {
-	struct lanes *lanes;
-	struct spool *spool;
-	uint64_t timeout_ns;
-	struct flight *flying;	/* batches under way; the lists have no order */
-	struct flight *held;	/* a claimed batch that no device has room for */
-	struct flight *ended;	/* batches to be closed */
-	struct flight *again;	/* batches to be run alone, after all others */
-	unsigned ends, lacks;	/* batches in `ended`; those that have found no space */
-	unsigned flights, most; /* batches under way; most of them on a device */
-	uint64_t bytes_most;	/* most bytes of files on one device */
-	bool alone;		/* a batch that runs alone is under way */
-	bool dry, looked;	/* at the last look no batch was left; none was under way */
-	bool broken;		/* the worker cannot go on, because of `error` */
-	struct sgpu_error error;
-	struct drain_counts counts;
-	int status;
-};
-
-/* Puts a batch at the front of a list. */
-void drain_put(struct flight **list, struct flight *flight);
-/* Takes the first batch of a list, or NULL. */
-struct flight *drain_take(struct flight **list);
-/* Records that the worker cannot go on. The first reason stays. */
-void drain_break_off(struct drain *drain, const struct sgpu_error *error);
-/* Syncs the responses of all batches that have ended, names them, and puts their batches away. */
-void drain_close(struct drain *drain);
-/* Returns the graver of two batches' exit statuses. */
-int drain_graver(int one, int other);
 
 #endif

@@ -19,6 +19,37 @@
 #include "cli.h"
 
 enum { WARNINGS_MAX = 10 };
+static const char for_other_keys[] = "is for other keys";
+
+/* ---- names ---- */
+static void clear_names(struct spool_names *names)
+{
+	for (int i = 0; i < names->count; i++) {
+		free(names->items[i]);
+	}
+	free(names->items);
+	*names = (struct spool_names){ 0 };
+}
+
+static int is_name(const struct dirent *entry)
+{
+	return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+}
+
+/* Reads all names of a directory but "." and "..". */
+static int read_names(int directory, const char *shown, struct spool_names *names,
+		      struct sgpu_error *error)
+{
+	int count;
+
+	clear_names(names);
+	count = scandirat(directory, ".", &names->items, is_name, NULL);
+	if (count < 0) {
+		return sgpu_fail_errno(error, "cannot read directory '%s'", shown);
+	}
+	names->count = count;
+	return SGPU_OK;
+}
 
 /* ---- opening ---- */
 static int make_directory(const struct spool *spool, const char *name, int *fd,
@@ -73,7 +104,7 @@ out:
 static void end_look(struct spool *spool)
 {
 	claims_close(spool->claimed, &spool->dead);
-	spool_names_clear(&spool->names);
+	clear_names(&spool->names);
 }
 
 void spool_close(struct spool **spool)
@@ -84,7 +115,7 @@ void spool_close(struct spool **spool)
 		return;
 	}
 	end_look(s);
-	spool_names_clear(&s->workers);
+	clear_names(&s->workers);
 	claims_close(s->claimed, &s->own);
 	sgpu_close(s->claimed);
 	sgpu_close(s->done);
@@ -167,11 +198,10 @@ static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 	if (spool->again) {
 		spool->again = spool->in_claims = false;
 		spool->left = spool->others = 0;
-		return spool_names_read(spool->directory, spool->options.path, &spool->names,
-					error);
+		return read_names(spool->directory, spool->options.path, &spool->names, error);
 	}
 	if (!spool->in_claims) {
-		int rc = spool_names_read(spool->claimed, CLAIMS_DIRECTORY, &spool->workers, error);
+		int rc = read_names(spool->claimed, CLAIMS_DIRECTORY, &spool->workers, error);
 
 		if (rc != SGPU_OK) {
 			return rc;
@@ -182,8 +212,8 @@ static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 		if (claims_of(spool->workers.items[spool->workers.at++]->d_name, name) &&
 		    strcmp(name, spool->own.name) != 0 &&
 		    claims_take(spool->claimed, name, spool->options.reclaim, &spool->dead)) {
-			return spool_names_read(spool->dead.directory, CLAIMS_DIRECTORY,
-						&spool->names, error);
+			return read_names(spool->dead.directory, CLAIMS_DIRECTORY, &spool->names,
+					  error);
 		}
 	}
 	spool->again = true;
@@ -216,21 +246,56 @@ static int next_name(struct spool *spool, const char **name, struct sgpu_error *
 	return rc;
 }
 
+/* Returns why a file is to be left alone, before it is claimed; "": for a reason that needs no
+ * words; NULL: it may be claimed. */
+static const char *why_not(const struct spool_options *options, int directory, const char *name)
+{
+	const size_t length = strlen(name), suffix = strlen(SPOOL_RESPONSE);
+	const char *why = NULL;
+	char first[SGPU_SNIFF_SIZE];
+	struct stat status;
+	size_t got = 0;
+	int fd;
+
+	if (name[0] == '.' ||
+	    (length >= suffix && strcmp(name + length - suffix, SPOOL_RESPONSE) == 0) ||
+	    fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0 ||
+	    S_ISDIR(status.st_mode)) {
+		return "";
+	}
+	if (!S_ISREG(status.st_mode)) {
+		return "is no regular file";
+	}
+	if (length > NAME_MAX - suffix - 4) {
+		return "has a name that is too long for that of a response";
+	}
+	fd = spool_open_file(directory, name);
+	if (fd >= 0 && sgpu_pread(fd, name, first, sizeof(first), 0, &got, NULL) == SGPU_OK) {
+		const enum sgpu_sniffed kind = sgpu_sniff(first, got);
+
+		why = kind == SGPU_SNIFFED_KEY || kind == SGPU_SNIFFED_PEM ? "is a key"
+		      : spool_is_for_others(options, fd, name)		   ? for_other_keys
+									   : NULL;
+	}
+	sgpu_close(fd);
+	return why;
+}
+
 /* Takes the file `name`. *batch stays NULL if the file is no batch, or was claimed by another
  * worker. */
 static int take(struct spool *spool, const char *name, struct spool_batch **batch,
 		struct sgpu_error *error)
 {
 	const int from = spool->dead.directory >= 0 ? spool->dead.directory : spool->directory;
-	const char *why;
+	const char *why = why_not(&spool->options, from, name);
 
-	if (spool_is_batch(&spool->options, from, name, &why)) {
+	if (!why) {
 		return claim(spool, from, name, batch, error);
 	}
-	if (!why || spool->in_claims) {
+	if (!*why || spool->in_claims) {
 		return SGPU_OK;
 	}
-	if (why == spool_for_other_keys) {
+	if (why == for_other_keys) {
 		spool->others++;
 	} else if (++spool->left > spool->warned && spool->warned < WARNINGS_MAX) {
 		cli_warning("'%s/%s' %s: it is left alone", spool->options.path, name, why);

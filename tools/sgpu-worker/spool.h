@@ -117,18 +117,8 @@ struct spool_names {
 	struct dirent **items;
 	int count, at;
 };
-void spool_names_clear(struct spool_names *names);
-/* Reads all names of a directory but "." and "..". */
-SGPU_MUST_CHECK int spool_names_read(int directory, const char *shown, struct spool_names *names,
-				     struct sgpu_error *error);
-/* Whether this worker may claim a file. *why: the reason to report if not, or NULL. */
-bool spool_is_batch(const struct spool_options *options, int directory, const char *name,
-		    const char **why);
-extern const char spool_for_other_keys[]; /* a value of *why */
 /* Whether none of the keys opens the batch in a file. False if it is damaged. */
 bool spool_is_for_others(const struct spool_options *options, int fd, const char *name);
-/* Gets the name of the file with the reason why batch `name` failed. */
-void spool_reason_name(const char *name, char file[NAME_MAX + 1]);
 
 struct spool {
 	struct spool_options options;

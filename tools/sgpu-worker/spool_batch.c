@@ -20,6 +20,11 @@ enum {
 	RESULT_MODE = 0644
 }; /* or others could write a batch into our file that names our regions */
 
+int spool_open_file(int directory, const char *name)
+{
+	return openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
 static void free_batch(struct spool_batch **batch)
 {
 	struct spool_batch *b = *batch;
@@ -223,6 +228,13 @@ int spool_done(struct spool *spool, struct spool_batch **batch, struct sgpu_erro
 	return rc;
 }
 
+/* Gets the name of the file with the reason why batch `name` failed. */
+static void reason_name(const char *name, char file[NAME_MAX + 1])
+{
+	snprintf(file, NAME_MAX + 1, "%.*s" SPOOL_REASON, NAME_MAX - (int)sizeof(SPOOL_REASON),
+		 name);
+}
+
 /* Writes the reason before the batch is moved, so that a failed batch always has its reason. */
 static int write_reason(struct spool *spool, const char *name, const struct sgpu_error *reason,
 			struct sgpu_error *error)
@@ -231,7 +243,7 @@ static int write_reason(struct spool *spool, const char *name, const struct sgpu
 	char file[NAME_MAX + 1], line[SGPU_ERROR_TEXT_MAX + SGPU_ERROR_HINT_MAX + 16];
 	int rc;
 
-	spool_reason_name(name, file);
+	reason_name(name, file);
 	snprintf(line, sizeof(line), "%s: %s%s%s\n", sgpu_error_name(reason->code), reason->text,
 		 reason->hint[0] ? "; " : "", reason->hint);
 	rc = sgpu_output_open_beneath(&output, spool->failed, file, file, RESULT_MODE, true, error);
@@ -245,7 +257,7 @@ static bool is_free(int directory, const char *name)
 {
 	char reason[NAME_MAX + 1];
 
-	spool_reason_name(name, reason);
+	reason_name(name, reason);
 	return faccessat(directory, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0 &&
 	       faccessat(directory, reason, F_OK, AT_SYMLINK_NOFOLLOW) != 0;
 }
