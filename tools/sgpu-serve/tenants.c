@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <pwd.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +16,7 @@
 #include "cli.h"
 #include "supervisor.h"
 
-enum { FILE_MAX = 1 << 18, LINE_MAX_BYTES = 512 };
+enum { FILE_MAX = 1 << 18 };
 
 static const struct tenant_rule default_rule = { .weight = 1,
 						 .in_flight = TENANT_BATCHES_MAX,
@@ -26,29 +25,9 @@ static const struct tenant_rule default_rule = { .weight = 1,
 
 enum { NO_UID = -1 };
 
-/* The place in the file, for messages. */
-struct place {
-	const char *path;
-	int line;
-	bool again; /* the file was read before */
-};
-
-static int SGPU_PRINTF(3, 4)
-	fail_line(struct sgpu_error *error, const struct place *place, const char *format, ...)
-{
-	char text[LINE_MAX_BYTES + 128];
-	va_list arguments;
-
-	va_start(arguments, format);
-	(void)vsnprintf(text, sizeof(text), format, arguments);
-	va_end(arguments);
-	return sgpu_fail(error, SGPU_EINVALID, "'%s', line %d: %s", place->path, place->line, text);
-}
-
 /* Reads a name or uid. When the file is read again, a user who certainly no longer exists is no
  * error: *uid is NO_UID. */
-static int read_uid(const char *word, const struct place *place, uid_t *uid,
-		    struct sgpu_error *error)
+static int read_uid(const char *word, bool again, uid_t *uid, struct sgpu_error *error)
 {
 	const struct passwd *user;
 	uint64_t number;
@@ -56,29 +35,22 @@ static int read_uid(const char *word, const struct place *place, uid_t *uid,
 	if (word[strspn(word, "0123456789")] == '\0') {
 		if (sgpu_parse_u64(word, "a user id", 0, UINT32_MAX - 1, &number, NULL) !=
 		    SGPU_OK) {
-			return fail_line(error, place, "'%s' is no user id", word);
+			return sgpu_fail(error, SGPU_EINVALID, "'%s' is no user id", word);
 		}
 		*uid = (uid_t)number;
 		return SGPU_OK;
 	}
 	errno = 0;
 	user = getpwnam(word);
-	if (!user && place->again && (errno == 0 || errno == ENOENT || errno == ESRCH)) {
-		cli_warning("'%s', line %d: there is no user '%s': the line is left out",
-			    place->path, place->line, word);
-		*uid = (uid_t)NO_UID;
-		return SGPU_OK;
-	}
-	if (!user) {
-		return fail_line(error, place, "there is no user '%s'", word);
-	}
-	*uid = user->pw_uid;
-	return SGPU_OK;
+	*uid = user ? user->pw_uid : (uid_t)NO_UID;
+	return user || (again && (errno == 0 || errno == ENOENT || errno == ESRCH))
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EINVALID, "there is no user '%s'", word);
 }
 
 /* One word "name=value"; `given` has a bit for each name that the line has had. */
-static int read_setting(char *word, const struct place *place, struct tenant_rule *rule,
-			unsigned *given, struct sgpu_error *error)
+static int read_setting(char *word, struct tenant_rule *rule, unsigned *given,
+			struct sgpu_error *error)
 {
 	const struct {
 		const char *name;
@@ -105,21 +77,21 @@ static int read_setting(char *word, const struct place *place, struct tenant_rul
 		i++;
 	}
 	if (!value || i == SGPU_ARRAY_LENGTH(settings)) {
-		fail_line(error, place, "'%s' is no setting", word);
+		sgpu_fail(error, SGPU_EINVALID, "'%s' is no setting", word);
 		return sgpu_hint(
 			error,
 			"weight=N, priority=high or normal, in-flight=N, waiting=N, sessions=N, "
 			"device-memory=SIZE, host-memory=SIZE");
 	}
 	if (*given & 1u << i) {
-		return fail_line(error, place, "%s is set twice", word);
+		return sgpu_fail(error, SGPU_EINVALID, "%s is set twice", word);
 	}
 	*given |= 1u << i;
 	if (settings[i].size) {
 		return sgpu_parse_size(value, word, settings[i].least, INT64_MAX, settings[i].size,
 				       NULL) == SGPU_OK
 			       ? SGPU_OK
-			       : fail_line(error, place,
+			       : sgpu_fail(error, SGPU_EINVALID,
 					   "%s is a size from %u bytes on, such as 512M, not '%s'",
 					   word, settings[i].least, value);
 	}
@@ -127,21 +99,22 @@ static int read_setting(char *word, const struct place *place, struct tenant_rul
 		rule->high = strcmp(value, "high") == 0;
 		return rule->high || strcmp(value, "normal") == 0
 			       ? SGPU_OK
-			       : fail_line(error, place, "a priority is high or normal, not '%s'",
-					   value);
+			       : sgpu_fail(error, SGPU_EINVALID,
+					   "a priority is high or normal, not '%s'", value);
 	}
 	if (sgpu_parse_u64(value, word, settings[i].least, settings[i].most, &number, NULL) !=
 	    SGPU_OK) {
-		return fail_line(error, place, "%s is a number from %u to %u, not '%s'", word,
-				 settings[i].least, settings[i].most, value);
+		return sgpu_fail(error, SGPU_EINVALID, "%s is a number from %u to %u, not '%s'",
+				 word, settings[i].least, settings[i].most, value);
 	}
 	*settings[i].number = (unsigned)number;
 	return SGPU_OK;
 }
 
-/* `line` is cut up. others: whether there was a line for "*". */
-static int read_line(char *line, const struct place *place, struct tenant_rules *rules,
-		     bool *others, struct sgpu_error *error)
+/* `line` is cut up. others: whether there was a line for "*". Returns 1 if its user no longer
+ * exists. */
+static int read_line(char *line, bool again, struct tenant_rules *rules, bool *others,
+		     struct sgpu_error *error)
 {
 	struct tenant_rule rule = default_rule;
 	char *rest = NULL, *user, *word;
@@ -155,32 +128,32 @@ static int read_line(char *line, const struct place *place, struct tenant_rules 
 		return SGPU_OK;
 	}
 	while (rc == SGPU_OK && (word = strtok_r(NULL, " \t", &rest))) {
-		rc = read_setting(word, place, &rule, &given, error);
+		rc = read_setting(word, &rule, &given, error);
 	}
 	if (rc < 0) {
 		return rc;
 	}
 	if (strcmp(user, "*") == 0) {
 		if (*others) {
-			return fail_line(error, place, "there are two lines for '*'");
+			return sgpu_fail(error, SGPU_EINVALID, "there are two lines for '*'");
 		}
 		*others = true;
 		rules->any_high = rules->any_high || rule.high;
 		rules->others = rule;
 		return SGPU_OK;
 	}
-	rc = read_uid(user, place, &uid, error);
+	rc = read_uid(user, again, &uid, error);
 	if (rc < 0 || uid == (uid_t)NO_UID) {
-		return rc;
+		return rc < 0 ? rc : 1;
 	}
 	for (unsigned i = 0; i < rules->count; i++) {
 		if (rules->named[i].uid == uid) {
-			return fail_line(error, place, "there are two lines for user %lu",
+			return sgpu_fail(error, SGPU_EINVALID, "there are two lines for user %lu",
 					 (unsigned long)uid);
 		}
 	}
 	if (rules->count == TENANTS_NAMED_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s' has more than %d users", place->path,
+		return sgpu_fail(error, SGPU_EINVALID, "there are more than %d users",
 				 TENANTS_NAMED_MAX);
 	}
 	rules->any_high = rules->any_high || rule.high;
@@ -189,37 +162,15 @@ static int read_line(char *line, const struct place *place, struct tenant_rules 
 	return SGPU_OK;
 }
 
-static int read_lines(const char *path, bool again, char *text, size_t size,
-		      struct tenant_rules *rules, struct sgpu_error *error)
-{
-	struct place place = { .path = path, .line = 1, .again = again };
-	bool others = false;
-	int rc = SGPU_OK;
-
-	for (size_t at = 0; rc == SGPU_OK && at < size; place.line++) {
-		char *end = memchr(text + at, '\n', size - at), line[LINE_MAX_BYTES];
-		const size_t length = end ? (size_t)(end - text) - at : size - at;
-
-		if (length >= sizeof(line) || memchr(text + at, '\0', length)) {
-			return fail_line(error, &place,
-					 "this is no line of text of at most %d bytes",
-					 LINE_MAX_BYTES - 1);
-		}
-		memcpy(line, text + at, length);
-		line[length] = '\0';
-		rc = read_line(line, &place, rules, &others, error);
-		at += length + 1;
-	}
-	return rc;
-}
-
 int tenant_rules_load(const char *path, bool again, struct tenant_rules *rules,
 		      struct sgpu_error *error)
 {
 	struct tenant_rules *read = calloc(1, sizeof(*read));
-	char *text = NULL;
+	struct sgpu_error fault = { 0 };
+	char *text = NULL, *line;
+	bool others = false;
 	size_t size = 0;
-	int rc = read ? SGPU_OK : sgpu_fail_nomem(error);
+	int number = 0, rc = read ? SGPU_OK : sgpu_fail_nomem(error);
 
 	if (rc < 0) {
 		return rc;
@@ -228,7 +179,21 @@ int tenant_rules_load(const char *path, bool again, struct tenant_rules *rules,
 	if (path) {
 		rc = sgpu_read_trusted_file(path, "says what users get", FILE_MAX, &text, &size,
 					    error);
-		rc = rc == SGPU_OK ? read_lines(path, again, text, size, read, error) : rc;
+	}
+	if (!rc && text && strlen(text) != size) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is no text", path);
+	}
+	for (char *rest = text; rc == SGPU_OK && (line = strsep(&rest, "\n"));) {
+		number++;
+		rc = read_line(line, again, read, &others, &fault);
+		if (rc < 0) {
+			sgpu_fail(error, rc, "'%s', line %d: %s", path, number, fault.text);
+			(void)sgpu_hint(error, "%s", fault.hint);
+		} else if (rc > 0) {
+			cli_warning("'%s', line %d: there is no user '%s': the line is left out",
+				    path, number, line + strspn(line, " \t"));
+			rc = SGPU_OK;
+		}
 	}
 	if (rc == SGPU_OK) {
 		*rules = *read;
