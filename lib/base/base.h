@@ -36,8 +36,8 @@ static inline bool sgpu_all_zero(const void *data, size_t size)
 }
 
 /* ---- system.c: limits ----
- * Limits on the memory that this process takes for the work of others; a server has a process for
- * each user. Code that takes such memory calls sgpu_limit_take first. Any thread. */
+ * Limits on the memory that this process takes for the work of others. Code that takes such memory
+ * calls sgpu_limit_take first. Any thread. */
 enum sgpu_limited {
 	SGPU_DEVICE_MEMORY, /* buffers of batches and sessions, on all devices */
 	SGPU_HOST_MEMORY,   /* leases, and results until they are read */
@@ -60,8 +60,7 @@ uint64_t sgpu_limit_left(enum sgpu_limited what);
 /* ---- memory_file.c ----
  * Memory files shared by two processes that do not trust each other: their size is fixed and
  * sealed. */
-/* Makes a file of zeros. filled: all pages are allocated now, not at their first use. huge: the
- * pages are of 2 MiB. */
+/* Makes a file of zeros. filled: all pages are allocated now. huge: they are of 2 MiB. */
 SGPU_MUST_CHECK int sgpu_memory_file_create(const char *name, uint64_t size, bool filled, bool huge,
 					    int *fd, struct sgpu_error *error);
 /* Checks that a file from another process is a memory file of `least` to `most` bytes that can be
@@ -190,10 +189,7 @@ void sgpu_output_made_clear(struct sgpu_output_made *made, bool keep);
 /* ---- secret.c: memory for keys ----
  * Its pages come from memfd_secret(2): they are in no other process, /proc/PID/mem, core file or
  * swap. On a kernel without that call, the memory is locked and stays out of core files. A forked
- * child has none of it.
- *
- * Buffered read() and write() work with such memory; O_DIRECT, vmsplice, registration with a device
- * and io_uring's fixed buffers do not. The leak checker does not search it for pointers. */
+ * child has none of it. It cannot be pinned for a device. */
 /* Returns zeroed pages; NULL if out of memory or if size is 0. Weaker
  * protection is no error; see sgpu_secret_kind. Any thread. */
 SGPU_MUST_CHECK void *sgpu_secret_alloc(size_t size);

@@ -79,12 +79,10 @@ void sgpu_close(int fd);
  * O_TMPFILE (vfat, NFS, most of FUSE), it has a temporary name, which a killed process leaves
  * behind. "-", "/dev/stdout", pipes, devices and sockets are written directly.
  *
- * The path is walked by descriptors. Files that another user may have planted are refused
- * (SGPU_EPOLICY): their links, pipes and devices anywhere, and any file of theirs in a directory
- * that everybody can write to. The user's own links in their own directories are followed: the
- * target is replaced, not the link. Missing directories are made, and removed again without a
- * commit. After open, no path is looked up. Under Landlock commit needs MAKE_REG, and REMOVE_FILE
- * to replace. */
+ * The path is walked by descriptors; sgpu(7) says which links are followed, and what of another
+ * user is refused (SGPU_EPOLICY). Missing directories are made, and removed again without a commit.
+ * After open, no path is looked up. Under Landlock commit needs MAKE_REG, and REMOVE_FILE to
+ * replace. */
 struct sgpu_output {
 	int fd;		 /* to write to; -1 when closed */
 	bool regular;	 /* positioned writes are possible and commit makes it appear */

@@ -36,10 +36,8 @@ int64_t sgpu_rpc_perform(const struct sgpu_rpc_request *request);
  * both sides sleep takes longer than they spin, so a time that has shrunk would stay short. */
 struct sgpu_ring_wait sgpu_rpc_spinning(void);
 
-/* A call through the ring comes after what its caller did before, and before what it does next.
- * ThreadSanitizer does not see this order, since the two mappings are different memory to it, and
- * would report a race when the caller closes a descriptor after the call. This function shows it
- * the order. */
+/* Shows ThreadSanitizer, to which the two mappings are different memory, that a call through the
+ * ring comes after what its caller did before, and before what it does next. */
 void sgpu_rpc_show_order(void);
 
 /* Shared by both sides. */

@@ -99,9 +99,8 @@ SGPU_MUST_CHECK int sgpu_source_open(const struct sgpu_location *location, uint6
 				     struct sgpu_source *source, struct sgpu_error *error);
 void sgpu_source_close(struct sgpu_source *source);
 
-/* Opens `size` bytes of a REGION for inputs, for its owner's programs, such as sgpu-seal, to write
- * to. Errors: SGPU_EPOLICY (bounds, direction, owner, expired), SGPU_EUNAVAILABLE (absent),
- * SGPU_ESYSTEM. */
+/* Opens `size` bytes of a REGION for inputs, for its owner's programs to write to. Errors: as
+ * sgpu_region_open. */
 SGPU_MUST_CHECK int sgpu_slice_open(const struct sgpu_location *location, uint64_t size,
 				    struct sgpu_source *slice, struct sgpu_error *error);
 /* Writes bytes of the slice, from `position` on. Several threads may. */

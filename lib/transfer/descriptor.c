@@ -22,24 +22,13 @@
 
 enum { PIPE_SIZE = 1 << 20, PAGE = 4096 };
 
-/* Whether the file's content is generated on reading, so that its size says nothing. */
+/* Whether the file's content is generated on reading, so that its size says nothing. File systems
+ * of such files have no blocks, and neither has a tmpfs without a limit. */
 static bool is_made_on_reading(int fd)
 {
-	static const long magics[] = {
-		PROC_SUPER_MAGIC,   SYSFS_MAGIC,	 DEBUGFS_MAGIC,	   TRACEFS_MAGIC,
-		CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, SECURITYFS_MAGIC,
-	};
 	struct statfs system;
 
-	if (fstatfs(fd, &system)) {
-		return true;
-	}
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(magics); i++) {
-		if ((long)system.f_type == magics[i]) {
-			return true;
-		}
-	}
-	return false;
+	return fstatfs(fd, &system) != 0 || (system.f_blocks == 0 && system.f_type != TMPFS_MAGIC);
 }
 
 void sgpu_descriptor_from_fd(int fd, const char *name, struct sgpu_descriptor *descriptor)

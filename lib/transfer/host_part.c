@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -13,64 +14,38 @@
 #include "transfer/host.h"
 
 /* ---- KangarooTwelve of data whose chunk runs come in any order ----
- * Each worker computes the leaves of its run. The list of leaves grows as the data arrive, since
- * the stated size is not trusted. */
-enum { VALUES_MIN = 64 << 10 };
-
+ * Each worker computes the leaves of its run. The kernel gives the list of leaves its pages as they
+ * are written, since the stated size is not trusted. */
 struct host_digest {
 	uint64_t size;
 	uint64_t leaves;		 /* whole chunks after the first */
 	uint8_t first[SGPU_KT128_CHUNK]; /* the first chunk, which the final node hashes itself */
 	uint8_t rest[SGPU_KT128_CHUNK];	 /* bytes after the last whole chunk */
-	pthread_mutex_t lock;		 /* guards `values` */
-	uint8_t *values;
-	uint64_t capacity; /* bytes */
+	uint8_t *values;		 /* of the leaves */
 };
 
 _Static_assert(HOST_RUN_PLAIN % SGPU_KT128_CHUNK == 0, "a chunk run has whole leaves");
 
 static int digest_create(uint64_t size, struct host_digest **digest, struct sgpu_error *error)
 {
-	uint64_t leaves = size / SGPU_KT128_CHUNK;
+	const uint64_t chunks = size / SGPU_KT128_CHUNK;
+	struct host_digest *d = *digest = calloc(1, sizeof(*d));
 
-	*digest = calloc(1, sizeof(**digest));
-	if (!*digest) {
+	if (!d) {
 		return sgpu_fail_nomem(error);
 	}
-	(*digest)->size = size;
-	(*digest)->leaves = leaves - (leaves > 0);
-	pthread_mutex_init(&(*digest)->lock, NULL);
-	return 0;
+	d->size = size;
+	d->leaves = chunks - (chunks > 0);
+	d->values = mmap(NULL, (d->leaves + 1) * SGPU_KT128_VALUE, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return d->values != MAP_FAILED ? 0 : sgpu_fail_nomem(error);
 }
 
-/* The lock is held. */
-static int reserve_values(struct host_digest *digest, uint64_t bytes, struct sgpu_error *error)
+static void digest_add(struct host_digest *digest, uint64_t position, const uint8_t *data,
+		       size_t size)
 {
-	uint64_t capacity = digest->capacity ? digest->capacity : VALUES_MIN;
-	uint8_t *values;
-
-	while (capacity < bytes) {
-		capacity *= 2;
-	}
-	if (capacity == digest->capacity) {
-		return 0;
-	}
-	values = realloc(digest->values, capacity);
-	if (!values) {
-		return sgpu_fail_nomem(error);
-	}
-	digest->values = values;
-	digest->capacity = capacity;
-	return 0;
-}
-
-static int digest_add(struct host_digest *digest, uint64_t position, const uint8_t *data,
-		      size_t size, struct sgpu_error *error)
-{
-	uint8_t values[HOST_RUN_PLAIN / SGPU_KT128_CHUNK * SGPU_KT128_VALUE];
 	size_t whole = size / SGPU_KT128_CHUNK, rest = size % SGPU_KT128_CHUNK;
-	uint64_t chunk = position / SGPU_KT128_CHUNK, begin;
-	int rc;
+	uint64_t chunk = position / SGPU_KT128_CHUNK;
 
 	if (rest) {
 		memcpy(digest->rest, data + size - rest, rest);
@@ -81,18 +56,9 @@ static int digest_add(struct host_digest *digest, uint64_t position, const uint8
 		whole--;
 		chunk++;
 	}
-	if (whole == 0) {
-		return 0;
+	if (whole) {
+		sgpu_kt128_leaves(data, whole, digest->values + (chunk - 1) * SGPU_KT128_VALUE);
 	}
-	begin = (chunk - 1) * SGPU_KT128_VALUE;
-	sgpu_kt128_leaves(data, whole, values);
-	pthread_mutex_lock(&digest->lock);
-	rc = reserve_values(digest, begin + whole * SGPU_KT128_VALUE, error);
-	if (!rc) {
-		memcpy(digest->values + begin, values, whole * SGPU_KT128_VALUE);
-	}
-	pthread_mutex_unlock(&digest->lock);
-	return rc;
 }
 
 static void digest_finish(struct host_digest *digest, uint8_t out[SGPU_KT128_SIZE])
@@ -112,8 +78,9 @@ static void digest_finish(struct host_digest *digest, uint8_t out[SGPU_KT128_SIZ
 static void digest_free(struct host_digest **digest)
 {
 	if (*digest) {
-		sgpu_free_wiped(&(*digest)->values, (*digest)->capacity);
-		pthread_mutex_destroy(&(*digest)->lock);
+		if ((*digest)->values != MAP_FAILED) {
+			munmap((*digest)->values, ((*digest)->leaves + 1) * SGPU_KT128_VALUE);
+		}
 		sgpu_free_wiped(digest, sizeof(**digest));
 	}
 }
@@ -350,7 +317,8 @@ int sgpu_host_run_transform(struct host_worker *worker, const struct host_run *r
 	}
 	*data = worker->in;
 	*size = run->size;
-	return part->digest ? digest_add(part->digest, run->index * HOST_RUN_PLAIN, worker->in,
-					 run->size, error)
-			    : 0;
+	if (part->digest) {
+		digest_add(part->digest, run->index * HOST_RUN_PLAIN, worker->in, run->size);
+	}
+	return 0;
 }

@@ -9,8 +9,7 @@
  *
  * A transfer belongs to one thread, which drives it step by step: several may be under way, a chunk
  * run of each in turn. Transfers of other threads share the staging buffers; those of a lower rank
- * get them first. A transfer reads from a source or writes to a sink. Both are small tables of
- * functions, so that a transfer treats a pipe, a file, a region or memory alike.
+ * get them first.
  *
  * What a transfer promises:
  * - After success of an input, every tag and the end mark, or the digest, have verified on the
@@ -36,8 +35,7 @@
 /* ---- the engine ---- */
 struct sgpu_engine;
 
-/* 0 stands for the default, which was measured to be best. Sizes are bytes; chunk runs are whole
- * chunks of plaintext. */
+/* 0 stands for the default, measured to be best. Runs are whole chunks of plaintext, in bytes. */
 struct sgpu_engine_config {
 	unsigned workers;      /* on a GPU: threads that copy; 0: sgpu_cpu_count() */
 	uint64_t pinned_max;   /* most staging memory on the host; 64 MiB */
@@ -311,7 +309,7 @@ struct sgpu_host_move {
 
 /* Moves the parts, in order, on all cores, several chunk runs at the same time. Adjacent parts that
  * are not ordered and have different sinks are moved together, so that several files are written at
- * the same time. Memory: about 1 MiB a thread, whatever the sizes, and up to 1/128 of the bytes
+ * the same time. Memory: about 1 MiB a thread, whatever the sizes, and up to 1/256 of the bytes
  * read of a part with a digest. Only verified chunks are written. An ordered sink gets exactly the
  * chunks before the lowest bad one. Between parts that share an ordered source or sink, no part may
  * have another ordered one. Success means that every part, its end mark or its digest included, has
@@ -326,12 +324,11 @@ struct sgpu_seal_job {
 	size_t context_size;
 	struct sgpu_descriptor in, out; /* from sgpu_descriptor_from_fd; out.sparse: only to open */
 	uint64_t size; /* bytes to read from `in`, or SGPU_SIZE_UNKNOWN: to the end of file */
-	unsigned jobs; /* threads; 0: sgpu_cpu_count() */
-	void (*progress)(void *argument,
-			 uint64_t bytes_in); /* NULL, or called on any thread; bytes_in grows */
+	/* as in struct sgpu_host_move */
+	unsigned jobs;
+	void (*progress)(void *argument, uint64_t bytes_in);
 	void *progress_argument;
-	uint64_t bytes_in, bytes_out; /* results */
-	uint64_t bad_chunk;	      /* result: as in struct sgpu_host_move */
+	uint64_t bytes_in, bytes_out, bad_chunk; /* results */
 };
 /* Seals `in` to `out`. Returns SGPU_ESYSTEM ("changed while it was read") if a positioned `in` is
  * shorter than `size` or, with unknown size, changes its length. Advances in.offset and out.offset
