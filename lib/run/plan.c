@@ -32,7 +32,11 @@ enum { LOOK_BACK = 64 };
 struct planner {
 	const struct sgpu_manifest *manifest;
 	struct sgpu_plan *plan;
-	struct sgpu_spread spread;
+	const struct sgpu_plan_costs *costs;
+	unsigned *on;			   /* by segment: the devices that have it, as bits */
+	int *home;			   /* by segment: the first of them, or -1 */
+	double *ended;			   /* by operation: when it would have ended */
+	double idle[SGPU_RUN_DEVICES_MAX]; /* by device: when its operations would have ended */
 	uint64_t *ancestors;	/* bits, a row for each operation; NULL: too many operations */
 	size_t words;		/* 64-bit words of a row */
 	int *chain, *place;	/* by operation: the first of its chain, and its place in it */
@@ -43,6 +47,86 @@ bool sgpu_plan_reader_once(const struct sgpu_segment *segment, int index)
 {
 	/* Readers are collected operation by operation, so repeats are adjacent. */
 	return index == 0 || segment->readers[index] != segment->readers[index - 1];
+}
+
+/* ---- devices ---- */
+static double bytes_of(const struct planner *p, int segment)
+{
+	uint64_t bytes = 0;
+
+	(void)sgpu_type_bytes(&p->manifest->segments[segment].type, &bytes);
+	return (double)bytes;
+}
+
+/* Returns the segment that an operation reads as argument `k` or, after the last one, as its
+ * module; -1: none. */
+static int segment_read(const struct sgpu_operation *op, int k)
+{
+	if (k < op->arg_count) {
+		return op->args[k].output ? -1 : op->args[k].segment;
+	}
+	return op->module ? op->module->segment : -1;
+}
+
+/* Returns when an operation would end on a device. */
+static double end_on(const struct planner *p, const struct sgpu_operation *op, int device)
+{
+	double end = p->idle[device];
+
+	for (int i = 0; i < op->before_count; i++) {
+		end = end < p->ended[op->before[i]] ? p->ended[op->before[i]] : end;
+	}
+	for (int i = 0; i <= op->arg_count; i++) {
+		const int segment = segment_read(op, i);
+
+		if (segment >= 0 && !(p->on[segment] >> device & 1)) {
+			end += (double)p->costs->travel * bytes_of(p, segment);
+			end += p->on[segment] ? (double)p->costs->move : 0;
+		}
+		if (i < op->arg_count && op->args[i].segment >= 0) {
+			end += bytes_of(p, op->args[i].segment);
+		}
+	}
+	return end;
+}
+
+static void choose_device(struct planner *p, int operation)
+{
+	const struct sgpu_operation *op = &p->manifest->operations[operation];
+	const int fixed =
+		op->module && op->module->segment >= 0 ? p->home[op->module->segment] : -1;
+	int device = fixed < 0 ? 0 : fixed;
+
+	for (int i = 1; fixed < 0 && i < p->plan->device_count; i++) {
+		device = end_on(p, op, i) < end_on(p, op, device) ? i : device;
+	}
+	p->plan->device[operation] = device;
+	p->ended[operation] = p->idle[device] = end_on(p, op, device);
+	for (int i = 0; i <= op->arg_count; i++) {
+		const int written =
+			i < op->arg_count && op->args[i].output ? op->args[i].segment : -1;
+		const int segment = segment_read(op, i);
+
+		if (segment >= 0) {
+			p->on[segment] |= 1u << device;
+			p->home[segment] = p->home[segment] < 0 ? device : p->home[segment];
+		}
+		/* Of an INPUT_OUTPUT segment, operations never read the value that is written. */
+		if (written >= 0 && !sgpu_segment_is_input(&p->manifest->segments[written])) {
+			p->on[written] = 1u << device;
+			p->home[written] = device;
+		}
+	}
+}
+
+static void choose_devices(struct planner *p)
+{
+	for (int i = 0; i < p->manifest->operation_count; i++) {
+		choose_device(p, p->manifest->order[i]);
+	}
+	for (int i = 0; i < p->manifest->segment_count; i++) {
+		p->home[i] = p->home[i] < 0 ? 0 : p->home[i]; /* nothing reads it */
+	}
 }
 
 /* ---- streams ---- */
@@ -191,13 +275,7 @@ static int give_buffer(struct planner *p, int device, uint64_t size, const struc
 /* Returns, as bits, the devices that read a segment, without its home. */
 static unsigned moved_to(const struct planner *p, int segment)
 {
-	const struct sgpu_segment *s = &p->manifest->segments[segment];
-	unsigned devices = 0;
-
-	for (int i = 0; i < s->reader_count; i++) {
-		devices |= 1u << p->plan->device[s->readers[i]];
-	}
-	return devices & ~(1u << p->spread.home[segment]);
+	return p->on[segment] & ~(1u << p->home[segment]);
 }
 
 static int count_moves(const struct planner *p)
@@ -226,7 +304,7 @@ static int plan_moves(struct planner *p, int segment, int from_buffer, uint64_t 
 
 		if (devices >> to & 1) {
 			*move = (struct sgpu_plan_move){ .segment = segment,
-							 .from = p->spread.home[segment],
+							 .from = p->home[segment],
 							 .to = to,
 							 .from_buffer = from_buffer,
 							 .next = plan->first_move[segment] };
@@ -257,8 +335,8 @@ static int plan_value(struct planner *p, int segment, int writer, struct sgpu_er
 		return sgpu_fail(error, SGPU_EINVALID, "the size of segment '%s' is not known",
 				 s->id);
 	}
-	rc = give_buffer(p, arrives ? p->spread.home[segment] : p->plan->device[writer], size,
-			 &tenant, buffer, error);
+	rc = give_buffer(p, arrives ? p->home[segment] : p->plan->device[writer], size, &tenant,
+			 buffer, error);
 	return rc == SGPU_OK && is_read ? plan_moves(p, segment, *buffer, size, error) : rc;
 }
 
@@ -315,10 +393,19 @@ static int *minus_ones(int count)
 static int allocate(struct planner *p, struct sgpu_error *error)
 {
 	int segments = p->manifest->segment_count, operations = p->manifest->operation_count;
-	size_t moves = (size_t)count_moves(p);
-	/* Two values a segment, one scratch area an operation, one copy a move. */
-	size_t most = 2 * (size_t)segments + (size_t)operations + moves + 1;
+	size_t moves, most;
 
+	p->on = calloc((size_t)segments + 1, sizeof(*p->on));
+	p->home = minus_ones(segments);
+	p->ended = calloc((size_t)operations + 1, sizeof(*p->ended));
+	p->plan->device = minus_ones(operations);
+	if (!p->on || !p->home || !p->ended || !p->plan->device) {
+		return sgpu_fail_nomem(error);
+	}
+	choose_devices(p);
+	/* Two values a segment, one scratch area an operation, one copy a move. */
+	moves = (size_t)count_moves(p);
+	most = 2 * (size_t)segments + (size_t)operations + moves + 1;
 	p->tenants = calloc(most, sizeof(*p->tenants));
 	p->chain = minus_ones(operations);
 	p->place = minus_ones(operations);
@@ -340,15 +427,15 @@ static int allocate(struct planner *p, struct sgpu_error *error)
 int sgpu_plan_create(const struct sgpu_manifest *manifest, int devices, struct sgpu_plan **plan,
 		     struct sgpu_error *error)
 {
-	return sgpu_plan_create_limited(manifest, devices, &SGPU_SPREAD_COSTS, SGPU_PLAN_MATRIX_MAX,
+	return sgpu_plan_create_limited(manifest, devices, &SGPU_PLAN_COSTS, SGPU_PLAN_MATRIX_MAX,
 					plan, error);
 }
 
 int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int devices,
-			     const struct sgpu_spread_costs *costs, int operations_max,
+			     const struct sgpu_plan_costs *costs, int operations_max,
 			     struct sgpu_plan **plan, struct sgpu_error *error)
 {
-	struct planner p = { .manifest = manifest };
+	struct planner p = { .manifest = manifest, .costs = costs };
 	int rc;
 
 	*plan = NULL;
@@ -365,10 +452,7 @@ int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int devices,
 		return sgpu_fail_nomem(error);
 	}
 	p.plan->device_count = devices;
-	rc = sgpu_spread_create(manifest, devices, costs, &p.spread, error);
-	p.plan->device = p.spread.device;
-	p.spread.device = NULL;
-	rc = rc ? rc : allocate(&p, error);
+	rc = allocate(&p, error);
 	if (rc == SGPU_OK) {
 		plan_streams(&p);
 	}
@@ -377,7 +461,9 @@ int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int devices,
 	}
 	rc = rc ? rc : plan_buffers(&p, error);
 	free(p.ancestors);
-	sgpu_spread_clear(&p.spread);
+	free(p.on);
+	free(p.home);
+	free(p.ended);
 	free(p.chain);
 	free(p.place);
 	free(p.tenants);

@@ -13,33 +13,18 @@
 
 #include "run/run.h"
 
-/* Which device each operation of a graph runs on; it follows from the manifest alone. */
-
-struct sgpu_spread {
-	int *device; /* by operation */
-	int *home;   /* by segment: the first device with the value that operations read */
-};
-
-/* Costs besides the work of operations. The unit is the time in which an operation reads or writes
- * one byte. */
-struct sgpu_spread_costs {
+/* In the manifest's order, an operation is assigned to the device on which it would end first, if
+ * it waits for its predecessors and a device does one thing at a time; among equals, to the first.
+ * An operation of a module goes where the module's image is. The same manifest gives the same
+ * devices. The unit of costs is the time in which an operation reads or writes one byte. */
+struct sgpu_plan_costs {
 	uint64_t travel; /* of each byte that comes to a device, from the host or from another
 			    device */
 	uint64_t move;	 /* of each move, in addition to its bytes */
 };
 /* Orders of magnitude of a GPU: how many times faster its memory is than its bus, and how many
  * bytes its memory moves in the time that a transfer takes to begin. */
-#define SGPU_SPREAD_COSTS ((struct sgpu_spread_costs){ .travel = 64, .move = (uint64_t)256 << 20 })
-
-/* In the manifest's order, assigns each operation to the device on which it would end first, if it
- * waits for its inputs and predecessors, and a device runs one operation at a time. Among equal
- * devices, the one that has the most bytes of the inputs wins, then the first. An operation of a
- * module goes where the module's image is. The same manifest gives the same devices. `devices` is
- * 1 to SGPU_RUN_DEVICES_MAX. Errors: SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_spread_create(const struct sgpu_manifest *manifest, int devices,
-				       const struct sgpu_spread_costs *costs,
-				       struct sgpu_spread *spread, struct sgpu_error *error);
-void sgpu_spread_clear(struct sgpu_spread *spread);
+#define SGPU_PLAN_COSTS ((struct sgpu_plan_costs){ .travel = 64, .move = (uint64_t)256 << 20 })
 
 /* With more operations, the planner makes no matrix of ancestors: the one for 4096 operations has
  * 4096 squared bits, 2 MiB, and it grows with the square. */
@@ -67,7 +52,7 @@ static inline int sgpu_plan_read_buffer(const struct sgpu_plan *plan,
 /* As sgpu_plan_create, with other costs, and with a matrix of ancestors for up to `operations_max`
  * operations. */
 int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int devices,
-			     const struct sgpu_spread_costs *costs, int operations_max,
+			     const struct sgpu_plan_costs *costs, int operations_max,
 			     struct sgpu_plan **plan, struct sgpu_error *error);
 
 #endif

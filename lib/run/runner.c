@@ -157,7 +157,7 @@ static int learn_traits(const struct sgpu_runner_config *config, struct sgpu_run
 		.pins = info.pins_host_memory,
 		.shared_files = config->shared_files,
 		.pinned_max = config->pinned_max ? config->pinned_max : SGPU_RUNNER_PINNED_MAX,
-		.costs = SGPU_SPREAD_COSTS,
+		.costs = SGPU_PLAN_COSTS,
 	};
 	return SGPU_OK;
 }

@@ -79,7 +79,7 @@ struct sgpu_run_traits {
 	bool pins;
 	bool shared_files; /* as in struct sgpu_runner_config */
 	uint64_t pinned_max;
-	struct sgpu_spread_costs costs; /* SGPU_SPREAD_COSTS, except in tests */
+	struct sgpu_plan_costs costs; /* SGPU_PLAN_COSTS, except in tests */
 };
 
 /* The sealed paths between a runner's devices, each with its own key. A path is opened when it is

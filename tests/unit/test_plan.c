@@ -432,8 +432,7 @@ UNIT_TEST(no_buffer_is_reused_while_it_may_be_touched)
 		CHECK(plan_is_legal(m, p, &shared));
 		sgpu_plan_free(&p);
 		/* The same as if there were too many of them to look at the whole graph. */
-		REQUIRE(sgpu_plan_create_limited(m, 1, &SGPU_SPREAD_COSTS, 0, &p, &error) ==
-			SGPU_OK);
+		REQUIRE(sgpu_plan_create_limited(m, 1, &SGPU_PLAN_COSTS, 0, &p, &error) == SGPU_OK);
 		CHECK(plan_is_complete(m, p));
 		CHECK(plan_is_legal(m, p, &shared_by_chains));
 		sgpu_plan_free(&p);
@@ -449,7 +448,7 @@ UNIT_TEST(no_buffer_is_reused_while_it_may_be_touched)
 
 UNIT_TEST(on_several_devices_everything_is_where_it_is_read_and_no_buffer_is_reused_too_early)
 {
-	const struct sgpu_spread_costs nothing = { 0, 0 };
+	const struct sgpu_plan_costs nothing = { 0, 0 };
 	int shared = 0, moves = 0;
 
 	for (int round = 0; round < 300; round++) {
@@ -460,7 +459,7 @@ UNIT_TEST(on_several_devices_everything_is_where_it_is_read_and_no_buffer_is_reu
 		REQUIRE(m != NULL);
 		for (int i = 0; i < 3; i++) {
 			REQUIRE(sgpu_plan_create_limited(
-					m, 2 + random_below(4), i ? &nothing : &SGPU_SPREAD_COSTS,
+					m, 2 + random_below(4), i ? &nothing : &SGPU_PLAN_COSTS,
 					i < 2 ? SGPU_PLAN_MATRIX_MAX : 0, &p, &error) == SGPU_OK);
 			CHECK(plan_is_complete(m, p) && devices_are_right(m, p) &&
 			      plan_is_legal(m, p, &shared));

@@ -18,24 +18,32 @@ enum { DEVICES = 3 };
  * each has this many elements. */
 struct job {
 	struct sgpu_manifest *manifest;
-	struct sgpu_spread spread;
+	struct sgpu_plan *plan;
 };
 
 static int device_of(const struct job *job, const char *name)
 {
 	for (int i = 0; i < job->manifest->operation_count; i++) {
 		if (strcmp(job->manifest->operations[i].id + strlen("op_"), name) == 0) {
-			return job->spread.device[i];
+			return job->plan->device[i];
 		}
 	}
 	return -1;
+}
+
+static int device_at(const struct job *job, int buffer)
+{
+	return job->plan->buffers[buffer].device;
 }
 
 static int home_of(const struct job *job, const char *name)
 {
 	const int segment = sgpu_manifest_segment(job->manifest, name);
 
-	return segment < 0 ? -1 : job->spread.home[segment];
+	return segment < 0 ? -1
+	       : job->plan->in_buffer[segment] >= 0
+		       ? device_at(job, job->plan->in_buffer[segment])
+		       : device_at(job, job->plan->out_buffer[segment]);
 }
 
 static bool is_among(const char *const *list, int count, const char *name)
@@ -51,7 +59,7 @@ static bool is_among(const char *const *list, int count, const char *name)
 enum { NAMES_MAX = 200 };
 
 static bool spread_out(struct job *job, const char *text, uint64_t elements, int devices,
-		       const struct sgpu_spread_costs *costs)
+		       const struct sgpu_plan_costs *costs)
 {
 	char *copy = strdup(text), *line_end = NULL, *json = NULL;
 	const char *written[NAMES_MAX], *read[NAMES_MAX];
@@ -106,10 +114,11 @@ static bool spread_out(struct job *job, const char *text, uint64_t elements, int
 	}
 	fprintf(out, "],\"operations\":[%s]}", ops_json);
 	fclose(out);
-	*job = (struct job){ NULL, { NULL, NULL } };
+	*job = (struct job){ NULL, NULL };
 	good = sgpu_ops_load_manifest(json, size, "test", &job->manifest, &diagnostics, &error) ==
 		       SGPU_OK &&
-	       sgpu_spread_create(job->manifest, devices, costs, &job->spread, &error) == SGPU_OK;
+	       sgpu_plan_create_limited(job->manifest, devices, costs, SGPU_PLAN_MATRIX_MAX,
+					&job->plan, &error) == SGPU_OK;
 	if (!good) {
 		printf("# %s\n", diagnostics.count ? diagnostics.list[0].text : error.text);
 	}
@@ -122,14 +131,14 @@ static bool spread_out(struct job *job, const char *text, uint64_t elements, int
 
 static void drop(struct job *job)
 {
-	sgpu_spread_clear(&job->spread);
+	sgpu_plan_free(&job->plan);
 	sgpu_manifest_free(&job->manifest);
 }
 
 static bool all_on(const struct job *job, int device)
 {
 	for (int i = 0; i < job->manifest->operation_count; i++) {
-		if (job->spread.device[i] != device) {
+		if (job->plan->device[i] != device) {
 			return false;
 		}
 	}
@@ -144,7 +153,7 @@ UNIT_TEST(a_chain_stays_on_one_device_whatever_its_size)
 		struct job job;
 
 		REQUIRE(spread_out(&job, "a=copy x;b=copy a;c=copy b;d=copy c;e=copy d", sizes[i],
-				   DEVICES, &SGPU_SPREAD_COSTS));
+				   DEVICES, &SGPU_PLAN_COSTS));
 		CHECK(all_on(&job, 0) && home_of(&job, "x") == 0 && home_of(&job, "d") == 0);
 		drop(&job);
 	}
@@ -155,7 +164,7 @@ UNIT_TEST(branches_that_share_nothing_go_to_different_devices)
 	struct job job;
 
 	REQUIRE(spread_out(&job, "a=copy x;b=copy a;c=copy y;d=copy c;e=copy z;f=copy e", 1000,
-			   DEVICES, &SGPU_SPREAD_COSTS));
+			   DEVICES, &SGPU_PLAN_COSTS));
 	for (int i = 0; i < 3; i++) {
 		static const char *const names[][4] = { { "a", "b", "x", "a" },
 							{ "c", "d", "y", "c" },
@@ -175,12 +184,12 @@ UNIT_TEST(branches_that_share_nothing_go_to_different_devices)
 UNIT_TEST(a_diamond_is_split_only_when_its_branches_are_worth_the_move)
 {
 	/* A branch of three copies is work on 6 times the bytes of a segment. */
-	const struct sgpu_spread_costs below = { .travel = 5, .move = 0 },
-				       above = { .travel = 7, .move = 0 };
+	const struct sgpu_plan_costs below = { .travel = 5, .move = 0 },
+				     above = { .travel = 7, .move = 0 };
 	struct job job;
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
-		REQUIRE(spread_out(&job, DIAMOND, sizes[i], 2, &SGPU_SPREAD_COSTS));
+		REQUIRE(spread_out(&job, DIAMOND, sizes[i], 2, &SGPU_PLAN_COSTS));
 		CHECK(all_on(&job, 0));
 		drop(&job);
 	}
@@ -199,7 +208,7 @@ UNIT_TEST(a_diamond_is_split_only_when_its_branches_are_worth_the_move)
 
 UNIT_TEST(what_a_move_costs_besides_its_bytes_keeps_small_things_together)
 {
-	const struct sgpu_spread_costs costs = { .travel = 0, .move = 100000 };
+	const struct sgpu_plan_costs costs = { .travel = 0, .move = 100000 };
 	struct job job;
 
 	REQUIRE(spread_out(&job, DIAMOND, 1000, 2, &costs)); /* a branch is work on 48000 bytes */
@@ -218,7 +227,7 @@ UNIT_TEST(an_operation_goes_where_most_of_what_it_reads_is)
 	 * first. The next one reads what is there and what is elsewhere. */
 	REQUIRE(spread_out(&job,
 			   "a=copy x;b=copy y;s=vector_add a b;u=vector_add s a;v=vector_add s b",
-			   1000, 2, &SGPU_SPREAD_COSTS));
+			   1000, 2, &SGPU_PLAN_COSTS));
 	CHECK(device_of(&job, "a") == 0 && device_of(&job, "b") == 1 && device_of(&job, "s") == 0);
 	CHECK(device_of(&job, "u") == 0);
 	CHECK(device_of(&job, "v") == 0); /* b was moved there for s */
@@ -227,11 +236,11 @@ UNIT_TEST(an_operation_goes_where_most_of_what_it_reads_is)
 
 UNIT_TEST(among_equals_the_first_device_is_taken)
 {
-	const struct sgpu_spread_costs nothing = { 0, 0 };
+	const struct sgpu_plan_costs nothing = { 0, 0 };
 	struct job job;
 
 	REQUIRE(spread_out(&job, "a=copy x;b=copy y;c=copy z;d=vector_add a b", 0, DEVICES,
-			   &SGPU_SPREAD_COSTS));
+			   &SGPU_PLAN_COSTS));
 	CHECK(all_on(&job, 0) && home_of(&job, "y") == 0);
 	drop(&job);
 	REQUIRE(spread_out(&job, "a=copy x;b=copy a;c=copy b", 1000, DEVICES,
@@ -242,10 +251,10 @@ UNIT_TEST(among_equals_the_first_device_is_taken)
 
 UNIT_TEST(sizes_that_nobody_has_are_added_up_without_harm)
 {
-	const struct sgpu_spread_costs most = { UINT64_MAX, UINT64_MAX };
+	const struct sgpu_plan_costs most = { UINT64_MAX, UINT64_MAX };
 	struct job job;
 
-	REQUIRE(spread_out(&job, DIAMOND, (uint64_t)1 << 49, DEVICES, &SGPU_SPREAD_COSTS));
+	REQUIRE(spread_out(&job, DIAMOND, (uint64_t)1 << 49, DEVICES, &SGPU_PLAN_COSTS));
 	CHECK(device_of(&job, "t") == 0);
 	drop(&job);
 	REQUIRE(spread_out(&job, DIAMOND, (uint64_t)1 << 49, DEVICES, &most));
@@ -255,15 +264,14 @@ UNIT_TEST(sizes_that_nobody_has_are_added_up_without_harm)
 
 UNIT_TEST(the_same_manifest_gives_the_same_devices)
 {
-	const struct sgpu_spread_costs cheap = { 1, 10 };
+	const struct sgpu_plan_costs cheap = { 1, 10 };
 	struct job one, other;
 
 	REQUIRE(spread_out(&one, "a=copy x;b=copy y;c=copy a;" DIAMOND, 5000, DEVICES, &cheap));
 	REQUIRE(spread_out(&other, "a=copy x;b=copy y;c=copy a;" DIAMOND, 5000, DEVICES, &cheap));
-	CHECK(!memcmp(one.spread.device, other.spread.device,
+	CHECK(!memcmp(one.plan->device, other.plan->device,
 		      (size_t)one.manifest->operation_count * sizeof(int)));
-	CHECK(!memcmp(one.spread.home, other.spread.home,
-		      (size_t)one.manifest->segment_count * sizeof(int)));
+	CHECK(one.plan->move_count == other.plan->move_count);
 	drop(&one);
 	drop(&other);
 }
@@ -301,7 +309,7 @@ UNIT_TEST(all_operations_of_a_module_go_where_its_image_is)
 {
 	struct sgpu_diagnostics diagnostics = { 0 };
 	struct sgpu_error error = { 0 };
-	struct job job = { NULL, { NULL, NULL } };
+	struct job job = { NULL, NULL };
 	bool good = sgpu_ops_load_manifest(module_text, sizeof(module_text) - 1, "test",
 					   &job.manifest, &diagnostics, &error) == SGPU_OK;
 
@@ -309,8 +317,7 @@ UNIT_TEST(all_operations_of_a_module_go_where_its_image_is)
 		printf("# %s\n", diagnostics.count ? diagnostics.list[0].text : error.text);
 	}
 	sgpu_diagnostics_clear(&diagnostics);
-	REQUIRE(good && sgpu_spread_create(job.manifest, 2, &SGPU_SPREAD_COSTS, &job.spread,
-					   &error) == SGPU_OK);
+	REQUIRE(good && sgpu_plan_create(job.manifest, 2, &job.plan, &error) == SGPU_OK);
 	CHECK(device_of(&job, "P") == 0 && device_of(&job, "Q") == 1 && home_of(&job, "code") == 1);
 	CHECK(device_of(&job, "R") == 1 &&
 	      home_of(&job, "x") == 0); /* though it reads what is on the other */
