@@ -52,16 +52,6 @@ struct sgpu_device_stream_calls {
 	int (*event_query)(struct sgpu_event *event, bool *done, struct sgpu_error *error);
 };
 
-struct sgpu_device_graph_calls {
-	int (*record)(struct sgpu_device *device, sgpu_record_fn function, void *argument,
-		      struct sgpu_recording **graph, struct sgpu_error *error);
-	void (*free)(struct sgpu_recording *graph);
-	/* Tells the ranges that the graph's launches touch; returns their number. */
-	int (*ranges)(const struct sgpu_recording *graph, const struct sgpu_device_range **ranges);
-	int (*launch)(struct sgpu_stream *stream, struct sgpu_recording *graph,
-		      struct sgpu_task *task);
-};
-
 struct sgpu_device_key_calls {
 	/* All keys or none. */
 	int (*load)(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material, int count,
@@ -136,7 +126,6 @@ struct sgpu_device_backend {
 			struct sgpu_device_evidence *evidence, struct sgpu_error *error);
 	const struct sgpu_device_memory_calls *memory;
 	const struct sgpu_device_stream_calls *stream;
-	const struct sgpu_device_graph_calls *graph; /* NULL: it has none */
 	const struct sgpu_device_key_calls *key;
 	const struct sgpu_device_page_calls *page; /* NULL: it maps no pages */
 	const struct sgpu_device_peer_calls *peer; /* NULL: its devices reach no others */
@@ -147,7 +136,7 @@ extern const struct sgpu_device_backend sgpu_device_cpu;
 extern const struct sgpu_device_backend sgpu_device_cuda; /* loads sgpu-cuda.so on first use */
 
 /* The guard of a secure context (lib/channel), which is used as a device. The context has the calls
- * of the device under it, and its streams, keys, recordings and modules are that device's. Requests
+ * of the device under it, and its streams, keys and modules are that device's. Requests
  * that touch device memory ask the guard first. */
 struct sgpu_device_guard {
 	const struct sgpu_device_guard_calls *calls;
@@ -169,7 +158,7 @@ struct sgpu_device_guard_calls {
 	void (*leave)(struct sgpu_device_guard *guard);
 };
 
-/* Every backend's struct sgpu_device, _stream, _event, _recording, _device_key, _device_module and
+/* Every backend's struct sgpu_device, _stream, _event, _device_key, _device_module and
  * _space begin with this. */
 struct sgpu_device_object {
 	const struct sgpu_device_backend *backend;
@@ -244,7 +233,7 @@ void sgpu_code_file_unmap(const void *image, size_t size);
 /* ---- the interface between the program and sgpu-cuda.so, which exports one symbol ---- */
 /* Incremented whenever the interface changes: a struct of sgpu/device.h, a call of
  * device/backend.h, or struct sgpu_op_call. */
-enum { SGPU_CUDA_PLUGIN_ABI = 11 };
+enum { SGPU_CUDA_PLUGIN_ABI = 12 };
 #define SGPU_CUDA_PLUGIN_SYMBOL "sgpu_cuda_plugin"
 
 struct sgpu_cuda_plugin {

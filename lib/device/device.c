@@ -37,7 +37,6 @@ static int guarded(int rc, void *made, const void *maker)
 	}
 FREE(sgpu_stream_free, sgpu_stream, stream->free)
 FREE(sgpu_event_free, sgpu_event, stream->event_free)
-FREE(sgpu_recording_free, sgpu_recording, graph->free)
 FREE(sgpu_device_module_free, sgpu_device_module, module->free)
 FREE(sgpu_space_free, sgpu_space, page->space_free)
 #undef FREE
@@ -196,50 +195,6 @@ int sgpu_device_check(struct sgpu_device *device, const struct sgpu_device_range
 							    ranges[i].size, task);
 	}
 	return rc;
-}
-
-/* A caller's recording. The guard must see what is recorded, so the recorder gets it first. */
-struct record {
-	const struct sgpu_device *device;
-	sgpu_record_fn function;
-	void *argument;
-};
-
-static int record_guarded(struct sgpu_stream *recorder, void *argument, struct sgpu_error *error)
-{
-	const struct record *record = argument;
-
-	(void)guarded(SGPU_OK, recorder, record->device);
-	return record->function(recorder, record->argument, error);
-}
-
-int sgpu_device_record(struct sgpu_device *device, sgpu_record_fn function, void *argument,
-		       struct sgpu_recording **recording, struct sgpu_error *error)
-{
-	const struct sgpu_device_graph_calls *calls = BACKEND(device)->graph;
-	struct record record = { device, function, argument };
-	int rc;
-
-	*recording = NULL;
-	rc = calls ? calls->record(under(device), record_guarded, &record, recording, error)
-		   : sgpu_fail(error, SGPU_EUNAVAILABLE, "the device records nothing");
-	return guarded(rc, *recording, device);
-}
-
-int sgpu_recording_launch(struct sgpu_stream *stream, struct sgpu_recording *recording,
-			  struct sgpu_task *task)
-{
-	const struct sgpu_device_graph_calls *calls = BACKEND(recording)->graph;
-	const struct sgpu_device_range *ranges;
-	int rc;
-
-	if (GUARD(recording) != GUARD(stream)) {
-		return sgpu_task_refuse(task, SGPU_EPOLICY, "the graph is not of this context");
-	}
-	rc = calls->ranges(recording, &ranges);
-	rc = sgpu_guard_enter(GUARD(stream), ranges, rc, task);
-	return rc < 0 ? rc
-		      : sgpu_guard_leave(GUARD(stream), calls->launch(stream, recording, task));
 }
 
 int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,

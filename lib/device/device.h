@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Calls of devices beyond those of sgpu/device.h, for other parts of the library and the programs:
- * launches, events, recordings, keys, pages, and copies from one device to another.
+ * launches, events, keys, pages, and copies from one device to another.
  */
 #ifndef SGPU_DEVICE_DEVICE_H
 #define SGPU_DEVICE_DEVICE_H
@@ -53,8 +53,6 @@ struct sgpu_launch {
 	int64_t *status;
 	/* CUDA: SGPU_LAUNCH_COUNTERS scratch words in device memory, zero at every launch. */
 	unsigned *counters;
-	bool recorded; /* the launch is being recorded; if it needs more than kernels, the function
-			  returns SGPU_EUNAVAILABLE */
 };
 enum { SGPU_LAUNCH_COUNTERS = 64 };
 /* A device's implementation of an operation. */
@@ -135,27 +133,6 @@ SGPU_MUST_CHECK int sgpu_event_query(struct sgpu_event *event, bool *done,
 SGPU_MUST_CHECK int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function,
 					  void *argument, const struct sgpu_device_range *ranges,
 					  int count, struct sgpu_task *task);
-
-/* ---- recordings: launches that are enqueued again and again with one call ---- */
-struct sgpu_recording;
-enum { SGPU_RECORDING_LAUNCHES_MAX = 64 };
-/* Enqueues launches on `recorder`, which records them without carrying them out. It may call only
- * sgpu_device_launch_on, whose task tells on return whether the launch can be recorded. */
-typedef int (*sgpu_record_fn)(struct sgpu_stream *recorder, void *argument,
-			      struct sgpu_error *error);
-/* Records what `function` enqueues. Errors: SGPU_EUNAVAILABLE if the device cannot record, as the
- * CPU device, or a launch needs more than kernels: then launch one by one; errors of `function`;
- * SGPU_ENOMEM, SGPU_EDEVICE. */
-SGPU_MUST_CHECK int sgpu_device_record(struct sgpu_device *device, sgpu_record_fn function,
-				       void *argument, struct sgpu_recording **recording,
-				       struct sgpu_error *error);
-/* Frees a recording, whose work must have ended. Accepts a pointer to NULL; clears it. */
-void sgpu_recording_free(struct sgpu_recording **recording);
-/* Enqueues all launches in their order, after another check of the ranges that they touch. Returns
- * SGPU_ERETRY while the recording's previous run has not ended. The task's code is that of the
- * first launch that failed; the task's `actual` is the number of that launch. */
-SGPU_MUST_CHECK int sgpu_recording_launch(struct sgpu_stream *stream,
-					  struct sgpu_recording *recording, struct sgpu_task *task);
 
 /* ---- keys of sealed segments ---- */
 /* Loads the key schedules of `count` segments into the device, with what is derived from them:

@@ -26,10 +26,6 @@ static void free_job(void **job)
 		free(j->spare);
 		j->spare = next;
 	}
-	for (int i = 0; i < RECORDED_MAX; i++) {
-		sgpu_recording_free(&j->recorded[i].recording);
-		free(j->recorded[i].ranges);
-	}
 	sgpu_manifest_free(&j->manifest);
 	free(j->places);
 	free(j->steps);

@@ -37,16 +37,6 @@ struct place {
 struct sgpu_job;
 struct sgpu_job_run;
 
-/* The commands that the job enqueues for certain ranges. They are recorded when the ranges occur a
- * second time. */
-struct recorded {
-	struct sgpu_device_range *ranges; /* range_count of them; NULL: unused */
-	struct sgpu_recording *recording; /* NULL: not recorded yet */
-	uint64_t last_use;
-	int running;
-};
-enum { RECORDED_MAX = 4, RECORD_STEPS_MIN = 2 };
-
 struct started {
 	struct sgpu_job_run *run;
 	const struct step *step;
@@ -57,9 +47,7 @@ struct started {
 struct sgpu_job_run {
 	struct sgpu_job *job;
 	struct sgpu_job_run *next; /* the next spare run */
-	struct recorded *recorded; /* its recording was launched with `task`; NULL: see `started` */
-	struct sgpu_task task;
-	atomic_bool failed; /* the remaining steps are skipped */
+	atomic_bool failed;	   /* the remaining steps are skipped */
 	int count;
 	struct started started[];
 };
@@ -74,10 +62,7 @@ struct sgpu_job {
 	struct step *steps;
 	int step_count;
 	struct sgpu_job_run *spare; /* ended runs, for reuse */
-	bool unrecorded;	    /* the device or a step cannot be recorded */
-	uint64_t uses;
-	struct recorded recorded[RECORDED_MAX];
-	sgpu_devptr scratch; /* as much as any step needs */
+	sgpu_devptr scratch;	    /* as much as any step needs */
 	uint64_t scratch_size;
 	uint64_t bytes; /* all device memory of the job */
 };

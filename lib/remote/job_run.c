@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs of a job: its operations, enqueued one by one, or as a recording.
+ * Runs of a job: its operations, enqueued one by one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -132,101 +132,6 @@ static int check_ranges(const struct sgpu_job *j, const struct sgpu_device_range
 	return SGPU_OK;
 }
 
-static int enqueue_all(const struct sgpu_job *j, struct sgpu_stream *stream,
-		       const struct sgpu_device_range *ranges, struct sgpu_job_run *r,
-		       struct sgpu_error *error)
-{
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < j->step_count; i++) {
-		rc = start_step(j, &j->steps[i], stream, ranges, r, error);
-	}
-	return rc;
-}
-
-static int enqueue_on_recorder(struct sgpu_stream *recorder, void *argument,
-			       struct sgpu_error *error)
-{
-	struct sgpu_job_run *r = argument;
-
-	return enqueue_all(r->job, recorder, r->recorded->ranges, r, error);
-}
-
-static struct recorded *find_recorded(struct sgpu_job *j, const struct sgpu_device_range *ranges)
-{
-	for (int i = 0; i < RECORDED_MAX; i++) {
-		struct recorded *k = &j->recorded[i];
-		bool same = k->ranges != NULL;
-
-		for (int n = 0; same && n < j->range_count; n++) {
-			same = k->ranges[n].address == ranges[n].address &&
-			       k->ranges[n].size == ranges[n].size;
-		}
-		if (same) {
-			return k;
-		}
-	}
-	return NULL;
-}
-
-/* Remembers new ranges in place of the least recently used ones. */
-static void remember(struct sgpu_job *j, const struct sgpu_device_range *ranges)
-{
-	struct recorded *oldest = NULL;
-
-	for (struct recorded *k = j->recorded; k < j->recorded + RECORDED_MAX; k++) {
-		oldest =
-			k->running == 0 && (!oldest || k->last_use < oldest->last_use) ? k : oldest;
-	}
-	if (oldest && !oldest->ranges) {
-		oldest->ranges = calloc((size_t)j->range_count + 1, sizeof(*ranges));
-	}
-	if (oldest && oldest->ranges) {
-		sgpu_recording_free(&oldest->recording);
-		memcpy(oldest->ranges, ranges, (size_t)j->range_count * sizeof(*ranges));
-		oldest->last_use = ++j->uses;
-	}
-}
-
-/* Launches a recording. SGPU_ERETRY: none is idle, so the caller enqueues step by step. */
-static int start_recorded(struct sgpu_job *j, struct sgpu_stream *stream,
-			  const struct sgpu_device_range *ranges, struct sgpu_job_run *r,
-			  struct sgpu_error *error)
-{
-	struct recorded *k =
-		j->unrecorded || j->step_count < RECORD_STEPS_MIN ? NULL : find_recorded(j, ranges);
-	int rc;
-
-	if (!k) {
-		if (!j->unrecorded) {
-			remember(j, ranges);
-		}
-		return SGPU_ERETRY;
-	}
-	k->last_use = ++j->uses;
-	if (!k->recording) {
-		r->recorded = k;
-		j->unrecorded = sgpu_device_record(j->device, enqueue_on_recorder, r, &k->recording,
-						   NULL) != SGPU_OK;
-		r->recorded = NULL;
-		r->count = 0;
-		atomic_store(&r->failed, false);
-	}
-	if (!k->recording) {
-		return SGPU_ERETRY;
-	}
-	r->task = (struct sgpu_task){ .untimed = true };
-	rc = sgpu_recording_launch(stream, k->recording, &r->task);
-	if (rc == SGPU_OK) {
-		r->recorded = k;
-		k->running++;
-	} else if (rc != SGPU_ERETRY) {
-		sgpu_fail(error, rc, "the device refused the job: %s",
-			  r->task.error.text[0] ? r->task.error.text : sgpu_strerror(rc));
-	}
-	return rc;
-}
-
 int sgpu_job_start(void *job, struct sgpu_stream *stream, const struct sgpu_device_range *ranges,
 		   int count, void **run, struct sgpu_error *error)
 {
@@ -247,8 +152,10 @@ int sgpu_job_start(void *job, struct sgpu_stream *stream, const struct sgpu_devi
 	j->spare = r->next;
 	*r = (struct sgpu_job_run){ .job = j };
 	*run = r;
-	rc = start_recorded(j, stream, ranges, r, error);
-	return rc == SGPU_ERETRY ? enqueue_all(j, stream, ranges, r, error) : rc;
+	for (int i = 0; rc == SGPU_OK && i < j->step_count; i++) {
+		rc = start_step(j, &j->steps[i], stream, ranges, r, error);
+	}
+	return rc;
 }
 
 int sgpu_job_end(void **run, struct sgpu_error *error)
@@ -266,15 +173,6 @@ int sgpu_job_end(void **run, struct sgpu_error *error)
 		rc = s->task.code == SGPU_OK
 			     ? SGPU_OK
 			     : fail_step(s->step, "operation", &s->task, s->task.code, error);
-	}
-	if (r->recorded) {
-		const int last = r->job->step_count - 1;
-		const uint64_t step = sgpu_min_u64(r->task.actual, (uint64_t)last);
-
-		r->recorded->running--;
-		rc = r->task.code == SGPU_OK ? SGPU_OK
-					     : fail_step(&r->job->steps[step], "operation",
-							 &r->task, r->task.code, error);
 	}
 	r->next = r->job->spare;
 	r->job->spare = r;

@@ -330,8 +330,6 @@ UNIT_TEST(a_job_runs_again_and_again_over_buffers_of_the_session)
 	CHECK(end_worker(&w) == SGPU_OK);
 }
 
-/* What is enqueued over the same buffers again may be recorded: it is theirs alone, and goes with
- * them. */
 UNIT_TEST(a_job_that_runs_over_many_buffers_in_turn_computes_what_is_in_each)
 {
 	enum { N = 1000, BYTES = 4 * N, SETS = 6, ROUNDS = 5 };

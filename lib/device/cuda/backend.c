@@ -445,7 +445,6 @@ const struct sgpu_device_backend sgpu_cuda_backend = {
 	.evidence = sgpu_cuda_evidence,
 	.memory = &sgpu_cuda_memory_calls,
 	.stream = &sgpu_cuda_stream_calls,
-	.graph = &sgpu_cuda_graph_calls,
 	.key = &sgpu_cuda_key_calls,
 	.page = &sgpu_cuda_page_calls,
 	.peer = &sgpu_cuda_peer_calls,

@@ -25,8 +25,6 @@
 	F(cuMemcpyHtoDAsync) F(cuMemcpyDtoHAsync) F(cuMemsetD8Async) \
 	F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamWaitEvent) \
 	F(cuStreamSynchronize) F(cuStreamQuery) \
-	F(cuStreamBeginCapture) F(cuStreamEndCapture) F(cuGraphInstantiateWithFlags) F(cuGraphLaunch) F(cuGraphDestroy) \
-	F(cuGraphExecDestroy) \
 	F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord) F(cuEventQuery) F(cuEventElapsedTime) \
 	F(cuModuleLoadDataEx) F(cuModuleUnload) F(cuModuleGetFunction) F(cuModuleGetFunctionCount) \
 	F(cuModuleEnumerateFunctions) F(cuFuncLoad) F(cuFuncGetParamInfo) F(cuFuncSetAttribute) F(cuLaunchKernel) \

@@ -6,8 +6,9 @@
 #include <device/cuda/kernels.h>
 #include <device/cuda/stream.h>
 
-/* A value that is no enum sgpu_code counts as an error of the kernel, SGPU_EDEVICE. */
-int sgpu_cuda_code_from(int64_t word)
+/* Returns the code that a kernel left in a status word. A value that is no enum sgpu_code counts as
+ * an error of the kernel, SGPU_EDEVICE. */
+static int code_from(int64_t word)
 {
 	return word <= 0 && word >= SGPU_ESEGMENTS ? (int)word : SGPU_EDEVICE;
 }
@@ -53,11 +54,6 @@ static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record,
 	if (rc == SGPU_OK) {
 		rc = sgpu_cuda_faulted(device, &task->error);
 	}
-	if (record->graph) {
-		int ended = sgpu_cuda_graph_end(record->graph, task);
-
-		return rc == SGPU_OK ? ended : rc;
-	}
 	if (rc == SGPU_OK && record->sum) {
 		sgpu_cuda_sum_finish(record->sum);
 	}
@@ -68,7 +64,7 @@ static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record,
 		return end_chunks(device, record, task);
 	}
 	task->actual = (uint64_t)record->status->host[1];
-	return sgpu_cuda_code_from(record->status->host[0]);
+	return code_from(record->status->host[0]);
 }
 
 static void end(struct sgpu_stream *stream, struct sgpu_cuda_record *record)

@@ -221,9 +221,6 @@ static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 	if (record->kind == SGPU_CUDA_OPEN) {
 		sgpu_cuda_clear_now(device, record->out, record->out_size);
 	}
-	if (record->graph) {
-		(void)sgpu_cuda_graph_end(record->graph, record->task);
-	}
 	sgpu_cuda_sum_free(device, &record->sum);
 	sgpu_cuda_status_give(device, record->status);
 	sgpu_cuda_unmark(device, &record->mark);
@@ -242,7 +239,7 @@ static int commit_one(struct sgpu_stream *stream, struct sgpu_cuda_record *recor
 		result = sgpu_cuda_mark(stream, &record->mark);
 	}
 	rc = sgpu_cuda_check(stream->device, result, what, &error);
-	if (rc == SGPU_OK && (record->task || record->status || record->graph)) {
+	if (rc == SGPU_OK && (record->task || record->status)) {
 		rc = append(stream, record);
 		if (rc < 0) {
 			sgpu_fail_nomem(&error);

@@ -41,9 +41,8 @@ struct sgpu_cuda_record {
 	struct sgpu_device_key *key; /* OPEN, SEAL */
 	CUdeviceptr out;	     /* OPEN, SEAL: memory to clear after a failure */
 	uint64_t out_size;
-	uint64_t expected;	      /* OPEN, SEAL: chunks that must be done */
-	struct sgpu_recording *graph; /* the graph that runs, or NULL */
-	struct sgpu_cuda_sum *sum;    /* of a digest or a measure, or NULL */
+	uint64_t expected;	   /* OPEN, SEAL: chunks that must be done */
+	struct sgpu_cuda_sum *sum; /* of a digest or a measure, or NULL */
 	struct sgpu_cuda_record *next;
 };
 
@@ -52,8 +51,6 @@ struct sgpu_cuda_record {
 struct sgpu_stream {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
-	/* NULL, or the graph that this stream records; it then lacks the fields after `native` */
-	struct sgpu_recording *recording;
 	CUstream native;
 	struct sgpu_stream *next;      /* all streams of the device */
 	struct sgpu_stream *next_idle; /* under the device's lock */
@@ -111,8 +108,6 @@ SGPU_MUST_CHECK int sgpu_cuda_commit_all(struct sgpu_stream *stream,
 /* Ends all records up to this number, which the device must have passed; all, if the device is
  * faulted. The stream's lock is held. */
 void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t passed);
-/* Returns the code that a kernel left in a status word. */
-int sgpu_cuda_code_from(int64_t word);
 /* Where the kernels report on a record that opens or seals. */
 const volatile struct sgpu_cuda_verdict *sgpu_cuda_verdict(const struct sgpu_cuda_record *record);
 
@@ -132,14 +127,5 @@ CUresult sgpu_cuda_measure(struct sgpu_stream *stream, const struct sgpu_work *w
 void sgpu_cuda_sum_finish(const struct sgpu_cuda_sum *sum);
 /* Accepts a pointer to NULL; clears the pointer. */
 void sgpu_cuda_sum_free(struct sgpu_device *device, struct sgpu_cuda_sum **sum);
-
-/* ---- graph.c ---- */
-extern const struct sgpu_device_graph_calls sgpu_cuda_graph_calls;
-SGPU_MUST_CHECK int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launch_fn function,
-					void *argument, const struct sgpu_device_range *ranges,
-					int count, struct sgpu_task *task);
-/* Ends an execution of a graph that the device has passed or that failed to start. Returns the code
- * of the first failed launch. */
-int sgpu_cuda_graph_end(struct sgpu_recording *graph, struct sgpu_task *task);
 
 #endif

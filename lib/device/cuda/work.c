@@ -151,9 +151,6 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 	int rc;
 
-	if (stream->recording) {
-		return sgpu_cuda_graph_add(stream, function, argument, ranges, count, task);
-	}
 	rc = sgpu_device_check(device, ranges, count, task);
 	if (rc == SGPU_OK) {
 		rc = sgpu_cuda_begin(stream, task);

@@ -297,9 +297,6 @@ int sgpu_cublas_gemm(struct sgpu_launch *launch, const struct sgpu_gemm *gemm)
 	uint64_t elements = (gemm->batch - 1) * gemm->stride_c + gemm->m * gemm->ldc;
 	int rc = 0;
 
-	if (launch->recorded) {
-		return sgpu_fail(launch->error, SGPU_EUNAVAILABLE, "cuBLAS gets memory as it goes");
-	}
 	if (gemm->beta != 0) { /* c has the output's layout, without gaps */
 		rc = sgpu_cuda_runtime_check(
 			launch,
