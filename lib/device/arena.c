@@ -2,7 +2,6 @@
  *
  * Bins of free blocks, with a bit map of the non-empty bins, so that the cost of taking and
  * releasing a block does not grow with the number of blocks, except for the search in one bin.
- * Records of blocks are kept for reuse.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,28 +23,14 @@ static int bin_of(uint64_t extent)
 	return SGPU_ARENA_SMALL + (log - 8) * 8 + (int)((pages >> (log - 3)) & 7);
 }
 
-/* ---- records ---- */
-static struct sgpu_block *new_block(struct sgpu_arena *arena, struct sgpu_arena_region *region)
+static struct sgpu_block *new_block(struct sgpu_arena_region *region)
 {
-	struct sgpu_block *block = arena->spare;
+	struct sgpu_block *block = calloc(1, sizeof(*block));
 
-	if (block) {
-		arena->spare = block->next;
-		block->next = NULL;
-		block->before = block->after = block->previous = NULL;
-	} else {
-		block = calloc(1, sizeof(*block));
-	}
 	if (block) {
 		block->region = region;
 	}
 	return block;
-}
-
-static void keep_record(struct sgpu_arena *arena, struct sgpu_block *block)
-{
-	block->next = arena->spare;
-	arena->spare = block;
 }
 
 /* ---- bins ---- */
@@ -136,7 +121,7 @@ int sgpu_arena_add(struct sgpu_arena *arena, sgpu_devptr address, uint64_t exten
 	if (!region) {
 		return SGPU_ENOMEM;
 	}
-	region->first = new_block(arena, region);
+	region->first = new_block(region);
 	if (!region->first) {
 		free(region);
 		return SGPU_ENOMEM;
@@ -173,7 +158,7 @@ void sgpu_arena_drop(struct sgpu_arena *arena, struct sgpu_arena_region *region)
 	if (region->first->state == SGPU_BLOCK_FREE) {
 		pull(arena, region->first);
 	}
-	keep_record(arena, region->first);
+	free(region->first);
 	free(region);
 }
 
@@ -194,10 +179,6 @@ void sgpu_arena_clear(struct sgpu_arena *arena)
 		}
 		free(region);
 	}
-	while ((block = arena->spare)) {
-		arena->spare = block->next;
-		free(block);
-	}
 	memset(arena, 0, sizeof(*arena));
 }
 
@@ -208,7 +189,7 @@ static void cut(struct sgpu_arena *arena, struct sgpu_block *block, uint64_t ext
 {
 	struct sgpu_block *rest;
 
-	if (block->range.extent == extent || !(rest = new_block(arena, block->region))) {
+	if (block->range.extent == extent || !(rest = new_block(block->region))) {
 		return;
 	}
 	rest->range.address = block->range.address + extent;
@@ -224,15 +205,14 @@ static void cut(struct sgpu_arena *arena, struct sgpu_block *block, uint64_t ext
 }
 
 /* Merges `block` into `left`, the block before it; neither is in a bin. */
-static struct sgpu_block *join(struct sgpu_arena *arena, struct sgpu_block *left,
-			       struct sgpu_block *block)
+static struct sgpu_block *join(struct sgpu_block *left, struct sgpu_block *block)
 {
 	left->range.extent += block->range.extent;
 	left->after = block->after;
 	if (left->after) {
 		left->after->before = left;
 	}
-	keep_record(arena, block);
+	free(block);
 	return left;
 }
 
@@ -274,11 +254,11 @@ void sgpu_arena_release(struct sgpu_arena *arena, struct sgpu_block *block)
 
 	if (after && after->state == SGPU_BLOCK_FREE) {
 		pull(arena, after);
-		block = join(arena, block, after);
+		block = join(block, after);
 	}
 	if (before && before->state == SGPU_BLOCK_FREE) {
 		pull(arena, before);
-		block = join(arena, before, block);
+		block = join(before, block);
 	}
 	put(arena, block);
 }

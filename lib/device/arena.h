@@ -35,11 +35,10 @@ struct sgpu_block {
 	uint64_t size;		 /* as asked for */
 	enum sgpu_block_state state;
 	struct sgpu_arena_region *region;
-	struct sgpu_block *before, *after; /* neighbours in the region */
-	struct sgpu_block *previous,
-		*next;	       /* in its bin; `next` also links blocks in clearing and spare ones */
-	uint64_t serial;       /* of its clearing */
-	struct sgpu_task task; /* of its clearing, for the caller */
+	struct sgpu_block *before, *after;  /* neighbours in the region */
+	struct sgpu_block *previous, *next; /* in its bin; `next` also links blocks in clearing */
+	uint64_t serial;		    /* of its clearing */
+	struct sgpu_task task;		    /* of its clearing, for the caller */
 };
 
 struct sgpu_arena_region {
@@ -54,7 +53,6 @@ struct sgpu_arena {
 	void *used; /* tree of used blocks, by address */
 	struct sgpu_block *bins[SGPU_ARENA_BINS];
 	uint64_t filled[(SGPU_ARENA_BINS + 63) / 64]; /* a bit for each bin that holds a block */
-	struct sgpu_block *spare;		      /* unused records */
 	uint64_t mapped_bytes, used_bytes; /* of regions; of used blocks, in whole pages */
 	struct sgpu_block *clearing, *clearing_tail; /* in the order of their serials */
 	uint64_t clearing_bytes;
