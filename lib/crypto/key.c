@@ -169,22 +169,53 @@ static bool one_of(const char *text, const char *const *list)
 	return false;
 }
 
-/* Checks the registered optional members that may restrict the key to another use. */
+static bool valid_operations(const json_t *value)
+{
+	size_t count = json_array_size(value);
+
+	if (!json_is_array(value)) {
+		return false;
+	}
+	for (size_t i = 0; i < count; i++) {
+		if (!json_is_string(json_array_get(value, i))) {
+			return false;
+		}
+		for (size_t j = 0; j < i; j++) {
+			if (json_equal(json_array_get(value, i), json_array_get(value, j))) {
+				return false;
+			}
+		}
+	}
+	return true;
+}
+
+/* Checks the registered optional members, which must not restrict the key to another use. */
 static int check_optional(const json_t *object, const char *name, const char *wanted,
 			  const char *const *algorithms, struct sgpu_error *error)
 {
 	const json_t *use = json_object_get(object, "use"), *alg = json_object_get(object, "alg");
-	const char *text = json_is_string(alg) ? json_string_value(alg) : "...";
+	const json_t *kid = json_object_get(object, "kid"),
+		     *ops = json_object_get(object, "key_ops");
+	const json_t *ext = json_object_get(object, "ext");
+	const char *fault = kid && !json_is_string(kid)	  ? "'kid' is not a string"
+			    : alg && !json_is_string(alg) ? "'alg' is not a string"
+			    : ops && !valid_operations(ops)
+				    ? "'key_ops' is not an array of different strings"
+			    : ext && !json_is_boolean(ext) ? "'ext' is not true or false"
+							   : NULL;
 
+	if (fault) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: %s", name, fault);
+	}
 	if (use && (!json_is_string(use) || strcmp(json_string_value(use), wanted))) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "%s: 'use' is not '%s': the key is meant for something else", name,
 				 wanted);
 	}
-	if (alg && !one_of(text, algorithms)) {
+	if (alg && !one_of(json_string_value(alg), algorithms)) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "%s: 'alg' is '%s': the key is meant for something else", name,
-				 shown(text));
+				 shown(json_string_value(alg)));
 	}
 	return 0;
 }

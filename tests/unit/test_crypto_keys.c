@@ -171,7 +171,10 @@ UNIT_TEST(members_of_the_wrong_shape_are_refused_by_name)
 	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"x\":\"" ALICE_X "\"}", "'x'"));
 	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"use\":\"sig\"}", "'use'"));
 	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"alg\":\"HS256\"}", "'HS256'"));
-	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"alg\":7}", "'alg'"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"key_ops\":[\"a\",\"a\"]}",
+		      "'key_ops'"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"ext\":\"yes\"}", "'ext'"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"kid\":1}", "'kid'"));
 	CHECK(refused("{\"kty\":\"OKP\",\"crv\":\"X25519\",\"d\":\"" ALICE_D "\"}",
 		      "'x' is missing"));
 	CHECK(refused("{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"" ALICE_D "\",\"d\":\"" ALICE_D
