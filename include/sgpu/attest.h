@@ -260,10 +260,10 @@ struct sgpu_policy; /* sgpu-policy(5) */
 SGPU_MUST_CHECK int sgpu_policy_parse(const char *text, size_t size, const char *name,
 				      struct sgpu_policy **policy, struct sgpu_error *error);
 void sgpu_policy_free(struct sgpu_policy **policy);
-/* Writes a policy that accepts these digests and owners, and at least these versions and this
- * platform. The claims may be unverified and incomplete; the policy omits what they lack. The
- * measurements in a hardware report are not claims: the caller adds them. *text is from malloc. */
-SGPU_MUST_CHECK int sgpu_policy_from_claims(const json_t *claims, char **text, size_t *size,
+/* Makes a policy, as a new object, that accepts these digests and owners, and at least these
+ * versions and this platform. The claims may be unverified. The measurements in a hardware report
+ * are not claims: the caller adds them. Errors: SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_policy_from_claims(const json_t *claims, json_t **policy,
 					    struct sgpu_error *error);
 
 struct sgpu_appraisal {

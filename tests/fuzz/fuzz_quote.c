@@ -43,15 +43,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct sgpu_record records[SGPU_RECORDS_MAX];
 	struct sgpu_quote_result result;
 	const struct sgpu_quote_checks checks = { .roots = &(struct sgpu_chain){ .count = 0 } };
-	char *text = NULL, *quote = size && data[0] == 'c' ? wrap(data + 1, size - 1)
-							   : strndup((char *)data, size);
-	json_t *claims;
+	char *quote =
+		size && data[0] == 'c' ? wrap(data + 1, size - 1) : strndup((char *)data, size);
+	json_t *claims, *policy = NULL;
 
 	if (!sgpu_quote_parse(quote, strlen(quote), &claims, records, NULL, NULL)) {
-		(void)!sgpu_policy_from_claims(claims, &text, &size, NULL);
+		(void)!sgpu_policy_from_claims(claims, &policy, NULL);
 		sgpu_records_clear(records);
 		json_decref(claims);
-		free(text);
+		json_decref(policy);
 	}
 	if (!sgpu_quote_verify(quote, strlen(quote), &checks, &result, NULL)) {
 		abort();

@@ -10,7 +10,7 @@
 #include <sgpu/base.h>
 
 #include "base/json.h"
-#include "attest/internal.h"
+#include "attest/quote.h"
 #include "unit.h"
 
 #define NOW 1800000000

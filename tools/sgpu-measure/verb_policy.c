@@ -14,7 +14,7 @@ struct task {
 	const char *quote_path, *build_path, *release_path, *key_path, *owners_path, *at_least;
 	const char *out_path;
 	struct sgpu_owners owners;
-	json_t *claims;
+	json_t *policy;
 };
 
 const struct cli_option policy_options[] = {
@@ -43,33 +43,39 @@ static bool is_open(const char *kind)
 	return kind && (!strcmp(kind, "plain") || !strcmp(kind, "gramine-direct"));
 }
 
-/* ---- claims that a quote of the build should have: digests of files, and conditions without which
- * the digests prove nothing: the process that holds the key made the quote, is not debugged, and
- * runs no other code ---- */
-static json_t *runner_claims(const struct task *task, const json_t *file)
+/* ---- what a quote of the build should have: digests of files, and conditions without which these
+ * prove nothing: the process that holds the key made the quote, is not debugged, and runs no other
+ * code ---- */
+static json_t *digests_of(const json_t *file)
 {
-	json_t *owners = task->owners.count ? json_array() : NULL; /* NULL: any owner */
+	uint8_t digest[SGPU_KT128_SIZE];
 
-	for (int i = 0; owners && i < task->owners.count; i++) {
+	return !file ? json_array()
+	       : sgpu_json_bytes(file, "release", "digest", digest, sizeof(digest), NULL)
+		       ? NULL
+		       : json_pack("[o]", measure_hex(digest, sizeof(digest)));
+}
+
+static json_t *runner_policy(const struct task *task, const json_t *file)
+{
+	json_t *owners = task->owners.count ? json_array() : json_string("any");
+
+	for (int i = 0; i < task->owners.count; i++) {
 		json_array_append_new(owners, json_string(task->owners.names[i]));
 	}
-	return json_pack("{s:s, s:s, s:{s:O, s:O, s:s, s:b, s:b, s:o*, s:s, s:{s:b}, s:s}}",
-			 "swname", RELEASE_RUNNER, "dbgstat", "disabled", SGPU_EAT_PROFILE,
-			 "digest", json_object_get(file, "digest"), "size",
-			 json_object_get(file, "size"), "measured", "process", "modules", 0,
-			 "files", 0, "owners", owners, "sessions",
-			 task->owners.count ? "owners" : "none", "confinement", "all", 1, "key",
-			 "ephemeral");
+	return json_pack("{s:o, s:b, s:b, s:b, s:o, s:s, s:b, s:s, s:b}", "digests",
+			 digests_of(file), "debug", 0, "modules", 0, "files", 0, "owners", owners,
+			 "sessions", task->owners.count ? "owners" : "none", "confinement", 1,
+			 "key", "ephemeral", "process", 1);
 }
 
 /* A build without the CUDA device has no code for a GPU, so the policy must refuse quotes with a
  * GPU. On a GPU, other programs' work can run in between. */
-static json_t *device_claims(const struct task *task, const json_t *code)
+static json_t *device_policy(const struct task *task, const json_t *code)
 {
-	return code ? json_pack("{s:{s:[O], s:b, s:s*}}", SGPU_EAT_PROFILE, "code", code,
-				"preemption", 1, "confidential",
-				is_open(task->at_least) ? "off" : NULL)
-		    : json_pack("{s:{s:[]}}", SGPU_EAT_PROFILE, "code");
+	return json_pack("{s:o, s:o*, s:o*}", "code", digests_of(code), "confidential",
+			 code && is_open(task->at_least) ? json_false() : NULL, "preemption",
+			 code ? json_true() : NULL);
 }
 
 static int read_release(const struct task *task, json_t **release, struct sgpu_error *error)
@@ -90,7 +96,7 @@ static int read_release(const struct task *task, json_t **release, struct sgpu_e
 	return rc;
 }
 
-static int claims_of_build(struct task *task, struct sgpu_error *error)
+static int policy_of_build(struct task *task, struct sgpu_error *error)
 {
 	json_t *release = NULL;
 	int rc = 0;
@@ -103,15 +109,12 @@ static int claims_of_build(struct task *task, struct sgpu_error *error)
 	     : task->build_path ? release_of_build(task->build_path, &release, error)
 				: read_release(task, &release, error);
 	if (!rc) {
-		json_t *platform =
-			task->at_least ? json_pack("{s:{s:s}}", "platform", "kind", task->at_least)
-				       : json_object();
-		task->claims = json_pack("{s:s, s:{s:o, s:o}, s:o}", "dbgstat", "disabled",
-					 "submods", "runner",
-					 runner_claims(task, release_file(release, RELEASE_RUNNER)),
-					 "gpu-0", device_claims(task, release_file(release, NULL)),
-					 SGPU_EAT_PROFILE, platform);
-		rc = task->claims ? 0 : sgpu_fail_nomem(error);
+		task->policy = json_pack(
+			"{s:i, s:o, s:o, s:o*}", "version", 1, "runner",
+			runner_policy(task, release_file(release, RELEASE_RUNNER)), "device",
+			device_policy(task, release_file(release, NULL)), "platform",
+			task->at_least ? json_pack("{s:s}", "at_least", task->at_least) : NULL);
+		rc = task->policy ? 0 : sgpu_fail_nomem(error);
 	}
 	json_decref(release);
 	return rc;
@@ -122,52 +125,48 @@ static int read_quote(struct task *task, struct sgpu_error *error)
 {
 	char *text = NULL;
 	size_t size = 0;
+	json_t *claims = NULL;
 	int status = measure_read_input(task->quote_path, "a quote", &text, &size);
 
 	if (status) {
 		return status;
 	}
-	int rc = sgpu_quote_parse(text, size, &task->claims, NULL, NULL, error);
+	int rc = sgpu_quote_parse(text, size, &claims, NULL, NULL, error);
 	status = rc ? measure_quote_error(task->quote_path, text, size, error) : 0;
 	free(text);
 	if (!rc) {
 		cli_note("nothing of the quote was verified: it must be one of a machine that you "
 			 "trust");
+		rc = sgpu_policy_from_claims(claims, &task->policy, error);
+		status = rc ? cli_error(error) : 0;
 	}
+	json_decref(claims);
 	return status;
 }
 
 static int run(struct task *task)
 {
 	struct sgpu_error error = { 0 };
-	const char *kind;
-	char *text = NULL;
-	size_t size = 0;
-	int rc, status = cli_output_prepare(task->out_path, 0644, false);
+	int status = cli_output_prepare(task->out_path, 0644, false);
 
 	if (status) {
 		return status;
 	}
 	if (!task->build_path && !task->release_path) {
 		status = read_quote(task, &error);
-	} else if (claims_of_build(task, &error)) {
+	} else if (policy_of_build(task, &error)) {
 		status = cli_error(&error);
 	}
 	if (status) {
 		return status;
 	}
 	/* Neither a quote's claims nor a build contain the measurements of a hardware report. */
-	kind = json_string_value(json_object_get(
-		json_object_get(json_object_get(task->claims, SGPU_EAT_PROFILE), "platform"),
-		"kind"));
-	if (!is_open(kind)) {
+	if (!is_open(json_string_value(
+		    json_object_get(json_object_get(task->policy, "platform"), "at_least")))) {
 		cli_note("the policy accepts no guest before its 'platform' has the 'measurements' "
 			 "of one");
 	}
-	rc = sgpu_policy_from_claims(task->claims, &text, &size, &error);
-	rc = rc ? rc : cli_write_text(task->out_path, 0644, text, size, &error);
-	free(text);
-	return rc ? cli_error(&error) : 0;
+	return cli_write_json(task->out_path, 0644, task->policy, &error) ? cli_error(&error) : 0;
 }
 
 static int check_options(const struct task *task)
@@ -213,7 +212,6 @@ int verb_policy(int argc, char **argv)
 	task.quote_path = paths[0];
 	status = status ? status : check_options(&task);
 	status = status ? status : run(&task);
-	json_decref(task.claims);
 	sgpu_owners_clear(&task.owners);
 	return status;
 }

@@ -24,8 +24,7 @@ static const char *status_of(const enum sgpu_finding *values, size_t count)
 					: "none";
 }
 
-/* Makes the result for a part, from findings with their names in the vector. `refused`: whatever
- * the findings are. */
+/* Makes the result for a part. refused: whatever the findings are. */
 static json_t *result_of(const struct sgpu_policy *policy, const char *const *names,
 			 const enum sgpu_finding *values, size_t count, bool refused)
 {

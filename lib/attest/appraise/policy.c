@@ -107,6 +107,14 @@ static const char *find_fault(const json_t *document)
 		       : NULL;
 }
 
+static int check_document(const json_t *document, const char *name, struct sgpu_error *error)
+{
+	const int rc = sgpu_members_check(document, name, table, error);
+	const char *fault = rc ? NULL : find_fault(document);
+
+	return fault ? sgpu_fail(error, SGPU_EINVALID, "%s: %s", name, fault) : rc;
+}
+
 int sgpu_policy_parse(const char *text, size_t size, const char *name, struct sgpu_policy **policy,
 		      struct sgpu_error *error)
 {
@@ -120,9 +128,7 @@ int sgpu_policy_parse(const char *text, size_t size, const char *name, struct sg
 				 name, TEXT_SIZE_MAX);
 	}
 	int rc = sgpu_document_parse(text, size, name, &document, error);
-	rc = rc ? rc : sgpu_members_check(document, name, table, error);
-	const char *fault = rc ? NULL : find_fault(document);
-	rc = fault ? sgpu_fail(error, SGPU_EINVALID, "%s: %s", name, fault) : rc;
+	rc = rc ? rc : check_document(document, name, error);
 	rc = rc ? rc : sgpu_sha256(text, size, hash, error);
 	struct sgpu_policy *made = rc ? NULL : calloc(1, sizeof(*made));
 	if (!made) {
@@ -145,159 +151,98 @@ void sgpu_policy_free(struct sgpu_policy **policy)
 	}
 }
 
-/* ---- a policy that accepts given claims. It omits the members that the claims lack, and so
- * refuses what these could permit ---- */
-static json_t *hex_of(const json_t *text)
+/* ---- a policy that accepts given claims ---- */
+static json_t *hex_of(const json_t *digest)
 {
 	char hex[SGPU_HEX_SIZE];
 
-	return sgpu_judge_hex(text, SGPU_KT128_SIZE, hex) ? json_string(hex) : NULL;
+	sgpu_judge_hex(digest, SGPU_KT128_SIZE, hex);
+	return json_string(hex);
 }
 
-/* Sets a member if it is `wanted`; consumes the value. False: out of memory. */
-static bool put(json_t *object, const char *key, bool wanted, json_t *value)
+/* Finds "580.159.04" in "driver 580.159.04, CUDA 13.0"; NULL if there is no number. */
+static const char *version_of(const json_t *text, char version[SGPU_REASON_SIZE])
 {
-	if (!wanted) {
-		json_decref(value);
-		return true;
-	}
-	return json_object_set_new(object, key, value) == 0;
-}
+	const char *first = json_is_string(text) ? json_string_value(text) : "";
 
-/* Sets "580.159.04" from "driver 580.159.04, CUDA 13.0". */
-static bool put_version(json_t *object, const char *key, const json_t *text)
-{
-	const char *all = json_is_string(text) ? json_string_value(text) : "",
-		   *first = all + strcspn(all, "0123456789");
+	first += strcspn(first, "0123456789");
 	size_t length = strspn(first, "0123456789.");
-
 	length -= length && first[length - 1] == '.';
-	return put(object, key, length, json_stringn(first, length));
+	snprintf(version, SGPU_REASON_SIZE, "%.*s", (int)length, first);
+	return *version ? version : NULL;
 }
 
-/* Adds whose work a runner takes, and its confinement. No claim of owners means anybody. */
-static bool add_limits(json_t *made, const json_t *own)
-{
-	char text[SGPU_REASON_SIZE];
-	const json_t *files = json_object_get(own, "files"),
-		     *owners = json_object_get(own, "owners"),
-		     *sessions = json_object_get(own, "sessions");
-
-	return !files ||
-	       (put(made, "files", true, json_boolean(json_is_true(files))) &&
-		put(made, "owners", true, owners ? json_deep_copy(owners) : json_string("any")) &&
-		put(made, "sessions", sessions, json_deep_copy(sessions)) &&
-		put(made, "confinement", true,
-		    json_boolean(
-			    !sgpu_confinement_lack(json_object_get(own, "confinement"), text))));
-}
-
-static bool add_runner(json_t *policy, const json_t *claims)
+static json_t *runner_of(const json_t *claims)
 {
 	const json_t *runner = sgpu_member_at(claims, "submods/runner"),
 		     *own = sgpu_claims_own(runner);
-	const json_t *digest = json_object_get(own, "digest"),
-		     *version = json_array_get(json_object_get(runner, "swversion"), 0);
-	const json_t *debug = json_object_get(claims, "dbgstat"),
-		     *modules = json_object_get(own, "modules");
-	const json_t *measured = json_object_get(own, "measured");
-	const char *key = json_string_value(json_object_get(own, "key"));
-	json_t *made = json_object();
+	const char *debug = json_string_value(json_object_get(claims, "dbgstat")),
+		   *measured = json_string_value(json_object_get(own, "measured")),
+		   *key = json_string_value(json_object_get(own, "key"));
+	json_t *owners = json_object_get(own, "owners");
+	char version[SGPU_REASON_SIZE], lack[SGPU_REASON_SIZE];
 
-	if (!runner) {
-		json_decref(made);
-		return true;
-	}
-	return put(policy, "runner", true, made) &&
-	       put(made, "digests", digest, json_pack("[o]", hex_of(digest))) &&
-	       put_version(made, "version", version) &&
-	       put(made, "debug", debug,
-		   json_boolean(!debug || strcmp(json_string_value(debug), "disabled") != 0)) &&
-	       put(made, "modules", modules, json_boolean(json_is_true(modules))) &&
-	       add_limits(made, own) &&
-	       put(made, "key", key && strcmp(key, "none"), json_string(key)) &&
-	       put(made, "process", measured,
-		   json_boolean(measured && !strcmp(json_string_value(measured), "process")));
+	return json_pack("{s:[o], s:s*, s:b, s:b, s:b, s:o, s:O*, s:b, s:s*, s:b}", "digests",
+			 hex_of(json_object_get(own, "digest")), "version",
+			 version_of(sgpu_member_at(runner, "swversion/0"), version), "debug",
+			 strcmp(debug, "disabled") != 0, "modules",
+			 json_is_true(json_object_get(own, "modules")), "files",
+			 json_is_true(json_object_get(own, "files")), "owners",
+			 owners ? json_incref(owners) : json_string("any"), "sessions",
+			 json_object_get(own, "sessions"), "confinement",
+			 !sgpu_confinement_lack(json_object_get(own, "confinement"), lack), "key",
+			 strcmp(key, "none") ? key : NULL, "process", !strcmp(measured, "process"));
 }
 
-static json_t *code_digests(const json_t *list)
+static json_t *device_of(const json_t *claims)
 {
-	/* An empty list stays empty: it accepts only a device without code of its own. */
-	json_t *digests = json_is_array(list) ? json_array() : NULL;
-
-	for (size_t i = 0; digests && i < json_array_size(list); i++) {
-		if (json_array_append_new(
-			    digests, hex_of(json_object_get(json_array_get(list, i), "digest")))) {
-			json_decref(digests);
-			return NULL;
-		}
-	}
-	return digests;
-}
-
-static bool add_device(json_t *policy, const json_t *claims)
-{
-	const char *name = "";
-	const json_t *own = sgpu_claims_own(sgpu_claims_device_of(claims, &name));
+	const char *name;
+	const json_t *own = sgpu_claims_own(sgpu_claims_device_of(claims, &name)), *item;
 	const char *confidential = json_string_value(json_object_get(own, "confidential"));
-	const json_t *agreed = json_object_get(own, "agreed"),
-		     *preemption = json_object_get(own, "preemption"),
-		     *code = json_object_get(own, "code");
-	bool on = confidential && !strcmp(confidential, "on"),
-	     whole_gpu = agreed && strcmp(name, "cpu") != 0;
-	json_t *made = json_object();
+	const bool gpu = strcmp(name, "cpu") != 0, on = confidential && !strcmp(confidential, "on"),
+		   agreed = json_is_true(json_object_get(own, "agreed"));
+	json_t *code = json_array(); /* empty: a device without code of its own */
+	char version[SGPU_REASON_SIZE];
+	size_t i;
+	int bad = 0;
 
-	if (!own) {
-		json_decref(made);
-		return true;
+	json_array_foreach (json_object_get(own, "code"), i, item) {
+		bad |= json_array_append_new(code, hex_of(json_object_get(item, "digest")));
+	}
+	if (bad) {
+		json_decref(code);
+		return NULL;
 	}
 	/* If a GPU lacks a mode, the policy says false: a missing member would demand the mode. */
-	return put(policy, "device", true, made) &&
-	       put(made, "code", json_is_array(code), code_digests(code)) &&
-	       put_version(made, "driver", json_object_get(own, "driver")) &&
-	       put(made, "confidential", confidential || whole_gpu, json_boolean(on)) &&
-	       put(made, "agreement", json_is_true(agreed) || (whole_gpu && !on),
-		   json_boolean(json_is_true(agreed))) &&
-	       put(made, "preemption", preemption, json_boolean(json_is_true(preemption)));
+	return json_pack("{s:o, s:s*, s:o*, s:o*, s:b}", "code", code, "driver",
+			 version_of(json_object_get(own, "driver"), version), "confidential",
+			 gpu || confidential ? json_boolean(on) : NULL, "agreement",
+			 agreed || (gpu && !on) ? json_boolean(agreed) : NULL, "preemption",
+			 json_is_true(json_object_get(own, "preemption")));
 }
 
-static bool add_rest(json_t *policy, const json_t *claims)
+int sgpu_policy_from_claims(const json_t *claims, json_t **policy, struct sgpu_error *error)
 {
-	const json_t *kind = sgpu_member_at(claims, SGPU_OWN "/platform/kind");
 	char hex[SGPU_HEX_SIZE];
-	const bool named = sgpu_judge_hex(json_object_get(claims, "ueid"), SGPU_UEID_SIZE, hex);
+	int bad = 0, rc = sgpu_claims_check(claims, error);
 
-	return put(policy, "platform", kind,
-		   json_pack("{s:s}", "at_least", json_string_value(kind))) &&
-	       put(policy, "machines", named, named ? json_pack("[s]", hex) : NULL);
-}
-
-int sgpu_policy_from_claims(const json_t *claims, char **text, size_t *size,
-			    struct sgpu_error *error)
-{
-	json_t *document = json_pack("{s:i}", "version", 1);
-	struct sgpu_policy *check = NULL;
-
-	*text = NULL;
-	*size = 0;
-	bool made = document && add_runner(document, claims) && add_device(document, claims) &&
-		    add_rest(document, claims);
-	char *lines = made ? json_dumps(document, JSON_INDENT(2)) : NULL;
-	char *whole = NULL;
-	json_decref(document);
-	if (!lines || !(whole = realloc(lines, strlen(lines) + 2))) {
-		free(lines);
-		return sgpu_fail_nomem(error);
-	}
-	strcat(whole, "\n");
-	/* Unverified claims may hold values that no policy can. */
-	int rc = sgpu_policy_parse(whole, strlen(whole), "policy", &check, error);
-	sgpu_policy_free(&check);
+	*policy = NULL;
 	if (rc) {
-		free(whole);
 		return rc;
 	}
-	*text = whole;
-	*size = strlen(whole);
-	return 0;
+	json_t *made = json_pack("{s:i, s:o}", "version", 1, "runner", runner_of(claims));
+	if (sgpu_claims_device_of(claims, NULL)) {
+		bad |= json_object_set_new(made, "device", device_of(claims));
+	}
+	bad |= json_object_set_new(
+		made, "platform",
+		json_pack("{s:O}", "at_least", sgpu_member_at(claims, SGPU_OWN "/platform/kind")));
+	if (sgpu_judge_hex(json_object_get(claims, "ueid"), SGPU_UEID_SIZE, hex)) {
+		bad |= json_object_set_new(made, "machines", json_pack("[s]", hex));
+	}
+	/* Unverified claims may have versions that no policy can name. */
+	rc = bad ? sgpu_fail_nomem(error) : check_document(made, "policy", error);
+	*policy = rc ? NULL : made;
+	json_decref(rc ? made : NULL);
+	return rc;
 }

@@ -47,7 +47,7 @@ struct tsm {
 	size_t report_size, table_size;
 };
 
-/* Takes the JSON of a TSM report apart. The caller frees the parts of *tsm in any case. */
+/* The caller frees the parts of *tsm in any case. */
 static int tsm_read(const json_t *record, struct tsm *tsm, struct sgpu_error *error)
 {
 	static const char *const members[] = { "auxblob", "outblob", "provider", NULL };

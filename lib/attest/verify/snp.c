@@ -166,7 +166,7 @@ static int match_tcb(const X509 *leaf, const uint8_t tcb[8], struct sgpu_error *
 	return rc;
 }
 
-/* Compares the chip's identity. Turin's certificates hold only the 8 bytes that its chips have;
+/* Turin's certificates hold only the 8 bytes that its chips have;
  * zeros fill the rest of the report's field. */
 static int match_chip(const X509 *leaf, const uint8_t chip[64], struct sgpu_error *error)
 {

@@ -271,8 +271,7 @@ static int check_enclave(const struct sgpu_tdx_quote *quote, struct sgpu_error *
 	return SGPU_OK;
 }
 
-/* Verifies the PCK's chain, and its signature of the enclave's report. The chain is a text that may
- * end with a NUL. */
+/* The chain of the platform's key is a text that may end with a NUL. */
 static int check_platform(const struct sgpu_tdx_quote *quote,
 			  const struct sgpu_quote_checks *checks, struct sgpu_error *error)
 {
@@ -306,8 +305,6 @@ static int check_platform(const struct sgpu_tdx_quote *quote,
 	return rc;
 }
 
-/* Checks that Intel signed the TDX module, which separates the TD from its host, and that nobody
- * debugs it. */
 static int check_module(const struct sgpu_tdx_quote *quote, struct sgpu_error *error)
 {
 	return sgpu_all_zero(quote->body.data + AT_SIGNER_SEAM, REGISTER) &&
