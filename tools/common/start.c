@@ -70,21 +70,23 @@ int runner_arguments(const struct runner_options *o, const char *const *more, ch
 	return added ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-const char *runner_path(char path[RUNNER_PATH_MAX])
+const char *runner_beside(const char *name, char path[PATH_MAX])
 {
-	const ssize_t length = readlink("/proc/self/exe", path, PATH_MAX);
+	const ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+	char *slash;
 
 	path[length > 0 ? length : 0] = '\0';
-	char *slash = strrchr(path, '/');
-	snprintf(slash ? slash + 1 : path, sizeof("sgpu-enclave"), "sgpu-enclave");
+	slash = strrchr(path, '/');
+	slash = slash && (size_t)(slash - path) + 2 + strlen(name) <= PATH_MAX ? slash + 1 : path;
+	strcpy(slash, slash > path ? name : "");
 	return path;
 }
 
 int runner_find(int *fd, struct sgpu_error *error)
 {
-	char path[RUNNER_PATH_MAX];
+	char path[PATH_MAX];
 
-	*fd = open(runner_path(path), O_PATH | O_CLOEXEC);
+	*fd = open(runner_beside("sgpu-enclave", path), O_PATH | O_CLOEXEC);
 	return *fd >= 0 ? SGPU_OK
 			: sgpu_fail(error, SGPU_EUNAVAILABLE,
 				    "there is no '%s', which has to be beside this program", path);

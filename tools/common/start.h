@@ -16,9 +16,9 @@
 SGPU_MUST_CHECK int runner_arguments(const struct runner_options *options, const char *const *more,
 				     char ***words, struct sgpu_error *error);
 
-/* Returns the path of sgpu-enclave, in the directory of the running program. */
-enum { RUNNER_PATH_MAX = PATH_MAX + sizeof("sgpu-enclave") };
-const char *runner_path(char path[RUNNER_PATH_MAX]);
+/* Returns the path of a name in the directory of the running program; "" if it is too
+ * long. */
+const char *runner_beside(const char *name, char path[PATH_MAX]);
 /* Opens sgpu-enclave, beside the running program and never by PATH. Errors: SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int runner_find(int *fd, struct sgpu_error *error);
 /* Executes it in the place of this process. Returns only on failure. Errors: SGPU_ESYSTEM. */

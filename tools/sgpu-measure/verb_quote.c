@@ -42,14 +42,15 @@ const struct cli_option quote_options[] = {
 static int collect(struct task *task, char **quote, size_t *size, struct sgpu_error *error)
 {
 	struct sgpu_device_info info;
-	char beside[RUNNER_PATH_MAX];
+	char beside[PATH_MAX];
 	const int rc = sgpu_device_get_info(task->device, &info, error);
 	const struct sgpu_quote_subject subject = {
 		.nonce = task->nonce.data,
 		.nonce_size = task->nonce.size,
 		.recipient = task->recipient_path ? &task->recipient : NULL,
 		.device = task->device,
-		.runner_path = task->runner_path ? task->runner_path : runner_path(beside),
+		.runner_path = task->runner_path ? task->runner_path
+						 : runner_beside("sgpu-enclave", beside),
 		/* On a GPU, other programs' work can run in between. */
 		.preemption = !rc && strncmp(info.selector, "cpu", 3) != 0,
 	};

@@ -20,6 +20,7 @@
 #include "base/json.h"
 #include "facts.h"
 #include "host.h"
+#include "start.h"
 
 struct request {
 	const char *socket, *build, *release, *key, *roots, *at_least, *sessions, *digest;
@@ -115,18 +116,6 @@ static int end_directory(struct host *host, const struct request *r, bool is_new
 }
 
 /* ---- the policy ---- */
-/* The build that this program is of: the directory above its own. */
-static const char *own_build(char path[PATH_MAX])
-{
-	const ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 4);
-	char *slash;
-
-	path[length > 0 ? length : 0] = '\0';
-	slash = strrchr(path, '/');
-	strcpy(slash ? slash + 1 : path, "..");
-	return path;
-}
-
 /* Returns the policy of the owner's build or of a release, NULL after a message. */
 static json_t *base_policy(const struct request *r, int *status)
 {
@@ -141,8 +130,9 @@ static json_t *base_policy(const struct request *r, int *status)
 	if (r->release) {
 		words_add_all(&program.words, "--release", r->release, "-k", r->key, NULL);
 	} else {
-		words_add_all(&program.words, "--build", r->build ? r->build : own_build(build),
-			      NULL);
+		/* the build that this program is of: the directory above its own */
+		words_add_all(&program.words, "--build",
+			      r->build ? r->build : runner_beside("..", build), NULL);
 	}
 	*status = program_read(&program, "policy", &fd);
 	if (!*status) {

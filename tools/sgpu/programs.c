@@ -18,6 +18,7 @@
 #include <sgpu/base.h>
 
 #include "sgpu.h"
+#include "start.h"
 
 enum {
 	LOOK_MS = 20,
@@ -86,34 +87,18 @@ int memory_file(const char *name, int *fd, struct sgpu_error *error)
 		       : SGPU_OK;
 }
 
-/* Writes the path of a program of this one's directory. */
-static bool beside(const char *name, char path[PATH_MAX])
-{
-	const ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
-	char *slash;
-
-	path[length > 0 ? length : 0] = '\0';
-	slash = strrchr(path, '/');
-	if (!slash || (size_t)(slash - path) + 2 + strlen(name) > PATH_MAX) {
-		return false;
-	}
-	strcpy(slash + 1, name);
-	return true;
-}
-
 int program_become(const char *name, char **argv, struct sgpu_error *error)
 {
 	char path[PATH_MAX], word[64];
 
 	if (name[strspn(name, "abcdefghijklmnopqrstuvwxyz")] ||
-	    snprintf(word, sizeof(word), "sgpu-%s", name) >= (int)sizeof(word) ||
-	    !beside(word, path)) {
+	    snprintf(word, sizeof(word), "sgpu-%s", name) >= (int)sizeof(word)) {
 		return sgpu_fail(error, SGPU_EUSAGE, "there is no program of that name");
 	}
 	char *const own = argv[0];
 
 	argv[0] = word;
-	execv(path, argv);
+	execv(runner_beside(word, path), argv);
 	argv[0] = own;
 	return sgpu_fail_errno(error, "cannot execute '%s'", path);
 }
@@ -147,8 +132,9 @@ static _Noreturn void become(const struct program *program, int in, int out)
 		limit.rlim_cur = program->most ? program->most : MESSAGES_MAX;
 		(void)setrlimit(RLIMIT_FSIZE, &limit);
 		execvp("ssh", (char *const *)(uintptr_t)program->words.list);
-	} else if (beside(program->words.list[0], path)) {
-		execv(path, (char *const *)(uintptr_t)program->words.list);
+	} else {
+		execv(runner_beside(program->words.list[0], path),
+		      (char *const *)(uintptr_t)program->words.list);
 	}
 	cli_fail(SGPU_EUNAVAILABLE, "there is no '%s', or it cannot be executed",
 		 program->words.list[0]);
