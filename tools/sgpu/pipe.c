@@ -62,34 +62,13 @@ struct frame {
 };
 static const char magic[4] = { 's', 'g', 'p', 'u' };
 
-/* What is small goes out with what follows: each write wakes the reader. */
-static struct {
-	uint8_t data[1 << 16];
-	size_t used;
-} waiting;
+/* Of standard output: what is small goes out with what follows, since each write wakes the reader.
+ */
+static char waiting[1 << 16];
 
-static int flush(struct sgpu_error *error)
+static bool put(const void *data, size_t size)
 {
-	const int rc =
-		sgpu_write(STDOUT_FILENO, "standard output", waiting.data, waiting.used, error);
-
-	sgpu_wipe(waiting.data, waiting.used);
-	waiting.used = 0;
-	return rc;
-}
-
-static int put(const void *data, size_t size, struct sgpu_error *error)
-{
-	const int rc = size > sizeof(waiting.data) - waiting.used ? flush(error) : SGPU_OK;
-
-	if (rc || size > sizeof(waiting.data)) {
-		return rc ? rc : sgpu_write(STDOUT_FILENO, "standard output", data, size, error);
-	}
-	if (size) { /* an empty array may be at NULL */
-		memcpy(waiting.data + waiting.used, data, size);
-	}
-	waiting.used += size;
-	return SGPU_OK;
+	return fwrite(data, 1, size, stdout) == size;
 }
 
 /* Writes a frame: its JSON, then the arrays that `job` has as outputs. Takes the reference over. */
@@ -97,25 +76,28 @@ static int send_frame(json_t *json, const struct job *job, struct sgpu_error *er
 {
 	char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
 	struct frame frame = { .json_size = text ? (uint32_t)strlen(text) : 0 };
-	int rc = text ? SGPU_OK : sgpu_fail_nomem(error);
+	bool written;
 
 	memcpy(frame.magic, magic, sizeof(magic));
+	json_decref(json);
+	if (!text) {
+		return sgpu_fail_nomem(error);
+	}
 	for (int i = 0; job && i < job->manifest->segment_count; i++) {
 		if (sgpu_segment_is_output(&job->manifest->segments[i])) {
 			frame.data_size += job->arrays[i].size;
 		}
 	}
-	rc = rc ? rc : put(&frame, sizeof(frame), error);
-	rc = rc ? rc : put(text, frame.json_size, error);
-	for (int i = 0; job && !rc && i < job->manifest->segment_count; i++) {
+	written = put(&frame, sizeof(frame)) && put(text, frame.json_size);
+	for (int i = 0; job && i < job->manifest->segment_count; i++) {
 		if (sgpu_segment_is_output(&job->manifest->segments[i])) {
-			rc = put(job->arrays[i].data, job->arrays[i].size, error);
+			written = written && put(job->arrays[i].data, job->arrays[i].size);
 		}
 	}
-	rc = rc ? rc : flush(error);
+	written = fflush(stdout) == 0 && written;
+	sgpu_wipe(waiting, sizeof(waiting));
 	free(text);
-	json_decref(json);
-	return rc;
+	return written ? SGPU_OK : sgpu_fail_write(error, "standard output");
 }
 
 static int send_error(const struct sgpu_error *failure, struct sgpu_error *error)
@@ -241,42 +223,11 @@ static int prove(struct pipe *p)
 	return status;
 }
 
-/* Reads the error that a program has printed with --json. */
-static int read_error(const struct program *program, struct sgpu_error *error)
-{
-	char text[4096];
-	size_t got = 0;
-	json_t *line = NULL;
-
-	if (sgpu_pread(program->messages, "messages", text, sizeof(text) - 1, 0, &got, NULL) ==
-	    SGPU_OK) {
-		text[got] = '\0';
-		for (char *rest = text, *next; (next = strsep(&rest, "\n")) != NULL;) {
-			json_t *parsed = json_loads(next, 0, NULL);
-
-			if (json_object_get(parsed, "error")) {
-				json_decref(line);
-				line = json_incref(parsed);
-			}
-			json_decref(parsed);
-		}
-	}
-	if (line) {
-		read_failure(json_object_get(line, "error"), "", error);
-	} else {
-		sgpu_fail(error, SGPU_ESYSTEM, "the host cannot be reached");
-		error->retryable = program->retryable;
-	}
-	json_decref(line);
-	return error->code;
-}
-
 /* Has the host's server run the batch. */
 static int run_there(struct pipe *p, struct sgpu_error *error)
 {
 	struct program program = { .keeps = true, .most = RESPONSE_MAX };
 	char arguments[64] = "-q --json";
-	int status, rc = SGPU_OK;
 
 	if (p->timeout_ns) {
 		cli_append(arguments, sizeof(arguments), " --timeout %llums",
@@ -285,12 +236,16 @@ static int run_there(struct pipe *p, struct sgpu_error *error)
 	host_words(&p->host, "sgpu-run", arguments, &program.words);
 	program.in = fcntl(p->batch, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	program.out = p->response;
-	status = programs_run(&program, 1);
-	if (status) {
-		rc = read_error(&program, error);
+	if (programs_run(&program, 1) == 0) {
+		return SGPU_OK;
 	}
-	sgpu_close(program.messages);
-	return rc;
+	if (program.told) {
+		*error = program.error;
+	} else {
+		sgpu_fail(error, SGPU_ESYSTEM, "the host cannot be reached");
+		error->retryable = program.retryable;
+	}
+	return error->code;
 }
 
 /* Has the enclave here run the batch, and waits for that. */
@@ -480,6 +435,7 @@ int verb_pipe(int argc, char **argv)
 	}
 	snprintf(p.link.device, sizeof(p.link.device), "%s", p.device ? p.device : "auto");
 	cli_signals(NULL);
+	(void)setvbuf(stdout, waiting, _IOFBF, sizeof(waiting));
 	status = serve(&p);
 	sgpu_close(p.connection);
 	link_end(&p.link);

@@ -200,30 +200,32 @@ static void await(struct program *program)
 	}
 }
 
-void read_failure(const json_t *record, const char *said, struct sgpu_error *error)
-{
-	sgpu_fail(error, sgpu_error_by_name(cli_text_of(record, "code")), "%s%s", said,
-		  cli_text_of(record, "text"));
-	if (*cli_text_of(record, "hint")) {
-		(void)sgpu_hint(error, "%s", cli_text_of(record, "hint"));
-	}
-	error->retryable = json_is_true(json_object_get(record, "retryable"));
-}
-
-/* Shows a record of --json as this program says such things; any other line as it is. */
+/* Shows a record of --json as this program says such things, unless it is kept; any other line as
+ * it is. */
 static void show_line(struct program *program, const char *line)
 {
-	const char *said = is_ssh(program) ? "the host says: " : "";
-	struct sgpu_error error = { 0 };
-	json_t *record = cli_json && !*said ? NULL : json_loads(line, 0, NULL);
+	const char *said = is_ssh(program) && !program->keeps ? "the host says: " : "";
+	struct sgpu_error *error = &program->error;
+	json_t *record = cli_json && !*said && !program->keeps ? NULL : json_loads(line, 0, NULL);
 	const json_t *failure = json_object_get(record, "error"),
 		     *warning = json_object_get(record, "warning");
 
 	if (failure) {
-		read_failure(failure, said, &error);
-		program->retryable = error.retryable;
+		sgpu_fail(error, sgpu_error_by_name(cli_text_of(failure, "code")), "%s%s", said,
+			  cli_text_of(failure, "text"));
+		if (*cli_text_of(failure, "hint")) {
+			(void)sgpu_hint(error, "%s", cli_text_of(failure, "hint"));
+		}
+		error->retryable = json_is_true(json_object_get(failure, "retryable"));
+		program->retryable = error->retryable;
 		program->told = true;
-		(void)cli_error(&error);
+	}
+	if (program->keeps) {
+		json_decref(record);
+		return;
+	}
+	if (failure) {
+		(void)cli_error(error);
 	} else if (warning) {
 		cli_warning("%s%s", said, cli_text_of(warning, "text"));
 	} else if (!record && *said) {
@@ -294,12 +296,10 @@ int programs_run(struct program *list, int count)
 	}
 	first = rc ? 0 : cause(list, count);
 	for (int i = 0; i < started; i++) {
-		if ((i == first || !list[i].status) && !list[i].keeps) {
+		if (i == first || !list[i].status) {
 			show_messages(&list[i]);
 		}
-		if (!list[i].keeps) {
-			sgpu_close(list[i].messages);
-		}
+		sgpu_close(list[i].messages);
 	}
 	programs_retryable = first < started && list[first].retryable;
 	if (!rc && first < count && !list[first].told && !list[first].speaks &&

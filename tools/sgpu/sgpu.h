@@ -36,12 +36,13 @@ struct program {
 	/* Other descriptors that it inherits, or 0; `give` is then closed here. */
 	int keep[2], give;
 	bool speaks;   /* its messages are shown as they come; else in the end, if they matter */
-	bool keeps;    /* they are not shown, and stay in `messages`, which the caller closes */
+	bool keeps;    /* they are not shown: its error is in `error` */
 	uint64_t most; /* of ssh: bytes that it may write to a file of memory; 0: little */
 	int messages;  /* a memory file, unless it speaks */
 	pid_t pid;
-	int status;	/* exit status; above 128: by a signal */
-	bool told;	/* it has said something */
+	int status; /* exit status; above 128: by a signal */
+	bool told;  /* it has said something */
+	struct sgpu_error error;
 	bool retryable; /* its error says that the same can succeed later */
 };
 /* Runs them in a pipe, and waits for all. Returns the exit status of the cause: the first program
@@ -50,8 +51,6 @@ int programs_run(struct program *list, int count);
 /* Runs one whose output goes to a new memory file, *out, and goes to its beginning. The caller
  * closes it also after an error. */
 int program_read(struct program *program, const char *name, int *out);
-/* Sets *error as the member "error" of a record of --json says; `said` goes before its text. */
-void read_failure(const json_t *record, const char *said, struct sgpu_error *error);
 /* Whether the last of these that failed can succeed later. */
 extern bool programs_retryable;
 /* When programs that still run are ended; 0: never. */
