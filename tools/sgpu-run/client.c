@@ -12,13 +12,14 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
+#include <sgpu/batch.h>
 #include <sgpu/manifest.h>
 
 #include "client.h"
 #include "report.h"
 #include "wire.h"
 
-enum { COPY_SIZE = 1 << 18, SHOW_MS = 100, PAUSE_MS = 200 };
+enum { SHOW_MS = 100, PAUSE_MS = 200 };
 
 /* How long a server may take for its first message: it may have to start a worker. */
 static const uint64_t PATIENCE_NS = UINT64_C(90000000000);
@@ -56,21 +57,9 @@ static bool is_late(const struct remote *m)
 	return m->deadline_ns != 0 && sgpu_now_ns() >= m->deadline_ns;
 }
 
-/* Waits until `fd` has data or is at its end. */
-static int wait_for_input(const struct remote *m, int fd, struct sgpu_error *error)
+static int why_end(void *remote)
 {
-	struct pollfd input = { .fd = fd, .events = POLLIN };
-
-	do {
-		if (sgpu_io_interrupted()) {
-			return sgpu_fail(error, SGPU_ECANCELED, "the run was stopped");
-		}
-		if (is_late(m)) {
-			return sgpu_fail(error, SGPU_ETIMEOUT,
-					 "the batch did not arrive before the deadline");
-		}
-	} while (poll(&input, 1, SHOW_MS) <= 0);
-	return SGPU_OK;
+	return sgpu_io_interrupted() ? SGPU_ECANCELED : is_late(remote) ? SGPU_ETIMEOUT : SGPU_OK;
 }
 
 /* Copies the whole batch, since a server waits for no client's pipe. If the input does not begin as
@@ -78,35 +67,30 @@ static int wait_for_input(const struct remote *m, int fd, struct sgpu_error *err
 static int bring_batch(struct remote *m, struct sgpu_error *error)
 {
 	static const char first_name[] = "seal.json";
-	char *buffer = malloc(COPY_SIZE);
-	uint64_t all = 0;
-	ssize_t got = 1;
-	int rc = buffer ? make_memory("sgpu-run batch", &m->batch_fd, error)
-			: sgpu_fail_nomem(error);
+	const struct sgpu_io_guard guard = {
+		.wake_fd = -1, .deadline_ns = m->deadline_ns, .ended = why_end, .argument = m
+	};
+	char first[sizeof(first_name)] = "";
+	uint64_t all = 0, rest;
+	size_t got;
+	int rc = make_memory("sgpu-run batch", &m->batch_fd, error);
 
-	while (rc == SGPU_OK && got > 0) {
-		rc = wait_for_input(m, m->in_fd, error);
-		got = rc == SGPU_OK ? read(m->in_fd, buffer, COPY_SIZE) : 0;
-		if (got > 0) {
-			rc = sgpu_write(m->batch_fd, "memory", buffer, (size_t)got, error);
-			all += (uint64_t)got;
-		} else if (got < 0 && (errno == EINTR || errno == EAGAIN)) {
-			got = 1;
-		} else if (got < 0) {
-			rc = sgpu_fail_errno(error, "cannot read '%s'", m->in_name);
-		}
-		if (rc == SGPU_OK && all == (uint64_t)got &&
-		    memcmp(buffer, first_name,
-			   all < sizeof(first_name) ? all : sizeof(first_name))) {
-			break;
-		}
+	sgpu_io_set_guard(m->deadline_ns ? &guard : NULL);
+	rc = rc ? rc
+		: cli_copy(m->in_fd, m->in_name, SGPU_TAR_BLOCK, m->batch_fd, "memory", &all,
+			   error);
+	rc = rc ? rc : sgpu_pread(m->batch_fd, "memory", first, sizeof(first), 0, &got, error);
+	if (rc == SGPU_OK && memcmp(first, first_name, sizeof(first)) == 0) {
+		rc = cli_copy(m->in_fd, m->in_name, UINT64_MAX, m->batch_fd, "memory", &rest,
+			      error);
 	}
-	free(buffer);
+	sgpu_io_set_guard(NULL);
+	(void)lseek(m->batch_fd, 0, SEEK_SET);
 	if (rc == SGPU_OK && all == 0) {
 		return sgpu_fail_sniffed(error, m->in_fd, m->in_name, "", 0, "a batch");
 	}
-	return rc == SGPU_OK && lseek(m->batch_fd, 0, SEEK_SET) != 0
-		       ? sgpu_fail_errno(error, "cannot read memory")
+	return rc == SGPU_ETIMEOUT
+		       ? sgpu_fail(error, rc, "the batch did not arrive before the deadline")
 		       : rc;
 }
 
@@ -120,9 +104,8 @@ static int bring_manifest(struct remote *m, struct sgpu_error *error)
 	rc = rc ? rc : make_memory("sgpu-run manifest", &m->manifest_fd, error);
 	rc = rc ? rc : sgpu_write(m->manifest_fd, "memory", text, size, error);
 	free(text);
-	return rc == SGPU_OK && lseek(m->manifest_fd, 0, SEEK_SET) != 0
-		       ? sgpu_fail_errno(error, "cannot read memory")
-		       : rc;
+	(void)lseek(m->manifest_fd, 0, SEEK_SET);
+	return rc;
 }
 
 /* ---- the response ---- */
