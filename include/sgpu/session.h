@@ -53,18 +53,12 @@ struct sgpu_remote_config {
 	/* The runner's X25519 public key: the one that an accepted quote names; where there are no
 	 * quotes, that of the runner's -k. */
 	const struct sgpu_key *runner;
-	/* How long a call waits for a live but silent worker; then the call fails with
-	 * SGPU_ETIMEOUT, and the session is no longer usable. 0: for ever. The end of a worker is
-	 * noticed in any case. Over pipes, a call with patience removes the thread's
-	 * sgpu_io_guard. */
-	uint64_t patience_ns;
 };
 
 /* Opens a session (sgpu-session(5)). Its keys come from a secret that only the holder of the
  * private half of `runner` can open, so that runner answers, or this fails with SGPU_EAUTH. Errors:
  * SGPU_EAUTH, SGPU_EPOLICY (the runner takes sessions of its owners, and `owner` is none),
- * SGPU_EUSAGE (`runner` is symmetric), SGPU_ETIMEOUT (the patience is over), SGPU_ESYSTEM,
- * SGPU_ENOMEM. */
+ * SGPU_EUSAGE (`runner` is symmetric), SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_remote_open(const struct sgpu_remote_config *config,
 				     struct sgpu_remote **remote, struct sgpu_error *error);
 /* Opens a session with this user's worker of `sgpu-serve`; socket NULL: where sgpu-run(1) looks

@@ -20,7 +20,7 @@ enum { SGPU_AREA_SIZE = 4 << 20 };
 
 struct sgpu_carrier {
 	const struct sgpu_carrier_calls *calls;
-	uint64_t patience_ns; /* how long each call waits for the worker; 0: forever */
+	uint64_t patience_ns; /* over a ring: how long a call waits for the worker; 0: for ever */
 };
 
 struct sgpu_carrier_calls {
@@ -33,14 +33,6 @@ struct sgpu_carrier_calls {
 	void (*close)(struct sgpu_carrier *carrier);
 };
 
-/* Returns the time at which a call that begins now times out; 0: never. */
-static inline uint64_t sgpu_carrier_deadline(const struct sgpu_carrier *carrier)
-{
-	const uint64_t now = sgpu_now_ns(), patience = carrier->patience_ns;
-
-	return patience == 0 ? 0 : patience < UINT64_MAX - now ? now + patience : UINT64_MAX;
-}
-
 /* carrier_pipe.c: uses two borrowed descriptors. The program must ignore SIGPIPE. */
 SGPU_MUST_CHECK int sgpu_carrier_pipe(int in, int out, struct sgpu_carrier **carrier,
 				      struct sgpu_error *error);
@@ -52,8 +44,7 @@ SGPU_MUST_CHECK int sgpu_carrier_pipe(int in, int out, struct sgpu_carrier **car
  *   SGPU_AREA_SIZE    a message; then its answer
  *
  * The program writes a message and submits LINK_MESSAGE with its length. The worker overwrites the
- * message with its answer, and completes the operation with the answer's length. Each side copies
- * what it reads, once, to private memory. */
+ * message with its answer, and completes the operation with the answer's length. */
 enum {
 	LINK_MESSAGE = SGPU_RING_OPCODE_SERVICE, /* `length`: of the message */
 	LINK_ENTRIES = 16,			 /* of each queue */

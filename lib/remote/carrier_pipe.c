@@ -12,52 +12,16 @@
 struct pipe_carrier {
 	struct sgpu_carrier carrier;
 	int in, out;
-	struct sgpu_io_guard guard;
 };
-
-static int is_over(void *argument)
-{
-	const struct pipe_carrier *c = argument;
-
-	return sgpu_io_interrupted()		       ? SGPU_ECANCELED
-	       : sgpu_now_ns() >= c->guard.deadline_ns ? SGPU_ETIMEOUT
-						       : SGPU_OK;
-}
-
-/* From now on, reads and writes fail when patience_ns have passed. */
-static void begin_waiting(struct pipe_carrier *c)
-{
-	if (c->carrier.patience_ns > 0) {
-		c->guard =
-			(struct sgpu_io_guard){ .wake_fd = -1,
-						.deadline_ns = sgpu_carrier_deadline(&c->carrier),
-						.ended = is_over,
-						.argument = c };
-		sgpu_io_set_guard(&c->guard);
-	}
-}
-
-static int end_waiting(const struct pipe_carrier *c, int rc, struct sgpu_error *error)
-{
-	if (c->carrier.patience_ns > 0) {
-		sgpu_io_set_guard(NULL);
-	}
-	return rc == SGPU_ETIMEOUT
-		       ? sgpu_fail(error, rc, "the worker of the session does not answer")
-		       : rc;
-}
 
 static int exchange(void *argument, const uint8_t *message, size_t size, uint8_t *answer,
 		    size_t *answer_size, struct sgpu_error *error)
 {
 	struct pipe_carrier *c = argument;
 	struct sgpu_remote_frame frame;
-	int rc;
+	int rc = sgpu_message_write(c->out, message, size, error);
 
-	begin_waiting(c);
-	rc = sgpu_message_write(c->out, message, size, error);
 	rc = rc ? rc : sgpu_remote_frame_read(c->in, &frame, answer, error);
-	rc = end_waiting(c, rc, error);
 	if (rc < 0) {
 		return rc;
 	}
@@ -74,24 +38,18 @@ static int put(struct sgpu_carrier *carrier, uint64_t offset, const uint8_t *byt
 	       struct sgpu_error *error)
 {
 	struct pipe_carrier *c = (struct pipe_carrier *)carrier;
-	int rc;
+	int rc = sgpu_remote_frame_write(c->out, SGPU_FRAME_PUT, offset, size, error);
 
-	begin_waiting(c);
-	rc = sgpu_remote_frame_write(c->out, SGPU_FRAME_PUT, offset, size, error);
-	return end_waiting(c, rc < 0 ? rc : sgpu_write(c->out, "a session", bytes, size, error),
-			   error);
+	return rc < 0 ? rc : sgpu_write(c->out, "a session", bytes, size, error);
 }
 
 static int get(struct sgpu_carrier *carrier, uint64_t offset, uint8_t *bytes, size_t size,
 	       struct sgpu_error *error)
 {
 	struct pipe_carrier *c = (struct pipe_carrier *)carrier;
-	int rc;
+	int rc = sgpu_remote_frame_write(c->out, SGPU_FRAME_GET, offset, size, error);
 
-	begin_waiting(c);
-	rc = sgpu_remote_frame_write(c->out, SGPU_FRAME_GET, offset, size, error);
-	return end_waiting(c, rc < 0 ? rc : sgpu_remote_frame_bytes(c->in, bytes, size, error),
-			   error);
+	return rc < 0 ? rc : sgpu_remote_frame_bytes(c->in, bytes, size, error);
 }
 
 static void close_pipe(struct sgpu_carrier *carrier)

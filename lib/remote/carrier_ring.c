@@ -18,7 +18,8 @@ struct ring_carrier {
  * deadline ends the wait. */
 static int await_answer(struct ring_carrier *c, uint64_t *size, struct sgpu_error *error)
 {
-	const uint64_t deadline = sgpu_carrier_deadline(&c->carrier);
+	const uint64_t patience = c->carrier.patience_ns;
+	const uint64_t deadline = patience ? sgpu_now_ns() + patience : 0;
 	struct sgpu_ring_result result;
 	size_t count = 0;
 	int rc = SGPU_OK;

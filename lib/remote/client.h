@@ -21,7 +21,7 @@ _Static_assert((int)SGPU_REMOTE_BUFFERS_MAX == SGPU_GROUP_BUFFERS - 2 &&
 		       (int)SGPU_REMOTE_RANGES_MAX == (int)SGPU_MODULE_RANGES_MAX,
 	       "what the header promises");
 
-/* Most chunks that one key seals. GCM allows 2^32 messages per key. */
+/* Most chunks that one key seals. */
 #define SGPU_REMOTE_KEY_CHUNKS (UINT64_C(1) << 30)
 
 /* The keys for one direction: to the device, or from it. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How a program asks `sgpu-serve` for a session: it sends a packet with descriptors of the
- * ring's memory and the area over a SOCK_SEQPACKET socket, and gets an answer. The library knows no
- * other messages of tools/common/wire.h.
+ * ring's memory and the area over a SOCK_SEQPACKET socket, and gets an answer.
  */
 #ifndef SGPU_REMOTE_GREETING_H
 #define SGPU_REMOTE_GREETING_H

@@ -51,7 +51,6 @@ int sgpu_remote_open(const struct sgpu_remote_config *config, struct sgpu_remote
 	if (rc < 0) {
 		return rc;
 	}
-	carrier->patience_ns = config->patience_ns;
 	return sgpu_remote_open_carrier(carrier, config->owner, config->runner, remote, error);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Moves on the host alone: the state that their workers share. Private to lib/transfer.
+ * Moves on the host alone: the state that their workers share.
  *
  * All workers do the same: claim the next chunk run, read it, open, seal or copy it, and deliver
  * it. Chunk runs are claimed in order, across the borders of parts, so that no worker waits for the

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One transfer, driven by its thread. On its way in, a chunk run is read into a staging buffer, or
- * in place by the device; then it is copied, and opened or digested by the device. Even if the
- * source changes meanwhile, only verified bytes are used. On its way out a run is sealed on the
- * device, and copied to its destination or to a staging buffer, from which it is written. Workers
- * help to read and to write; the device works at earlier runs meanwhile.
+ * One transfer, driven by its thread. A chunk run passes a staging buffer, which workers help to
+ * fill or to empty, or the device reaches it in place. The device works at earlier runs meanwhile.
+ * What comes in is opened or digested there: even if the source changes, only verified bytes are
+ * used.
  */
 #include <stdlib.h>
 #include <string.h>

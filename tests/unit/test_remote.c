@@ -553,55 +553,6 @@ UNIT_TEST(a_session_that_is_cut_anywhere_ends)
 	}
 }
 
-UNIT_TEST(a_worker_that_is_stopped_is_waited_for_as_long_as_the_program_says)
-{
-	enum { LARGE = 3 << 20 };
-	static uint8_t data[LARGE];
-
-	for (int large = 0; large < 2; large++) {
-		struct worker w;
-		struct sgpu_remote *remote;
-		uint32_t buffer = 0;
-		int status = 0;
-
-		start_worker(&w, false, 0, 0, 0, 0);
-		remote = open_remote(&w);
-		REQUIRE(remote && sgpu_remote_alloc(remote, LARGE, &buffer, &error) == SGPU_OK);
-		REQUIRE(kill(w.pid, SIGSTOP) == 0 && waitpid(w.pid, &status, WUNTRACED) == w.pid &&
-			WIFSTOPPED(status));
-		remote->carrier->patience_ns = 50000000;
-		/* While it writes, where more comes than a socket holds, or while it waits for an
-		 * answer. */
-		int rc = large ? sgpu_remote_copy_in(remote, buffer, 0, data, LARGE, &error)
-			       : drop_buffer(remote, buffer);
-
-		rc = rc == SGPU_OK ? sgpu_remote_flush(remote, &error) : rc;
-		CHECK(rc == SGPU_ETIMEOUT && strstr(error.text, "does not answer"));
-		CHECK(large || (drop_buffer(remote, buffer) == SGPU_OK &&
-				sgpu_remote_flush(remote, &error) ==
-					SGPU_EAUTH)); /* it is of no use any more */
-		kill(w.pid, SIGCONT);
-		sgpu_remote_close(&remote);
-		CHECK(end_worker(&w) > -1000);
-	}
-}
-
-UNIT_TEST(the_longest_patience_is_no_short_one)
-{
-	struct sgpu_remote *remote;
-	uint32_t buffer = 0;
-	struct worker w;
-
-	start_worker(&w, false, 0, 0, 0, 0);
-	remote = open_remote(&w);
-	REQUIRE(remote);
-	remote->carrier->patience_ns = UINT64_MAX;
-	CHECK(sgpu_remote_alloc(remote, 4096, &buffer, &error) == SGPU_OK &&
-	      sgpu_remote_flush(remote, &error) == SGPU_OK);
-	sgpu_remote_close(&remote);
-	CHECK(end_worker(&w) == SGPU_OK);
-}
-
 UNIT_TEST(what_is_no_message_ends_the_session)
 {
 	/* clang-format off */
@@ -654,8 +605,6 @@ int main(void)
 	UNIT_RUN(a_job_gets_exactly_its_ranges);
 	UNIT_RUN(who_alters_messages_gets_nothing_done_and_nothing_wrong);
 	UNIT_RUN(a_session_that_is_cut_anywhere_ends);
-	UNIT_RUN(a_worker_that_is_stopped_is_waited_for_as_long_as_the_program_says);
-	UNIT_RUN(the_longest_patience_is_no_short_one);
 	UNIT_RUN(what_is_no_message_ends_the_session);
 	return unit_done();
 }

@@ -95,7 +95,6 @@ UNIT_TEST(data_of_all_sizes_go_there_and_come_back)
 	start_worker(&w);
 	remote = open_remote(&w);
 	REQUIRE(remote);
-	remote->carrier->patience_ns = UINT64_MAX; /* the longest is no short one */
 	CHECK(sgpu_remote_alloc(remote, MOST, &buffer, &error) == SGPU_OK && buffer != 0);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
 		const size_t offset = 65 * i;
