@@ -56,11 +56,8 @@ static struct {
 } library;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `devices` and their handles */
-static struct {
-	handle_type handle;
-	cudaMemPool_t pool; /* keeps unused workspaces, so that no call waits for the driver */
-} devices[DEVICES_MAX];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the handles */
+static handle_type handles[DEVICES_MAX];
 
 static bool take_symbol(void *from, const char *name, void *function_pointer)
 {
@@ -179,69 +176,51 @@ int sgpu_cuda_runtime_check(struct sgpu_launch *launch, cudaError_t code)
 				   "%s (%s)", cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
-/* ---- a device's handle and memory; the lock is held ---- */
-static int make_pool(struct sgpu_launch *launch, int device)
+/* ---- a device's handle; the lock is held ---- */
+/* The device's pool of memory keeps unused workspaces, so that no call waits for the driver. */
+static int keep_memory(struct sgpu_launch *launch, int device)
 {
-	struct cudaMemPoolProps properties;
 	uint64_t keep = UINT64_MAX;
-	cudaMemPool_t pool = NULL;
-	int rc;
+	cudaMemPool_t pool;
+	int rc = sgpu_cuda_runtime_check(launch, cudaDeviceGetDefaultMemPool(&pool, device));
 
-	memset(&properties, 0, sizeof(properties));
-	properties.allocType = cudaMemAllocationTypePinned;
-	properties.location.type = cudaMemLocationTypeDevice;
-	properties.location.id = device;
-	rc = sgpu_cuda_runtime_check(launch, cudaMemPoolCreate(&pool, &properties));
-	rc = rc ? rc
-		: sgpu_cuda_runtime_check(
-			  launch,
-			  cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
-	if (rc) {
-		if (pool) {
-			cudaMemPoolDestroy(pool);
-		}
-		return rc;
-	}
-	devices[device].pool = pool;
-	return 0;
+	return rc ? rc
+		  : sgpu_cuda_runtime_check(
+			    launch,
+			    cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
 }
 
 static int make_handle(struct sgpu_launch *launch, int device)
 {
 	sigset_t before;
 	handle_type handle = NULL;
-	int rc;
+	int rc = keep_memory(launch, device);
 
 	sgpu_signals_block(&before);
-	rc = check(launch, library.create(&handle));
+	rc = rc ? rc : check(launch, library.create(&handle));
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	rc = rc ? rc : check(launch, library.set_math(handle, PEDANTIC_MATH));
 	rc = rc ? rc : check(launch, library.set_atomics(handle, ATOMICS_NOT_ALLOWED));
-	if (rc) {
-		if (handle) {
-			library.destroy(handle);
-		}
-		return rc;
+	if (rc && handle) {
+		library.destroy(handle);
 	}
-	devices[device].handle = handle;
-	return 0;
+	handles[device] = rc ? NULL : handle;
+	return rc;
 }
 
-static int get_device(struct sgpu_launch *launch, int *device)
+static int get_handle(struct sgpu_launch *launch, handle_type *handle)
 {
-	int rc = sgpu_cuda_runtime_check(launch, cudaGetDevice(device));
+	int device = 0, rc = sgpu_cuda_runtime_check(launch, cudaGetDevice(&device));
 
-	if (!rc && (*device < 0 || *device >= DEVICES_MAX)) {
+	if (!rc && (device < 0 || device >= DEVICES_MAX)) {
 		rc = sgpu_fail(launch->error, SGPU_EDEVICE,
-			       "device %d is beyond the %d that are supported", *device,
+			       "device %d is beyond the %d that are supported", device,
 			       DEVICES_MAX);
 	}
-	if (!rc && !devices[*device].pool) {
-		rc = make_pool(launch, *device);
+	if (!rc && !handles[device]) {
+		rc = make_handle(launch, device);
 	}
-	if (!rc && !devices[*device].handle) {
-		rc = make_handle(launch, *device);
-	}
+	*handle = rc ? NULL : handles[device];
 	return rc;
 }
 
@@ -271,17 +250,14 @@ static int run(struct sgpu_launch *launch, const struct sgpu_gemm *gemm)
 {
 	cudaStream_t stream = (cudaStream_t)launch->native;
 	void *workspace = NULL;
-	int device = 0, rc = get_device(launch, &device), ended;
+	handle_type handle;
+	int rc = get_handle(launch, &handle), ended;
 
 	rc = rc ? rc
-		: sgpu_cuda_runtime_check(launch,
-					  cudaMallocFromPoolAsync(&workspace, WORKSPACE,
-								  devices[device].pool, stream));
-	rc = rc ? rc : check(launch, library.set_stream(devices[device].handle, stream));
-	rc = rc ? rc
-		: check(launch,
-			library.set_workspace(devices[device].handle, workspace, WORKSPACE));
-	rc = rc ? rc : enqueue(launch, devices[device].handle, gemm);
+		: sgpu_cuda_runtime_check(launch, cudaMallocAsync(&workspace, WORKSPACE, stream));
+	rc = rc ? rc : check(launch, library.set_stream(handle, stream));
+	rc = rc ? rc : check(launch, library.set_workspace(handle, workspace, WORKSPACE));
+	rc = rc ? rc : enqueue(launch, handle, gemm);
 	if (workspace) {
 		ended = sgpu_cuda_runtime_check(launch,
 						cudaMemsetAsync(workspace, 0, WORKSPACE, stream));
