@@ -198,6 +198,65 @@ static void on_diagnostic(struct sgpu_op_report *report, const char *argument, c
 	sgpu_ops_report(checker, member, argument ? argument : param, NULL, "%s", text);
 }
 
+/* ---- modules: their kernels are unknown, so nothing can be inferred ---- */
+const struct sgpu_op sgpu_op_module = {
+	.name = "module",
+	.help = "A function of a module that the batch brings",
+};
+
+/* Without data_type_info, the module's size is that of its file, so the segment must have a
+ * file. */
+static void check_image(struct sgpu_ops_checker *checker, int index)
+{
+	struct sgpu_segment *segment = &checker->manifest->segments[index];
+	bool piped;
+
+	if (checker->known[index] || segment->type_given || !sgpu_segment_is_input(segment)) {
+		return;
+	}
+	piped = segment->location && strcmp(segment->location, "-") == 0;
+	checker->missing[index] |= piped;
+	segment->size_of_file |= !piped;
+}
+
+static void check_module_output(struct sgpu_ops_checker *checker, int index)
+{
+	const struct sgpu_segment *segment = &checker->manifest->segments[index];
+
+	if (segment->type_stated) {
+		checker->known[index] = true;
+	} else if (sgpu_segment_is_input(segment)) {
+		checker->missing[index] = true;
+	} else if (!segment->type_given) {
+		sgpu_ops_segment_report(
+			checker, index, NULL,
+			"\"data_type_info\": {\"dtype\": ..., \"shape\": ...}",
+			"'%s' needs data_type_info: what a module writes has no type of its own",
+			segment->id ? segment->id : "");
+	}
+}
+
+static void check_module(struct sgpu_ops_checker *checker)
+{
+	const struct sgpu_operation *operation = checker->operation;
+
+	for (int i = 0; i < operation->arg_count; i++) {
+		int segment = operation->args[i].segment;
+
+		if (segment < 0) {
+			continue;
+		}
+		if (operation->args[i].output) {
+			check_module_output(checker, segment);
+		} else if (!checker->known[segment]) {
+			checker->missing[segment] = true;
+		}
+	}
+	if (operation->module->segment >= 0) {
+		check_image(checker, operation->module->segment);
+	}
+}
+
 static void check_operation(struct sgpu_ops_checker *checker)
 {
 	struct sgpu_op_call call = { .op = sgpu_op_find(checker->operation->kernel) };
@@ -209,7 +268,7 @@ static void check_operation(struct sgpu_ops_checker *checker)
 	}
 	if (checker->operation->module) {
 		checker->failed = false;
-		sgpu_ops_check_module(checker);
+		check_module(checker);
 		return;
 	}
 	if (!call.op) {
@@ -255,8 +314,7 @@ static void end_types(struct sgpu_ops_checker *checker)
 	for (int i = 0; i < manifest->segment_count; i++) {
 		const struct sgpu_segment *segment = &manifest->segments[i];
 
-		if (checker->missing[i] && sgpu_segment_is_input(segment) &&
-		    !checker->manifest->segments[i].type_given) {
+		if (checker->missing[i] && sgpu_segment_is_input(segment) && !segment->type_given) {
 			sgpu_ops_segment_report(
 				checker, i, NULL,
 				"\"data_type_info\": {\"dtype\": ..., \"shape\": ...}",

@@ -477,9 +477,6 @@ void sgpu_ops_unknown(struct sgpu_ops_checker *checker, const char *member, cons
 const char *sgpu_ops_near(const char *name, const char *const *names,
 			  char hint[SGPU_ERROR_HINT_MAX]);
 
-/* Checks the types of a module's arguments and of the segment that holds the module. */
-void sgpu_ops_check_module(struct sgpu_ops_checker *checker);
-
 /* Reads the operation's parameters into the call, in which `op` is set. */
 void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call *call);
 
