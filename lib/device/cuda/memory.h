@@ -63,10 +63,11 @@ int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_
 			    struct sgpu_error *error);
 /* Returns how many bytes can be allocated if `spare` bytes are left to others. */
 uint64_t sgpu_cuda_memory_spare(struct sgpu_device *device, uint64_t spare);
-/* Does the same from any thread, if the device is not faulted. Accepts 0 bytes. */
+/* Clears memory, and waits for that, from any thread, if the device is not faulted. Accepts 0
+ * bytes. */
 void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr memory, uint64_t size);
 
-/* ---- pages.c, frames.c ---- */
+/* ---- pages.c ---- */
 /* A big page's state is in its first frame. */
 struct sgpu_cuda_frame {
 	CUmemGenericAllocationHandle handle;
@@ -80,27 +81,11 @@ struct sgpu_cuda_pages {
 };
 extern const struct sgpu_frame_calls sgpu_cuda_frame_calls;
 extern const struct sgpu_device_page_calls sgpu_cuda_page_calls;
-#define SGPU_CUDA_PAGE_SMALL ((uint64_t)2 << 20)
-#define SGPU_CUDA_PAGE_BIG ((uint64_t)64 << 20)
-/* Calls of frames.c, which has the pages' memory. The frames' lock is held, and the device's
- * context is current. */
-/* The first call divides the device's memory into frames. It makes the device's context current.
- * Errors: SGPU_EUNAVAILABLE. */
-SGPU_MUST_CHECK int sgpu_cuda_frames_prepare(struct sgpu_device *device, struct sgpu_error *error);
-/* Gets the memory of a page of this size, and allocates and clears it if need be. If these frames
- * have memory for pages of the other size, that is cleared and returned to the driver first. */
-SGPU_MUST_CHECK int sgpu_cuda_frame_handle(struct sgpu_device *device, uint32_t frame,
-					   uint64_t page_size, CUmemGenericAllocationHandle *handle,
-					   struct sgpu_error *error);
-/* Allocates memory to be mapped. If there is none, returns the pool's free memory to the driver and
- * tries again. */
+/* Allocates memory to be mapped. */
 CUresult sgpu_cuda_handle_make(struct sgpu_device *device, uint64_t size,
 			       CUmemGenericAllocationHandle *handle);
 /* Grants or revokes this device's access to mapped addresses. */
 CUresult sgpu_cuda_page_access(struct sgpu_device *device, CUdeviceptr at, uint64_t size, bool on);
-/* Clears all pages and returns them to the driver; none may be mapped. */
-void sgpu_cuda_frames_close(struct sgpu_device *device);
-/* Unmaps, clears and frees all pages. A faulted device's pages are freed with its context. */
 void sgpu_cuda_pages_close(struct sgpu_device *device);
 
 /* ---- peer.c: memory that two GPUs reach ---- */

@@ -9,6 +9,8 @@
 #include <base/base.h>
 #include <device/cuda/stream.h>
 
+#define PEER_PAGE ((uint64_t)2 << 20)
+
 /* One such range, listed in `memory.shared` of both devices. */
 struct shared {
 	/* the owner's entry; first, so that a cast gives the struct */
@@ -27,7 +29,7 @@ static int make(struct sgpu_device *device, struct sgpu_device *peer, struct sha
 	if (result != CUDA_SUCCESS) {
 		return sgpu_cuda_memory_refuse(device, result, new->extent, error);
 	}
-	result = sgpu_cu.cuMemAddressReserve(address, new->extent, SGPU_CUDA_PAGE_SMALL, 0, 0);
+	result = sgpu_cu.cuMemAddressReserve(address, new->extent, PEER_PAGE, 0, 0);
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuMemMap(*address, new->extent, 0, new->handle, 0);
 		if (result == CUDA_SUCCESS) {
@@ -115,7 +117,7 @@ static int shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, ui
 		free(new);
 		return sgpu_fail_nomem(error);
 	}
-	new->extent = (size / SGPU_CUDA_PAGE_SMALL + 1) * SGPU_CUDA_PAGE_SMALL;
+	new->extent = (size / PEER_PAGE + 1) * PEER_PAGE;
 	rc = sgpu_cuda_memory_count(device, new->extent, error);
 	if (rc == SGPU_OK) {
 		rc = make(device, peer, new, &address, error);

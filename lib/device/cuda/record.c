@@ -42,8 +42,8 @@ static int end_chunks(struct sgpu_device *device, struct sgpu_cuda_record *recor
 				 (unsigned long long)bad);
 	}
 	return sgpu_fail(&task->error, SGPU_EDEVICE, "the device %s %llu chunks of %llu",
-			 record->kind == SGPU_CUDA_OPEN ? "opened" : "sealed",
-			 (unsigned long long)done, (unsigned long long)record->expected);
+			 record->opens ? "opened" : "sealed", (unsigned long long)done,
+			 (unsigned long long)record->expected);
 }
 
 static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record,

@@ -218,7 +218,7 @@ static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 	struct sgpu_device *device = stream->device;
 
 	sgpu_cuda_wait_until_idle(stream);
-	if (record->kind == SGPU_CUDA_OPEN) {
+	if (record->opens) {
 		sgpu_cuda_clear_now(device, record->out, record->out_size);
 	}
 	sgpu_cuda_sum_free(device, &record->sum);

@@ -22,22 +22,15 @@ enum {
 	SGPU_CUDA_COUNTER_BYTES = SGPU_CUDA_COUNTER_SETS * SGPU_LAUNCH_COUNTERS * 4,
 };
 
-enum sgpu_cuda_kind {
-	SGPU_CUDA_PLAIN,
-	SGPU_CUDA_LAUNCH,
-	SGPU_CUDA_OPEN,
-	SGPU_CUDA_SEAL,
-};
-
 struct sgpu_cuda_record {
-	enum sgpu_cuda_kind kind;
+	bool opens;	    /* else it seals, if it has a key */
 	uint64_t operation; /* the work's number in the stream; counts work without a record, too */
 	struct sgpu_task *task; /* or NULL */
 	int code;		/* an error known at enqueueing; its text is in the task */
 	uint64_t enqueue_ns;
 	struct sgpu_cuda_mark *mark; /* after the work of a timed task, or NULL */
 	struct sgpu_cuda_status
-		*status; /* LAUNCH: code and `actual`; OPEN, SEAL: struct sgpu_cuda_verdict */
+		*status; /* of a launch: code and `actual`; with a key: struct sgpu_cuda_verdict */
 	struct sgpu_device_key *key; /* OPEN, SEAL */
 	CUdeviceptr out;	     /* OPEN, SEAL: memory to clear after a failure */
 	uint64_t out_size;

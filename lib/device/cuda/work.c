@@ -68,7 +68,7 @@ static CUresult prepare(struct sgpu_stream *stream, const struct sgpu_work *work
 			struct sgpu_device_key *before, const unsigned *words,
 			struct sgpu_cuda_record *record, struct sgpu_cuda_run *run)
 {
-	record->kind = opens(work) ? SGPU_CUDA_OPEN : SGPU_CUDA_SEAL;
+	record->opens = opens(work);
 	record->key = work->key;
 	record->out = work->out;
 	record->out_size = work->kind == SGPU_WORK_SEAL_TO ? 0 : written(work);
@@ -143,7 +143,7 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 		     const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
 {
 	struct sgpu_device *device = stream->device;
-	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_LAUNCH, .task = task };
+	struct sgpu_cuda_record record = { .task = task };
 	struct sgpu_task ignored = { 0 };
 	struct sgpu_launch launch = { .device = device,
 				      .native = stream->native,
