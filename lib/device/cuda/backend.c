@@ -108,11 +108,6 @@ static int select_gpu(const char *selector, int *ordinal, struct sgpu_error *err
 }
 
 /* ---- opening and closing ---- */
-/* All open devices of this process. Those of one GPU share its context, which is not reset while
- * another device uses it. */
-static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct sgpu_device *all_open;
-
 static int attribute(struct sgpu_device *device, CUdevice_attribute which)
 {
 	int value = 0;
@@ -199,7 +194,9 @@ static void look_closer(struct sgpu_device *device)
 	}
 }
 
-/* Gets the primary context, which takes the driver 100 ms. NVML is loaded meanwhile. */
+/* Gets the primary context, which takes the driver 100 ms. NVML is loaded meanwhile. The context
+ * stays to the end of the process: libraries keep handles of it, the next device that is opened
+ * need not wait for a new one, and after a fault the driver gives no other. */
 static int take_context(struct sgpu_device *device, struct sgpu_error *error)
 {
 	pthread_t beside;
@@ -215,25 +212,6 @@ static int take_context(struct sgpu_device *device, struct sgpu_error *error)
 	return result == CUDA_SUCCESS
 		       ? SGPU_OK
 		       : sgpu_cuda_fail(error, result, "cannot make a context on the GPU");
-}
-
-/* Resets the context of a faulted device. A sound context stays to the end of the process:
- * libraries keep handles of it, and the next device that is opened need not wait for a new context.
- */
-static void let_context_go(struct sgpu_device *device)
-{
-	struct sgpu_device *other;
-	bool shared = false;
-
-	if (atomic_load(&device->faulted) != SGPU_EDEVICE) {
-		return; /* it is sound, or a reset would wait for the endless kernel */
-	}
-	for (other = all_open; other; other = other->next_open) {
-		shared = shared || other->ordinal == device->ordinal;
-	}
-	if (!shared) {
-		(void)sgpu_cu.cuDevicePrimaryCtxReset(device->handle);
-	}
 }
 
 /* Opens the device's parts; closing the device closes them. */
@@ -288,16 +266,8 @@ static void discard(struct sgpu_device *device)
 
 static void close_device(struct sgpu_device *device)
 {
-	struct sgpu_device **place;
-
 	if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
 		sgpu_cuda_note(device, sgpu_cu.cuCtxSynchronize());
-	}
-	pthread_mutex_lock(&open_lock);
-	for (place = &all_open; *place && *place != device; place = &(*place)->next_open) {
-	}
-	if (*place) {
-		*place = device->next_open;
 	}
 	sgpu_cuda_streams_close(device);
 	sgpu_cuda_trust_close(device);
@@ -306,8 +276,6 @@ static void close_device(struct sgpu_device *device)
 	sgpu_cuda_host_close(device);
 	sgpu_cuda_clock_close(device);
 	sgpu_cuda_events_close(device);
-	let_context_go(device);
-	pthread_mutex_unlock(&open_lock);
 	discard(device);
 }
 
@@ -330,13 +298,11 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 	if (!new) {
 		return sgpu_fail_nomem(error);
 	}
-	pthread_mutex_lock(&open_lock);
 	rc = look(new, error);
 	if (rc == SGPU_OK) {
 		rc = take_context(new, error);
 	}
 	if (rc < 0) {
-		pthread_mutex_unlock(&open_lock);
 		discard(new);
 		return rc;
 	}
@@ -344,9 +310,6 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 	/* The kernel lengthens a sleep by the thread's timer slack, 50 us unless it is set. Threads
 	 * that wait for the device inherit it from this one. */
 	(void)prctl(PR_SET_TIMERSLACK, 1000UL);
-	new->next_open = all_open;
-	all_open = new;
-	pthread_mutex_unlock(&open_lock);
 	rc = set_up(new, config, error);
 	if (rc < 0) {
 		close_device(new);

@@ -18,7 +18,7 @@
 #define SGPU_CUDA_FUNCTIONS(F) \
 	F(cuInit) F(cuDeviceGetCount) F(cuDeviceGet) F(cuDeviceGetName) F(cuDeviceGetUuid) \
 	F(cuDeviceGetAttribute) F(cuDeviceGetPCIBusId) F(cuDeviceTotalMem) F(cuDeviceCanAccessPeer) \
-	F(cuDevicePrimaryCtxRetain) F(cuDevicePrimaryCtxReset) \
+	F(cuDevicePrimaryCtxRetain) \
 	F(cuCtxSetCurrent) F(cuCtxSynchronize) F(cuMemGetInfo) \
 	F(cuMemAlloc) F(cuMemFree) F(cuMemHostAlloc) F(cuMemFreeHost) F(cuMemHostGetDevicePointer) \
 	F(cuMemHostRegister) F(cuMemHostUnregister) \

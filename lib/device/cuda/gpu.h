@@ -58,12 +58,10 @@ struct sgpu_device {
 	atomic_bool kernels_loaded;	/* all kernels of this build */
 	atomic_uint_fast64_t cancel_ns; /* 0, or when all work was cancelled */
 
-	pthread_mutex_t lock;			    /* everything below, but the last */
+	pthread_mutex_t lock;			    /* everything below */
 	struct sgpu_stream *streams, *idle_streams; /* all; those that are free */
 	CUevent idle_events[SGPU_CUDA_EVENTS];
 	unsigned event_count;
-
-	struct sgpu_device *next_open; /* all open devices of the process */
 };
 
 /* ---- fault.c ---- */
