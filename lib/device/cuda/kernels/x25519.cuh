@@ -30,24 +30,8 @@ struct sgpu_fe {
 struct sgpu_x25519 {
 	uint8_t scalar[32];
 	struct sgpu_fe x1, x2, z2, x3, z3;
-	struct sgpu_fe a, b, c, d, e;
+	struct sgpu_fe a, b, c, d, e, a24;
 };
-
-/* Carries, and adds the part above 2^260, times 608, to the lowest limb. */
-SGPU_ON_DEVICE void sgpu_fe_carry(struct sgpu_fe *r, uint64_t c[SGPU_FE_LIMBS])
-{
-	uint64_t carry = 0;
-
-	SGPU_UNROLL
-	for (int i = 0; i < SGPU_FE_LIMBS; i++) {
-		c[i] += carry;
-		carry = c[i] >> SGPU_FE_BITS;
-		r->at[i] = (uint32_t)c[i] & SGPU_FE_MASK;
-	}
-	carry = r->at[0] + carry * SGPU_FE_FOLD;
-	r->at[0] = (uint32_t)carry & SGPU_FE_MASK;
-	r->at[1] += (uint32_t)(carry >> SGPU_FE_BITS);
-}
 
 /* r may be a or b. Limbs of a and b are below 2^28. */
 SGPU_ON_DEVICE_CALLED void sgpu_fe_multiply(struct sgpu_fe *r, const struct sgpu_fe *a,
@@ -74,18 +58,16 @@ SGPU_ON_DEVICE_CALLED void sgpu_fe_multiply(struct sgpu_fe *r, const struct sgpu
 	for (int i = 0; i < SGPU_FE_LIMBS; i++) {
 		c[i] += c[i + SGPU_FE_LIMBS] * SGPU_FE_FOLD;
 	}
-	sgpu_fe_carry(r, c);
-}
-
-SGPU_ON_DEVICE void sgpu_fe_multiply_a24(struct sgpu_fe *r, const struct sgpu_fe *a)
-{
-	uint64_t c[SGPU_FE_LIMBS];
-
+	carry = 0;
 	SGPU_UNROLL
 	for (int i = 0; i < SGPU_FE_LIMBS; i++) {
-		c[i] = (uint64_t)a->at[i] * SGPU_FE_A24;
+		c[i] += carry;
+		carry = c[i] >> SGPU_FE_BITS;
+		r->at[i] = (uint32_t)c[i] & SGPU_FE_MASK;
 	}
-	sgpu_fe_carry(r, c);
+	carry = r->at[0] + carry * SGPU_FE_FOLD;
+	r->at[0] = (uint32_t)carry & SGPU_FE_MASK;
+	r->at[1] += (uint32_t)(carry >> SGPU_FE_BITS);
 }
 
 SGPU_ON_DEVICE void sgpu_fe_add(struct sgpu_fe *r, const struct sgpu_fe *a, const struct sgpu_fe *b)
@@ -202,7 +184,7 @@ SGPU_ON_DEVICE void sgpu_x25519_step(struct sgpu_x25519 *w)
 	sgpu_fe_multiply(&w->b, &w->b, &w->b);
 	sgpu_fe_multiply(&w->x2, &w->a, &w->b);
 	sgpu_fe_subtract(&w->e, &w->a, &w->b);
-	sgpu_fe_multiply_a24(&w->z2, &w->e);
+	sgpu_fe_multiply(&w->z2, &w->e, &w->a24);
 	sgpu_fe_add(&w->z2, &w->z2, &w->a);
 	sgpu_fe_multiply(&w->z2, &w->z2, &w->e);
 }
@@ -223,6 +205,7 @@ SGPU_ON_DEVICE_CALLED int sgpu_x25519_multiply(struct sgpu_x25519 *w, uint8_t re
 	for (int i = 0; i < SGPU_FE_LIMBS; i++) {
 		w->x2.at[i] = w->z3.at[i] = i == 0;
 		w->z2.at[i] = 0;
+		w->a24.at[i] = i == 0 ? SGPU_FE_A24 : 0;
 	}
 	SGPU_ROLL
 	for (int i = 254; i >= 0; i--) {
