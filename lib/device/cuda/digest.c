@@ -80,6 +80,6 @@ CUresult sgpu_cuda_measure(struct sgpu_stream *stream, const struct sgpu_work *w
 	record->sum->measures = true;
 	sgpu_measure_custom(work->custom, &record->sum->custom);
 	return (CUresult)sgpu_cuda_measure_enqueue(stream->native, work->in, work->size,
-						   &record->sum->custom, device->info.compute_units,
-						   stream->scratch, record->sum->values);
+						   &record->sum->custom, stream->scratch,
+						   record->sum->values);
 }

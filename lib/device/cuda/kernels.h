@@ -102,8 +102,8 @@ size_t sgpu_cuda_measure_scratch(void);
 /* Enqueues the digests. Work enqueued on the stream later finds SGPU_KT128_SIZE bytes a page at
  * `digests`, in host memory, and `scratch` cleared. After a failure some work may still run. */
 int sgpu_cuda_measure_enqueue(void *stream, uint64_t memory, uint64_t size,
-			      const struct sgpu_measure_custom *custom, unsigned multiprocessors,
-			      uint64_t scratch, uint8_t *digests);
+			      const struct sgpu_measure_custom *custom, uint64_t scratch,
+			      uint8_t *digests);
 
 /* ---- timer.cu ---- */
 /* Stores %globaltimer, in ns, at an address of device memory. */

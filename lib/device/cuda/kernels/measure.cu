@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * KT128 of pages of memory on the GPU: a thread hashes each chunk, or a warp if there are few; then
- * a warp makes each page's final node of the chunks' chaining values.
+ * KT128 of pages of memory on the GPU: a thread hashes each chunk; then a warp makes each page's
+ * final node of the chunks' chaining values.
  */
 #include <string.h>
 
@@ -21,8 +21,6 @@ enum {
 	VALUE_WORDS = SGPU_KT128_VALUE / 8,
 	AFTER_HEAD = SGPU_KT128_CHUNK % SGPU_TURBOSHAKE_RATE / 8 +
 		     SGPU_KT128_MARKER / 8, /* words of the head's last block that are in use */
-	SCHEDULERS = 4,			    /* of a multiprocessor */
-	FEW = 2, /* most chunks a scheduler for which a warp each is faster */
 };
 static_assert(AFTER_HEAD + VALUE_WORDS == RATE_WORDS,
 	      "the first chaining value ends the head's block");
@@ -48,21 +46,6 @@ struct measure_step {
 							which is the suffix alone */
 };
 
-/* Stores what chunk `index` of a page gives: the head, or a chaining value. */
-static __device__ __forceinline__ void put_chunk(const uint64_t (&a)[LANES],
-						 struct scratch *scratch, unsigned page,
-						 unsigned index)
-{
-	if (index > 0) {
-		put_value(a, scratch->values[page][index - 1]);
-		return;
-	}
-#pragma unroll
-	for (int i = 0; i < LANES; i++) {
-		scratch->heads[page][i] = a[i];
-	}
-}
-
 template <bool ALIGNED>
 static __device__ __forceinline__ void whole_chunk(const struct measure_step &work, unsigned page,
 						   unsigned index)
@@ -72,30 +55,31 @@ static __device__ __forceinline__ void whole_chunk(const struct measure_step &wo
 	uint64_t a[LANES] = {};
 
 	absorb_whole<ALIGNED>(chunk, index == 0, a);
-	put_chunk(a, work.scratch, page, index);
-	if (index == 0 && (work.odd == 0 || page + 1 < work.pages)) {
+	if (index > 0) {
+		put_value(a, work.scratch->values[page][index - 1]);
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < LANES; i++) {
+		work.scratch->heads[page][i] = a[i];
+	}
+	if (work.odd == 0 || page + 1 < work.pages) {
 		put_value(work.suffix_value, work.scratch->values[page][PAGE_CHUNKS - 1]);
 	}
 }
 
-/* Hashes any chunk; all threads of a warp call it. */
-static __device__ __noinline__ void warp_chunk(const struct measure_step &work, unsigned page,
-					       unsigned index)
+/* Hashes a chunk of the last page that reaches past its bytes; all threads of a warp call it. */
+static __device__ __noinline__ void odd_chunk(const struct measure_step &work, unsigned index)
 {
-	const uint64_t begin = (uint64_t)page * SGPU_MEASURE_PAGE, left = work.size - begin;
-	const message m = { work.memory + begin, min(left, (uint64_t)SGPU_MEASURE_PAGE),
-			    work.suffix, work.suffix_size };
-	const unsigned lane = threadIdx.x % WARP;
+	const unsigned page = work.pages - 1, lane = threadIdx.x % WARP;
+	const uint64_t begin = (uint64_t)page * SGPU_MEASURE_PAGE;
+	const message m = { work.memory + begin, work.size - begin, work.suffix, work.suffix_size };
 	struct scratch *scratch = work.scratch;
 	uint64_t a = 0;
 
 	if (absorb_by_warp(m, index, a)) {
 		if (lane < LANES) {
 			scratch->heads[page][lane] = a;
-		}
-		if (lane < VALUE_WORDS && m.size == SGPU_MEASURE_PAGE) {
-			((uint64_t *)scratch->values[page][PAGE_CHUNKS - 1])[lane] =
-				work.suffix_value[lane];
 		}
 	} else if (lane < VALUE_WORDS) {
 		/* If chunk 0 is no head, it is the whole page, and `a` is the page's digest. */
@@ -114,10 +98,9 @@ static __global__ void __launch_bounds__(THREADS)
 	if (work.odd > 0) {
 		if (blockIdx.x == 0) {
 			if (threadIdx.x / WARP < work.odd) {
-				warp_chunk(work, work.pages - 1,
-					   (unsigned)(work.size % SGPU_MEASURE_PAGE /
-						      SGPU_KT128_CHUNK) +
-						   threadIdx.x / WARP);
+				odd_chunk(work, (unsigned)(work.size % SGPU_MEASURE_PAGE /
+							   SGPU_KT128_CHUNK) +
+							threadIdx.x / WARP);
 			}
 			return;
 		}
@@ -127,16 +110,6 @@ static __global__ void __launch_bounds__(THREADS)
 		whole_chunk<ALIGNED>(work, (unsigned)(index / PAGE_CHUNKS),
 				     (unsigned)(index % PAGE_CHUNKS));
 	}
-}
-
-/* Hashes few chunks with a warp for each, which is faster than a thread for each. */
-static __global__ void __launch_bounds__(WARP)
-	few_chunks(const __grid_constant__ struct measure_step work)
-{
-	/* Unlike a whole page, the last one may have a chunk PAGE_CHUNKS to hash here. */
-	const unsigned page = min(blockIdx.x / PAGE_CHUNKS, work.pages - 1);
-
-	warp_chunk(work, page, blockIdx.x - page * PAGE_CHUNKS);
 }
 
 /* Returns the end of a final node in one word: the count's length encoding, two bytes 0xff, the
@@ -190,16 +163,12 @@ static __global__ void __launch_bounds__(WARP)
 }
 
 /* ---- the host's side ---- */
-static cudaError_t launch(const struct measure_step &work, unsigned multiprocessors,
-			  cudaStream_t stream)
+static cudaError_t launch(const struct measure_step &work, cudaStream_t stream)
 {
-	unsigned count = (unsigned)(work.size / SGPU_KT128_CHUNK),
-		 most = multiprocessors * SCHEDULERS * FEW;
-	unsigned blocks = (count + THREADS - 1) / THREADS + (work.odd > 0 ? 1 : 0);
+	const unsigned count = (unsigned)(work.size / SGPU_KT128_CHUNK),
+		       blocks = (count + THREADS - 1) / THREADS + (work.odd > 0 ? 1 : 0);
 
-	if (count + work.odd <= most) {
-		few_chunks<<<count + work.odd, WARP, 0, stream>>>(work);
-	} else if ((uintptr_t)work.memory % 8 == 0) {
+	if ((uintptr_t)work.memory % 8 == 0) {
 		chunks<true><<<blocks, THREADS, 0, stream>>>(work);
 	} else {
 		chunks<false><<<blocks, THREADS, 0, stream>>>(work);
@@ -244,8 +213,8 @@ size_t sgpu_cuda_measure_scratch(void)
 }
 
 int sgpu_cuda_measure_enqueue(void *native, uint64_t memory, uint64_t size,
-			      const struct sgpu_measure_custom *custom, unsigned multiprocessors,
-			      uint64_t scratch, uint8_t *digests)
+			      const struct sgpu_measure_custom *custom, uint64_t scratch,
+			      uint8_t *digests)
 {
 	cudaStream_t stream = (cudaStream_t)native;
 	struct measure_step work = {};
@@ -256,7 +225,7 @@ int sgpu_cuda_measure_enqueue(void *native, uint64_t memory, uint64_t size,
 	for (uint64_t done = 0; done < size && result == cudaSuccess; done += work.size) {
 		work.memory = (const uint8_t *)(uintptr_t)(memory + done);
 		set_step(&work, size - done);
-		result = launch(work, multiprocessors, stream);
+		result = launch(work, stream);
 		if (result == cudaSuccess) {
 			result = cudaMemcpyAsync(digests, work.scratch->digests,
 						 (size_t)work.pages * SGPU_KT128_SIZE,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chunks of KT128 messages on the GPU, if there are few: a warp for each chunk, a lane of the state
- * in each of its first 25 threads. A warp needs less time for a chunk than a thread does, but more
- * work in all. All threads of the warp call these functions; those after the 25th repeat what the
- * first ones do.
+ * Chunks of KT128 messages on the GPU that are not whole: a warp for each chunk, a lane of the
+ * state in each of its first 25 threads. A warp needs less time for a chunk than a thread does, but
+ * more work in all. All threads of the warp call these functions; those after the 25th repeat what
+ * the first ones do.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_SPONGE_WARP_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_SPONGE_WARP_CUH
