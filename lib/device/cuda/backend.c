@@ -341,56 +341,38 @@ static void cancel_all(struct sgpu_device *device, bool cancel)
 }
 
 /* ---- the parts that the device needs, found or missing ---- */
-static void driver(struct sgpu_device_part *part)
+static int list_parts(struct sgpu_device_part *parts)
 {
+	struct sgpu_device_part driver = { .name = "driver" }, management = { .name = "NVML" },
+				products = { .name = "cuBLAS" };
 	struct sgpu_error error = { 0 };
 	char version[64];
 
-	snprintf(part->name, sizeof(part->name), "driver");
-	part->found = sgpu_cuda_driver_load(&error) == SGPU_OK;
-	if (part->found) {
+	driver.found = sgpu_cuda_driver_load(&error) == SGPU_OK;
+	if (driver.found) {
 		sgpu_cuda_driver_version(version, sizeof(version));
-		snprintf(part->text, sizeof(part->text),
+		snprintf(driver.text, sizeof(driver.text),
 			 "libcuda.so.1%s%s, serves CUDA %d.%d, shows %d GPU%s",
 			 version[0] ? ", driver " : "", version, sgpu_cu.version / 1000,
 			 sgpu_cu.version % 1000 / 10, sgpu_cu.count, sgpu_cu.count == 1 ? "" : "s");
-		return;
+	} else {
+		snprintf(driver.text, sizeof(driver.text), "%.*s", (int)sizeof(driver.text) - 1,
+			 error.text);
+		snprintf(driver.hint, sizeof(driver.hint), "%s", error.hint);
 	}
-	snprintf(part->text, sizeof(part->text), "%.*s", (int)sizeof(part->text) - 1, error.text);
-	snprintf(part->hint, sizeof(part->hint), "%s", error.hint);
-}
-
-static void management(struct sgpu_device_part *part)
-{
-	snprintf(part->name, sizeof(part->name), "NVML");
-	part->found = sgpu_cuda_nvml_found();
-	if (part->found) {
-		snprintf(part->text, sizeof(part->text), "libnvidia-ml.so.1");
-		return;
-	}
-	snprintf(part->text, sizeof(part->text),
-		 "libnvidia-ml.so.1 cannot be used: whether a GPU is in confidential "
-		 "computing mode is not known");
-	snprintf(part->hint, sizeof(part->hint),
-		 "it comes with the NVIDIA driver (Debian: libnvidia-ml1)");
-}
-
-static void products(struct sgpu_device_part *part)
-{
-	snprintf(part->name, sizeof(part->name), "cuBLAS");
-	part->found = sgpu_cuda_cublas_status(part->text, sizeof(part->text));
-	if (!part->found) {
-		snprintf(part->hint, sizeof(part->hint),
-			 "products of matrices are computed without it, more slowly");
-	}
-}
-
-static int list_parts(struct sgpu_device_part *parts)
-{
-	memset(parts, 0, 3 * sizeof(*parts));
-	driver(&parts[0]);
-	management(&parts[1]);
-	products(&parts[2]);
+	management.found = sgpu_cuda_nvml_found();
+	snprintf(management.text, sizeof(management.text), "libnvidia-ml.so.1%s",
+		 management.found ? ""
+				  : " cannot be used: whether a GPU is in confidential computing "
+				    "mode is not known");
+	snprintf(management.hint, sizeof(management.hint), "%s",
+		 management.found ? "" : "it comes with the NVIDIA driver (Debian: libnvidia-ml1)");
+	products.found = sgpu_cuda_cublas_status(products.text, sizeof(products.text));
+	snprintf(products.hint, sizeof(products.hint), "%s",
+		 products.found ? "" : "products of matrices are computed without it, more slowly");
+	parts[0] = driver;
+	parts[1] = management;
+	parts[2] = products;
 	return 3;
 }
 

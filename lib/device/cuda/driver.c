@@ -17,16 +17,13 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int outcome;
 static struct sgpu_error reason;
 
-/* These two are loaded apart from the others, to name errors even if others are missing. */
-static __typeof__(cuGetErrorName) *error_name;
-static __typeof__(cuGetErrorString) *error_string;
-
 const char *sgpu_cuda_name(CUresult result)
 {
 	static _Thread_local char number[32];
 	const char *name = NULL;
 
-	if (error_name && error_name(result, &name) == CUDA_SUCCESS && name) {
+	if (sgpu_cu.cuGetErrorName && sgpu_cu.cuGetErrorName(result, &name) == CUDA_SUCCESS &&
+	    name) {
 		return name;
 	}
 	snprintf(number, sizeof(number), "CUDA error %d", (int)result);
@@ -37,7 +34,8 @@ const char *sgpu_cuda_text(CUresult result)
 {
 	const char *text = NULL;
 
-	return error_string && error_string(result, &text) == CUDA_SUCCESS && text
+	return sgpu_cu.cuGetErrorString &&
+			       sgpu_cu.cuGetErrorString(result, &text) == CUDA_SUCCESS && text
 		       ? text
 		       : "no text for it";
 }
@@ -127,7 +125,8 @@ bool sgpu_cuda_find(void *library, const char *name, void *function)
 #define TEXT_OF(name) #name
 #define TEXT(name) TEXT_OF(name)
 
-static int find_all(void *library, struct sgpu_error *error)
+/* Finds all functions that are there. Returns the name of one that is missing, or NULL. */
+static const char *find_all(void *library)
 {
 	const char *missing = NULL;
 
@@ -137,22 +136,16 @@ static int find_all(void *library, struct sgpu_error *error)
 	}
 	SGPU_CUDA_FUNCTIONS(FIND)
 #undef FIND
-	if (missing) {
-		sgpu_fail(error, SGPU_EUNAVAILABLE, "the NVIDIA driver's libcuda.so.1 has no '%s'",
-			  missing);
-		return sgpu_hint(error, "install a newer NVIDIA driver, or use the device 'cpu'");
-	}
-	return SGPU_OK;
+	return missing;
 }
 
 static int load(struct sgpu_error *error)
 {
-	__typeof__(cuDriverGetVersion) *version = NULL;
 	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 	const int needed =
 		CUDA_VERSION / 1000 * 1000; /* any driver of the same major version serves it */
+	const char *missing;
 	CUresult result;
-	int rc;
 
 	if (!library) {
 		sgpu_fail(error, SGPU_EUNAVAILABLE,
@@ -161,10 +154,9 @@ static int load(struct sgpu_error *error)
 					"the GPU into the container "
 					"(--gpus all), or use the device 'cpu'");
 	}
-	(void)sgpu_cuda_find(library, "cuGetErrorName", &error_name);
-	(void)sgpu_cuda_find(library, "cuGetErrorString", &error_string);
-	if (!sgpu_cuda_find(library, "cuDriverGetVersion", &version) ||
-	    version(&sgpu_cu.version) != CUDA_SUCCESS) {
+	missing = find_all(library);
+	if (!sgpu_cu.cuDriverGetVersion ||
+	    sgpu_cu.cuDriverGetVersion(&sgpu_cu.version) != CUDA_SUCCESS) {
 		sgpu_fail(error, SGPU_EUNAVAILABLE,
 			  "libcuda.so.1 is no NVIDIA driver's: it tells no version");
 		return sgpu_hint(error, "install the NVIDIA driver, or use the device 'cpu'");
@@ -178,9 +170,10 @@ static int load(struct sgpu_error *error)
 					"(NVCC=), or use the "
 					"device 'cpu'");
 	}
-	rc = find_all(library, error);
-	if (rc < 0) {
-		return rc;
+	if (missing) {
+		sgpu_fail(error, SGPU_EUNAVAILABLE, "the NVIDIA driver's libcuda.so.1 has no '%s'",
+			  missing);
+		return sgpu_hint(error, "install a newer NVIDIA driver, or use the device 'cpu'");
 	}
 	result = sgpu_cu.cuInit(0);
 	if (result == CUDA_SUCCESS) {

@@ -16,6 +16,7 @@
 /* clang-format off */
 /* Every function that is used. cuda.h maps these names to the versions that it declares. */
 #define SGPU_CUDA_FUNCTIONS(F) \
+	F(cuGetErrorName) F(cuGetErrorString) F(cuDriverGetVersion) \
 	F(cuInit) F(cuDeviceGetCount) F(cuDeviceGet) F(cuDeviceGetName) F(cuDeviceGetUuid) \
 	F(cuDeviceGetAttribute) F(cuDeviceGetPCIBusId) F(cuDeviceTotalMem) F(cuDeviceCanAccessPeer) \
 	F(cuDevicePrimaryCtxRetain) \
