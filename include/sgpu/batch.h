@@ -141,7 +141,6 @@ struct sgpu_batch {
 		*segments; /* batch: every INPUT, INPUT_OUTPUT and OUTPUT; response: every output */
 	int segment_count;
 	json_t *timings; /* responses: object of nanoseconds by stage, or NULL */
-	int *by_id;	 /* set by reading: indexes of the segments, sorted by id; or NULL */
 	uint8_t note_sha256[SGPU_SHA256_SIZE]; /* if has_note */
 	bool has_note;
 	/* ---- manifest.json, only of a batch; NULL if the batch names it by its hash alone ---- */

@@ -27,7 +27,6 @@ void sgpu_batch_free(struct sgpu_batch **batch)
 		free(b->segments[i].error_text);
 	}
 	free(b->segments);
-	free(b->by_id);
 	free(b->payload);
 	free(b->index_text);
 	free(b->note);
@@ -66,25 +65,8 @@ uint64_t sgpu_batch_payload_size(const struct sgpu_batch *batch, int segment)
 	return batch->response ? s->actual_size : s->size;
 }
 
-struct wanted {
-	const struct sgpu_batch *batch;
-	const char *id;
-};
-
-static int compare_wanted(const void *key, const void *index)
-{
-	const struct wanted *wanted = key;
-	return strcmp(wanted->id, wanted->batch->segments[*(const int *)index].id);
-}
-
 int sgpu_batch_segment(const struct sgpu_batch *batch, const char *id)
 {
-	const struct wanted wanted = { batch, id };
-	if (batch->by_id) {
-		const int *found = bsearch(&wanted, batch->by_id, (size_t)batch->segment_count,
-					   sizeof(int), compare_wanted);
-		return found ? *found : -1;
-	}
 	for (int i = 0; i < batch->segment_count; i++) {
 		if (!strcmp(batch->segments[i].id, id)) {
 			return i;

@@ -95,28 +95,27 @@ static int compare_ids(const void *a, const void *b, void *argument)
 	return strcmp(batch->segments[*(const int *)a].id, batch->segments[*(const int *)b].id);
 }
 
-/* Sorts the segments by id; *by_id comes from malloc. Errors: SGPU_EINVALID if an id is repeated.
- */
-static int sort_segments(const struct sgpu_batch *batch, int **by_id, struct sgpu_error *error)
+/* No id may be there twice. */
+static int check_ids(const struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	const size_t count = (size_t)batch->segment_count;
 	int *order = calloc(count + 1, sizeof(*order));
-	if (!order) {
-		return sgpu_fail_nomem(error);
-	}
-	for (size_t i = 0; i < count; i++) {
+	int rc = order ? 0 : sgpu_fail_nomem(error);
+
+	for (size_t i = 0; !rc && i < count; i++) {
 		order[i] = (int)i;
 	}
-	qsort_r(order, count, sizeof(*order), compare_ids, (void *)(uintptr_t)batch);
-	for (size_t i = 1; i < count; i++) {
-		const char *id = batch->segments[order[i]].id;
-		if (!strcmp(batch->segments[order[i - 1]].id, id)) {
-			free(order);
-			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is there twice", id);
+	if (!rc) {
+		qsort_r(order, count, sizeof(*order), compare_ids, (void *)(uintptr_t)batch);
+	}
+	for (size_t i = 1; !rc && i < count; i++) {
+		if (!compare_ids(&order[i - 1], &order[i], (void *)(uintptr_t)batch)) {
+			rc = sgpu_fail(error, SGPU_EINVALID, "segment '%s' is there twice",
+				       batch->segments[order[i]].id);
 		}
 	}
-	*by_id = order;
-	return 0;
+	free(order);
+	return rc;
 }
 
 /* Returns "OK", "SOME_FAILED" or "ALL_FAILED". */
@@ -269,7 +268,7 @@ int sgpu_index_parse(const char *text, size_t size, struct sgpu_batch *batch,
 	}
 	sgpu_list_close(&list);
 	rc = rc || !batch->timings ? rc : check_timings(batch->timings, error);
-	return rc ? rc : sort_segments(batch, &batch->by_id, error);
+	return rc ? rc : check_ids(batch, error);
 }
 
 /* ---- writing ---- */

@@ -109,17 +109,17 @@ int sgpu_list_segment(const struct sgpu_list *list, const struct sgpu_batch *bat
 		      struct sgpu_error *error)
 {
 	const char *id = NULL;
-	int found, rc = sgpu_json_string(list->entry, list->place, "segment_id", &id, error);
+	int found = *segment + 1,
+	    rc = sgpu_json_string(list->entry, list->place, "segment_id", &id, error);
 
-	if (rc) {
-		return rc;
+	while (!rc && found < batch->segment_count && strcmp(batch->segments[found].id, id) != 0) {
+		found++;
 	}
-	found = sgpu_batch_segment(batch, id);
-	if (found <= *segment) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 found < 0 ? "%s: '%.100s' is not in the index"
-					   : "%s: '%.100s' is not in the order of the index",
-				 list->place, id);
+	if (rc || found == batch->segment_count) {
+		return rc ? rc
+			  : sgpu_fail(error, SGPU_EINVALID,
+				      "%s: '%.100s' is not in the rest of the index", list->place,
+				      id);
 	}
 	*segment = found;
 	return 0;
