@@ -7,8 +7,9 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BUILD ?= build
 V ?= 0
-# Fast tiers, each can be switched off with 0: libipsec-mb for AES-GCM, wider vectors by CPU.
+# Fast tiers, each can be switched off with 0: libipsec-mb for AES-GCM, a BLAS for gemm, wider vectors by CPU.
 IPSEC_MB ?= $(call have_header,intel-ipsec-mb.h)
+BLAS ?= 1
 CLONES ?= 1
 # NUMA placement through libnuma.
 NUMA ?= $(call have_header,numa.h)
@@ -52,7 +53,7 @@ SGPU_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now,--build-id=sha1,--as-needed
 LIBS := -ljansson -lcrypto -lm -ldl
 
 is_built = $(if $(filter-out 0,$($(1))),1)
-FEATURES := IPSEC_MB NUMA CLONES CUDA
+FEATURES := IPSEC_MB BLAS NUMA CLONES CUDA
 LIBS += $(if $(call is_built,IPSEC_MB),-lIPSec_MB) $(if $(call is_built,NUMA),-lnuma)
 SANITIZE_address := -fsanitize=address,undefined
 SANITIZE_thread := -fsanitize=thread
@@ -128,6 +129,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags | $(BUILD)/headers
 
 # The files that know of a feature: they alone are built again when it is switched. -Wundef finds one that is missing.
 USES_IPSEC_MB := $(call objects,lib/crypto/aead.c lib/crypto/aead_ipsec_mb.c)
+USES_BLAS := $(call objects,lib/ops/gemm.c)
 USES_NUMA := $(call objects,lib/device/cuda/pinned.c)
 USES_CLONES := $(call objects,lib/crypto/measure.c \
 	tests/unit/test_kt128.c $(wildcard lib/crypto/kec*.c lib/crypto/kt*.c lib/ops/*.c lib/ops/c*/*.c tests/*/test_ops_*.c \
@@ -297,7 +299,7 @@ $(BUILD)/completions/fish/%.fish: $(BUILD)/bin/% scripts/completions.sh
 # Files that are written anew only when what they say changes: everything is built again when the flags differ, and
 # the library when a source has gone or a program is linked with other libraries. `settings` is for the test of the installation: what to give make so that it
 # finds everything built.
-SETTINGS := SGPU_COMMIT CC NVCC CUDA CFLAGS CPPFLAGS LDFLAGS LDLIBS SANITIZE IPSEC_MB CLONES NUMA PARTS
+SETTINGS := SGPU_COMMIT CC NVCC CUDA CFLAGS CPPFLAGS LDFLAGS LDLIBS SANITIZE IPSEC_MB BLAS CLONES NUMA PARTS
 remember = @mkdir -p $(@D); printf '%s\n' $(1) | cmp -s - $@ || printf '%s\n' $(1) > $@
 FLAGS_NOW := $(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) $(LDLIBS)
 LIBS_NOW := $(LIBS) -lseccomp -lz
@@ -454,7 +456,7 @@ variables (make NAME=value)
   BUILD=$(BUILD)     folder to build in
   V=1             show the commands
   SANITIZE=       address (with undefined) or thread
-  IPSEC_MB=$(IPSEC_MB) CLONES=$(CLONES) NUMA=$(NUMA) CUDA=$(CUDA)   0 leaves it out
+  IPSEC_MB=$(IPSEC_MB) BLAS=$(BLAS) CLONES=$(CLONES) NUMA=$(NUMA) CUDA=$(CUDA)   0 leaves it out
   DEPS=0          install no packages
   TESTS=          only these: TESTS="seal test_hkdf"; of check-gpu also memcheck,
                   racecheck, bench; of mutate the names of mistakes

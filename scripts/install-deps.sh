@@ -7,7 +7,7 @@ set -u
 packages_for() {
 	case $1 in
 	build) echo gcc make libc6-dev libssl-dev libjansson-dev zlib1g-dev libnuma-dev libseccomp-dev libjs-chart.js "$(on_amd64 libipsec-mb-dev)" ;;
-	demo) echo mricron-data dataset-fashion-mnist libpng-dev ;;
+	demo) echo mricron-data dataset-fashion-mnist libopenblas0-pthread libpng-dev ;;
 	check) echo bats clang-format mandoc shellcheck python3 python3-cryptography python3-jsonschema jq openssl g++ pkg-config git procps spin \
 		swtpm tpm2-openssl libtss2-tcti-swtpm0 time ;;
 	fuzz) echo clang libclang-rt-14-dev lld ;;

@@ -141,11 +141,33 @@ static void GEMM_NAME(body)(void *argument, uint64_t begin, uint64_t end)
 	struct GEMM_NAME(panels) panels;
 
 	for (uint64_t i = begin; i < end; i++) {
-		struct piece piece = piece_at(gemm, i);
+		struct piece piece = piece_at(gemm, i, GEMM_PIECE_ROWS, GEMM_PIECE_COLUMNS);
 
 		GEMM_NAME(piece)(gemm, &piece, &panels);
 	}
 	sgpu_wipe(&panels, sizeof(panels));
+}
+
+/* Computes a piece with a BLAS. */
+static void GEMM_NAME(body_blas)(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct sgpu_gemm *gemm = argument;
+
+	for (uint64_t i = begin; i < end; i++) {
+		struct piece p = piece_at(gemm, i, BLAS_PIECE_ROWS, BLAS_PIECE_COLUMNS);
+		const GEMM_T *a = (const GEMM_T *)gemm->a + p.batch * gemm->stride_a +
+				  p.row * (gemm->transpose_a ? 1 : gemm->lda);
+		const GEMM_T *b = (const GEMM_T *)gemm->b + p.batch * gemm->stride_b +
+				  p.column * (gemm->transpose_b ? gemm->ldb : 1);
+		GEMM_T *c = (GEMM_T *)gemm->output + p.batch * gemm->stride_c + p.row * gemm->ldc +
+			    p.column;
+
+		blas.GEMM_BLAS(
+			CBLAS_ROW_MAJOR, gemm->transpose_a ? CBLAS_TRANSPOSE : CBLAS_NO_TRANSPOSE,
+			gemm->transpose_b ? CBLAS_TRANSPOSE : CBLAS_NO_TRANSPOSE, (int)p.rows,
+			(int)p.columns, (int)gemm->k, (GEMM_T)gemm->alpha, a, (int)gemm->lda, b,
+			(int)gemm->ldb, (GEMM_T)gemm->beta, c, (int)gemm->ldc);
+	}
 }
 
 #undef GEMM_ROWS

@@ -189,3 +189,12 @@ results() {
 		[ "$output" = "$one" ]
 	done
 }
+
+@test "without a BLAS the product is the program's own, and does not depend on the workers either" {
+	many_pieces
+	export SGPU_BLAS=0
+	run -0 results 1
+	one=$output
+	run -0 results 3
+	[ "$output" = "$one" ]
+}

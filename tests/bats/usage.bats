@@ -115,7 +115,7 @@ balanced() {
 		esac
 	done
 	# Every feature is in one of the two lines, and NUMA in that of what was set.
-	for feature in IPSEC_MB NUMA CLONES CUDA; do
+	for feature in IPSEC_MB BLAS NUMA CLONES CUDA; do
 		[ "$(grep -c "^Built with.*\b$feature\b" <<<"$output")" -eq 1 ]
 	done
 	case $(sed -n 's/^NUMA=//p' "$SGPU_BUILD/settings") in

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * gemm: both element types, transposes, factors, batches, odd and empty sizes, against three plain
- * loops.
+ * loops; with the built-in kernel, and with a BLAS where there is one.
  */
+#include <dlfcn.h>
 #include <float.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "ops_device.h"
 #include "ops_harness.h"
@@ -142,13 +145,39 @@ UNIT_TEST(odd_and_empty_sizes)
 	check_all(sizes, sizeof(sizes) / sizeof(sizes[0]), getenv("SGPU_TEST_SMALL") ? 3 : 1);
 }
 
-UNIT_TEST(large_sizes)
+static void check_large(void)
 {
 	static const struct sizes sizes[] = { { 40, 130, 140, 19 },
 					      { 0, 389, 1051, 171 },
 					      { 2, 130, 140, 3701 } };
 
 	check_all(sizes, getenv("SGPU_TEST_SMALL") ? 1 : 3, 3);
+}
+
+UNIT_TEST(large_sizes_by_the_built_in_kernel)
+{
+	int status = 1;
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	REQUIRE(child >= 0);
+	if (child == 0) {
+		setenv("SGPU_BLAS", "0", 1);
+		check_large();
+		fflush(stdout);
+		_exit(unit_bad || dlopen("libopenblas.so.0", RTLD_NOW | RTLD_NOLOAD) ||
+		      dlopen("libblas.so.3", RTLD_NOW | RTLD_NOLOAD));
+	}
+	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+UNIT_TEST(large_sizes_by_the_library)
+{
+	if (getenv("SGPU_TEST_SMALL")) {
+		SKIP("SGPU_TEST_SMALL is set");
+	}
+	check_large();
 }
 
 /* Sizes from which a GPU has a library compute them. */
@@ -248,8 +277,10 @@ UNIT_TEST(shapes_that_do_not_fit_are_diagnostics)
 
 int main(void)
 {
+	UNIT_RUN(large_sizes_by_the_built_in_kernel); /* first: the child must not find a library
+							 loaded */
 	UNIT_RUN(odd_and_empty_sizes);
-	UNIT_RUN(large_sizes);
+	UNIT_RUN(large_sizes_by_the_library);
 	UNIT_RUN(larger_sizes_on_a_device);
 	UNIT_RUN(beta_zero_does_not_read_c_and_alpha_zero_not_the_matrices);
 	UNIT_RUN(infinities_and_nan_reach_their_elements_alone);
