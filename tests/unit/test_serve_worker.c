@@ -433,6 +433,28 @@ UNIT_TEST(a_message_whose_descriptors_do_not_all_come_is_refused)
 	close(ends[1]);
 }
 
+/* A worker at its limit of descriptors loses the connection that it is given, and nothing else. */
+UNIT_TEST(a_connection_for_which_there_is_no_descriptor_disturbs_nobody)
+{
+	struct rlimit none = { .rlim_cur = 0 }, before;
+	struct sgpu_greeting message;
+
+	begin(LYING_SEED);
+	REQUIRE(prlimit(w.process.pid, RLIMIT_NOFILE, NULL, &before) == 0);
+	none.rlim_max = before.rlim_max;
+	for (int request = 0; request < 2; request++) {
+		int far, *client = connect_client(&far);
+
+		CHECK(prlimit(w.process.pid, RLIMIT_NOFILE, &none, NULL) == 0);
+		hand_over(far, geteuid(), request);
+		CHECK(until_idle());
+		CHECK(recv(*client, &message, sizeof(message), 0) == 0);
+		CHECK(prlimit(w.process.pid, RLIMIT_NOFILE, &before, NULL) == 0);
+		submit_honestly();
+	}
+	end();
+}
+
 UNIT_TEST(clients_that_hang_up_at_any_time_leave_no_connection)
 {
 	begin(LYING_SEED);
@@ -672,6 +694,7 @@ int main(int argc, char **argv)
 	UNIT_RUN(a_message_that_no_client_begins_with_is_refused_and_disturbs_nobody);
 	UNIT_RUN(a_descriptor_that_could_block_is_refused_without_asking_its_file_system);
 	UNIT_RUN(a_message_whose_descriptors_do_not_all_come_is_refused);
+	UNIT_RUN(a_connection_for_which_there_is_no_descriptor_disturbs_nobody);
 	UNIT_RUN(clients_that_hang_up_at_any_time_leave_no_connection);
 	UNIT_RUN(a_supervisor_that_changes_the_counters_lets_no_more_sessions_in);
 	UNIT_RUN(what_no_supervisor_says_ends_the_worker);

@@ -77,7 +77,10 @@ int wire_receive(int socket, enum wire_kind kind, void *message, size_t size, in
 	if (rc == SGPU_OK && (bytes != (ssize_t)size || header->kind != kind)) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "the message is not the one that is expected");
 	}
-	if (rc == SGPU_OK && (got != count || (packet.msg_flags & MSG_CTRUNC))) {
+	if (rc == SGPU_OK && got < count && (packet.msg_flags & MSG_CTRUNC)) {
+		rc = sgpu_fail(error, SGPU_ERETRY,
+			       "the message's descriptors did not all come: too many are open");
+	} else if (rc == SGPU_OK && (got != count || (packet.msg_flags & MSG_CTRUNC))) {
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "the message has another number of descriptors than %d", count);
 	}

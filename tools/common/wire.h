@@ -177,7 +177,8 @@ enum { SERVE_SUBMISSIONS_MAX = 1024, TENANT_SESSIONS_MAX = 16 };
 
 /* Receives one message of that kind and size with exactly `count` descriptors, which the caller
  * closes. Does not block. Errors: SGPU_ECANCELED: the peer has gone; SGPU_ETIMEOUT: there is no
- * message; SGPU_EINVALID: it is another, whose descriptors are closed. */
+ * message; SGPU_EINVALID: it is another, whose descriptors are closed;
+ * SGPU_ERETRY: it has not all of them, since this process has too many open. */
 SGPU_MUST_CHECK int wire_receive(int socket, enum wire_kind kind, void *message, size_t size,
 				 int *fds, int count, struct sgpu_error *error);
 

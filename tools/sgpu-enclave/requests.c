@@ -10,6 +10,7 @@
 #include <sgpu/session.h>
 
 #include "base/base.h"
+#include "base/io.h"
 #include "device/backend.h"
 #include "serving.h"
 
@@ -135,7 +136,7 @@ static void end(int connection, int rc, struct sgpu_error *error)
 		error->code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* client sent nothing */
 		wire_refuse(connection, error);
 	}
-	close(connection);
+	sgpu_close(connection);
 	atomic_fetch_add(&serving.counters->requests_ended, 1);
 	(void)wire_say(serving.control, WIRE_NOTE, -1);
 	atomic_fetch_sub(&serving.requests, 1);

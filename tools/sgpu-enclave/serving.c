@@ -291,7 +291,7 @@ static struct work *take_batch(int connection, const struct wire_take *take)
 
 	if (!work || !watch(connection, t.numbers)) {
 		free(work);
-		close(connection);
+		sgpu_close(connection);
 		count_end();
 		return NULL;
 	}
@@ -348,13 +348,16 @@ static struct work *hear_supervisor(void)
 	};
 	struct wire_take take;
 	enum wire_kind kind;
-	int connection = -1;
+	int connection = -1, rc;
 
 	if (wire_peek(serving.control, &kind, NULL) == SGPU_ETIMEOUT) {
 		return NULL;
 	}
-	if (kind == WIRE_TAKE && wire_receive(serving.control, kind, &take, sizeof(take),
-					      &connection, 1, NULL) == SGPU_OK) {
+	rc = kind == WIRE_TAKE ? wire_receive(serving.control, kind, &take, sizeof(take),
+					      &connection, 1, NULL)
+			       : SGPU_EINVALID;
+	/* A connection for which there is no descriptor is closed already. It ends as others do. */
+	if (rc == SGPU_OK || rc == SGPU_ERETRY) {
 		if (!take.request) {
 			return take_batch(connection, &take);
 		}
