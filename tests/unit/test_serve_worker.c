@@ -42,6 +42,7 @@ static struct work {
 	unsigned at;
 	int batch;
 	char *key;
+	bool logs; /* the next worker does */
 } w;
 
 /* ---- the supervisor's side ---- */
@@ -85,6 +86,7 @@ static bool start_one(uint64_t seed, enum wire_sessions whose, bool modules)
 	memset(&w.process, 0, sizeof(w.process));
 	world_seed(&w.random, seed);
 	arguments[2] = w.key;
+	arguments[5] = w.logs ? "-v" : "-q";
 	arguments[6] = modules ? "--allow-modules" : NULL;
 	server = (struct server){ .arguments = arguments,
 				  .enclave_fd = open("/proc/self/exe", O_PATH | O_CLOEXEC),
@@ -455,6 +457,50 @@ UNIT_TEST(a_connection_for_which_there_is_no_descriptor_disturbs_nobody)
 	end();
 }
 
+/* Waits for its line to be read while a batch still has its place, so that no more threads wait
+ * than may run batches. */
+UNIT_TEST(a_log_that_nobody_reads_holds_up_no_more_batches_than_may_run)
+{
+	enum { PIPE_BYTES = 4096 };
+	static char page[PIPE_BYTES];
+	int ends[2], own = dup(STDERR_FILENO), clients[SUBMISSIONS];
+
+	REQUIRE(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+	CHECK(fcntl(ends[1], F_SETPIPE_SZ, PIPE_BYTES) == PIPE_BYTES);
+	dup2(ends[1], STDERR_FILENO);
+	w.logs = true;
+	begin(LYING_SEED);
+	w.logs = false;
+	dup2(own, STDERR_FILENO);
+	close(own);
+	while (write(ends[1], page, 1) > 0) {
+	}
+	CHECK(fcntl(ends[1], F_SETFL, 0) == 0);
+	for (int i = 0; i < SUBMISSIONS; i++) {
+		const int in = open_batch(), out = memfd_create("response", MFD_CLOEXEC);
+		int far, *client = connect_client(&far);
+
+		send_submission(*client, in, out);
+		hand_over(far, geteuid(), false);
+		clients[i] = *client;
+		close(in);
+		close(out);
+	}
+	usleep(300000);
+	hear_notes();
+	CHECK(w.process.said.ended == 0);
+	close(ends[1]);
+	while (!is_idle()) {
+		(void)!read(ends[0], page, sizeof(page));
+	}
+	for (int i = 0; i < SUBMISSIONS; i++) {
+		CHECK(recv(clients[i], page, sizeof(page), 0) == sizeof(struct sgpu_greeting));
+		CHECK(recv(clients[i], page, sizeof(page), 0) == sizeof(struct wire_answer));
+	}
+	end();
+	close(ends[0]);
+}
+
 UNIT_TEST(clients_that_hang_up_at_any_time_leave_no_connection)
 {
 	begin(LYING_SEED);
@@ -695,6 +741,7 @@ int main(int argc, char **argv)
 	UNIT_RUN(a_descriptor_that_could_block_is_refused_without_asking_its_file_system);
 	UNIT_RUN(a_message_whose_descriptors_do_not_all_come_is_refused);
 	UNIT_RUN(a_connection_for_which_there_is_no_descriptor_disturbs_nobody);
+	UNIT_RUN(a_log_that_nobody_reads_holds_up_no_more_batches_than_may_run);
 	UNIT_RUN(clients_that_hang_up_at_any_time_leave_no_connection);
 	UNIT_RUN(a_supervisor_that_changes_the_counters_lets_no_more_sessions_in);
 	UNIT_RUN(what_no_supervisor_says_ends_the_worker);

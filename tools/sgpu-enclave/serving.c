@@ -150,6 +150,8 @@ static void run_work(struct work *work)
 	answer.response_size = result.response_size;
 	serve_count(run, rc, work->since_ns, &answer.report.progress);
 	close_files(work);
+	/* While its place is taken: a log that nobody reads holds up no more threads than that. */
+	log_work(work, &answer.error, &answer.report);
 	pthread_mutex_lock(&t.mutex);
 	work->run = NULL; /* before the answer, as the next batch of a spool may follow at once */
 	/* A batch of another owner is for another worker. */
@@ -166,7 +168,6 @@ static void run_work(struct work *work)
 	pthread_mutex_unlock(&t.mutex);
 	sgpu_run_free(&run);
 	if (!stays) {
-		log_work(work, &answer.error, &answer.report);
 		free(work);
 	}
 }
