@@ -114,7 +114,7 @@ struct sgpu_run {
 	atomic_int cancel;	      /* set by sgpu_run_cancel */
 	atomic_int stop;	      /* 0, or the code with which the run must end */
 	atomic_uint_fast64_t stop_ns; /* when `stop` was set */
-	atomic_bool busy;	      /* the devices may have work of the run */
+	atomic_uint_fast64_t busy_ns; /* since when the devices may have work of the run, or 0 */
 };
 
 /* ---- run.c ---- */

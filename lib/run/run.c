@@ -127,7 +127,7 @@ static void settle(struct sgpu_run *run)
 	}
 	run->uncleared =
 		sgpu_presence_leave(&run->runner->presence, &run->inside, run->job.has_module);
-	atomic_store(&run->busy, false);
+	atomic_store(&run->busy_ns, 0);
 }
 
 /* ---- the batch ---- */
@@ -164,7 +164,7 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 		: sgpu_presence_enter(&run->runner->presence, &run->inside, look_for_stop, run,
 				      run->job.has_module, run->job.owner, error);
 	if (rc == SGPU_OK) {
-		atomic_store(&run->busy, true);
+		atomic_store(&run->busy_ns, sgpu_now_ns());
 		rc = make_objects(run, error);
 	}
 	if (rc == SGPU_OK && run->submission.options.replay) {
@@ -296,7 +296,7 @@ static void respond(struct sgpu_run *run)
 /* Clears and frees what the run has on the devices, and its secrets. */
 static void tear_down(struct sgpu_run *run)
 {
-	atomic_store(&run->busy, true);
+	atomic_store(&run->busy_ns, sgpu_now_ns());
 	for (int i = 0; run->keys && i < run->job.batch->segment_count; i++) {
 		sgpu_run_drop_key(run, i, false);
 		sgpu_run_drop_key(run, i, true);
@@ -311,7 +311,7 @@ static void tear_down(struct sgpu_run *run)
 	sgpu_lent_free(&run->lent);
 	sgpu_wipe(run->job.batch_key, sizeof(run->job.batch_key));
 	sgpu_tar_close(&run->tar);
-	atomic_store(&run->busy, false);
+	atomic_store(&run->busy_ns, 0);
 	sgpu_trace_sort(&run->trace);
 	atomic_store(&run->trace.end_ns, sgpu_now_ns());
 }

@@ -142,7 +142,12 @@ void sgpu_trace_sort(struct sgpu_run_trace *trace)
 void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress)
 {
 	uint64_t begin = atomic_load(&run->trace.begin_ns), end = atomic_load(&run->trace.end_ns);
-	const bool stopping = atomic_load(&run->busy) && atomic_load(&run->stop) != SGPU_OK;
+	const uint64_t busy = atomic_load(&run->busy_ns);
+	const bool stopping = busy != 0 && atomic_load(&run->stop) != SGPU_OK;
+	uint64_t since = atomic_load(&run->stop_ns);
+
+	/* The response of a run that was stopped may have taken long; no device did. */
+	since = since > busy ? since : busy;
 
 	*progress = (struct sgpu_run_progress){
 		.operations_done = atomic_load(&run->done_count),
@@ -151,7 +156,7 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 		.bytes_in = atomic_load(&run->trace.bytes_in),
 		.bytes_out = atomic_load(&run->trace.bytes_out),
 		.elapsed_ns = (end ? end : sgpu_now_ns()) - begin,
-		.stopping_ns = stopping ? sgpu_now_ns() - atomic_load(&run->stop_ns) : 0,
+		.stopping_ns = stopping ? sgpu_now_ns() - since : 0,
 	};
 	for (int i = 0; progress->operations && i < run->job.batch->segment_count; i++) {
 		if (run->job.batch->segments[i].input) {

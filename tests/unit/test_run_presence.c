@@ -259,6 +259,25 @@ UNIT_TEST(a_run_that_is_stopped_while_it_waits_to_be_alone_holds_nobody_up)
 	sgpu_presence_clear(&presence);
 }
 
+/* Its response may have taken long in between. */
+UNIT_TEST(a_run_that_was_stopped_is_stuck_only_while_the_devices_have_work_of_it)
+{
+	static struct sgpu_run run;
+	struct sgpu_run_progress progress;
+	const uint64_t now = sgpu_now_ns();
+
+	atomic_store(&run.stop_ns, 1);
+	atomic_store(&run.stop, SGPU_ETIMEOUT);
+	sgpu_run_get_progress(&run, &progress);
+	CHECK(progress.stopping_ns == 0);
+	atomic_store(&run.busy_ns, now);
+	sgpu_run_get_progress(&run, &progress);
+	CHECK(progress.stopping_ns <= sgpu_now_ns() - now);
+	atomic_store(&run.busy_ns, 1);
+	sgpu_run_get_progress(&run, &progress);
+	CHECK(progress.stopping_ns >= now - 1);
+}
+
 int main(void)
 {
 	alarm(120); /* what waits for a run that never comes would wait for ever */
@@ -271,5 +290,6 @@ int main(void)
 	UNIT_RUN(a_run_with_a_module_waits_until_the_data_of_others_are_gone);
 	UNIT_RUN(after_a_module_none_of_another_owner_enters);
 	UNIT_RUN(a_run_that_is_stopped_while_it_waits_to_be_alone_holds_nobody_up);
+	UNIT_RUN(a_run_that_was_stopped_is_stuck_only_while_the_devices_have_work_of_it);
 	return unit_done();
 }
