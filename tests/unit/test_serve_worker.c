@@ -287,12 +287,32 @@ static void lie_as_supervisor(void)
 }
 
 /* ---- clients that lie ---- */
+static unsigned count_threads(void)
+{
+	char path[32];
+	unsigned count = 0;
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)w.process.pid);
+	tasks = opendir(path);
+	while (tasks && readdir(tasks)) {
+		count++;
+	}
+	closedir(tasks);
+	return count;
+}
+
 UNIT_TEST(an_honest_client_is_answered)
 {
+	unsigned threads;
+
 	begin(LYING_SEED);
+	submit_honestly();
+	threads = count_threads();
 	for (int i = 0; i < 4 * SUBMISSIONS; i++) {
 		submit_honestly();
 	}
+	CHECK(count_threads() < threads + SUBMISSIONS);
 	end();
 }
 
@@ -352,6 +372,97 @@ UNIT_TEST(a_connection_of_a_spool_carries_batch_after_batch)
 	close(control);
 	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	munmap((void *)(uintptr_t)counters, sizeof(*counters));
+}
+
+/* Submits a batch on a spool's new connection that never arrives. */
+static void submit_nothing(int control, const int ends[2], int batch)
+{
+	static struct wire_submit message;
+	struct wire_take take = { .since_ns = 1 };
+	const int out = memfd_create("response", MFD_CLOEXEC);
+
+	CHECK(sgpu_wire_send(ends[0], WIRE_SUBMIT, &message, sizeof(message),
+			     (const int[]){ batch, out, out }, 3));
+	CHECK(sgpu_wire_send(control, WIRE_TAKE, &take, sizeof(take), &ends[1], 1));
+	close(ends[1]);
+	close(out);
+}
+
+/* A batch that never arrives, as only a spool's may, holds up no other. It is cancelled when its
+ * client hangs up, and leaves its place. The end of the supervisor is that of connections that
+ * rest. */
+UNIT_TEST(a_batch_that_does_not_arrive_holds_up_nobody_and_ends_with_its_client)
+{
+	static char *arguments[] = { "worker", "-k", NULL, "--serve", "3", "-q", NULL };
+	const struct wire_begin spool = { .submissions = SUBMISSIONS, .spool = 1 };
+	const int program = open("/proc/self/exe", O_PATH | O_CLOEXEC);
+	const struct serve_counters *counters;
+	int ends[SUBMISSIONS][2], batch[2], control = -1, status = -1, code = SGPU_ERETRY;
+	pid_t pid;
+
+	arguments[2] = w.key;
+	REQUIRE(runner_spawn(program, arguments, &spool, -1, &pid, &control, &counters, &error) ==
+		SGPU_OK);
+	CHECK(pipe2(batch, O_CLOEXEC) == 0);
+	for (int i = 0; i < SUBMISSIONS; i++) {
+		CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends[i]) == 0);
+	}
+	submit_nothing(control, ends[0], batch[0]);
+	for (int i = 2; i < SUBMISSIONS; i++) {
+		CHECK(submit_of_spool(control, ends[i][0], ends[i][1], false, 0) == SGPU_OK);
+	}
+	submit_nothing(control, ends[1], batch[0]); /* by now threads rest that could lead */
+	CHECK(submit_of_spool(control, ends[2][0], -1, false, 0) == SGPU_OK);
+	close(batch[0]);
+	close(ends[0][0]);
+	close(ends[1][0]);
+	CHECK(poll(&(struct pollfd){ .fd = batch[1] }, 1, PATIENCE_MS) == 1);
+	for (int i = 0; i < 400 && code == SGPU_ERETRY; i++) { /* its place becomes free */
+		int pair[2];
+
+		usleep(i * 100);
+		CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+		code = submit_of_spool(control, pair[0], pair[1], false, 0);
+		close(pair[0]);
+		close(pair[1]);
+	}
+	CHECK(code == SGPU_OK);
+	close(control);
+	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	for (int i = 2; i < SUBMISSIONS; i++) {
+		close(ends[i][0]);
+		close(ends[i][1]);
+	}
+	close(batch[1]);
+	close(program);
+	munmap((void *)(uintptr_t)counters, sizeof(*counters));
+}
+
+/* The socket of a connection that the worker has closed may live on, and the worker sleeps. */
+UNIT_TEST(a_connection_that_the_supervisor_keeps_open_keeps_no_worker_busy)
+{
+	const int in = open_batch(), out = memfd_create("response", MFD_CLOEXEC);
+	struct timespec before = { 0 }, after = { 0 };
+	int far, kept, *client;
+	clockid_t clock;
+
+	begin(LYING_SEED);
+	client = connect_client(&far);
+	kept = dup(far);
+	send_submission(*client, in, out);
+	hand_over(far, geteuid(), false);
+	CHECK(until_idle());
+	let_go(client);
+	REQUIRE(clock_getcpuclockid(w.process.pid, &clock) == 0);
+	CHECK(clock_gettime(clock, &before) == 0);
+	usleep(300000);
+	CHECK(clock_gettime(clock, &after) == 0);
+	CHECK((after.tv_sec - before.tv_sec) * 1000000000 + after.tv_nsec - before.tv_nsec <
+	      5000000);
+	close(kept);
+	close(in);
+	close(out);
+	end();
 }
 
 UNIT_TEST(sessions_of_owners_need_owners_and_none_run_beside_modules)
@@ -736,6 +847,8 @@ int main(int argc, char **argv)
 	prepare();
 	UNIT_RUN(an_honest_client_is_answered);
 	UNIT_RUN(a_connection_of_a_spool_carries_batch_after_batch);
+	UNIT_RUN(a_batch_that_does_not_arrive_holds_up_nobody_and_ends_with_its_client);
+	UNIT_RUN(a_connection_that_the_supervisor_keeps_open_keeps_no_worker_busy);
 	UNIT_RUN(sessions_of_owners_need_owners_and_none_run_beside_modules);
 	UNIT_RUN(a_message_that_no_client_begins_with_is_refused_and_disturbs_nobody);
 	UNIT_RUN(a_descriptor_that_could_block_is_refused_without_asking_its_file_system);
