@@ -8,9 +8,7 @@
 
 #include "crypto/kt128.h"
 
-/* BATCH: pages whose digests are on the stack until the list takes them. FEW: fewer pages do not
- * occupy all cores, so the workers share the leaves of each page instead. */
-enum { BATCH = 256, FEW = 64 };
+enum { BATCH = 256 }; /* pages whose digests are on the stack until the list takes them */
 
 struct pages {
 	const uint8_t *data;
@@ -47,21 +45,6 @@ static void digest_pages(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-static int share_pages(struct sgpu_pool *pool, struct pages *p, uint64_t count)
-{
-	int rc = SGPU_OK;
-
-	if (count >= FEW) {
-		return sgpu_pool_for(pool, count, 1, digest_pages, p);
-	}
-	for (uint64_t i = 0; i < count && rc == SGPU_OK; i++) {
-		rc = sgpu_kt128_shared(pool, p->data + i * SGPU_MEASURE_PAGE, page_size(p, i),
-				       p->custom->bytes, p->custom->size, p->digests[i],
-				       sizeof(p->digests[i]), NULL);
-	}
-	return rc;
-}
-
 static int measure(struct sgpu_pool *pool, const uint8_t *data, uint64_t size, const uint8_t *key,
 		   uint8_t digest[SGPU_KT128_SIZE])
 {
@@ -81,7 +64,7 @@ static int measure(struct sgpu_pool *pool, const uint8_t *data, uint64_t size, c
 		p.size = now;
 		count = (now + SGPU_MEASURE_PAGE - 1) / SGPU_MEASURE_PAGE;
 		if (pool) {
-			rc = share_pages(pool, &p, count);
+			rc = sgpu_pool_for(pool, count, 1, digest_pages, &p);
 		} else {
 			digest_pages(&p, 0, count);
 		}
