@@ -170,7 +170,7 @@ static const char *unless_empty(const char *text)
 	return text[0] ? text : NULL;
 }
 
-/* Also fills in info and *agreement, for the platform's row. */
+/* Also fills in info and *agreement. */
 static int device_claims(const struct sgpu_quote_subject *subject, const char **name,
 			 struct sgpu_device_info *info, struct sgpu_device_agreement *agreement,
 			 json_t **claims, struct sgpu_error *error)
@@ -214,12 +214,6 @@ static int device_claims(const struct sgpu_quote_subject *subject, const char **
 }
 
 /* ---- all claims ---- */
-/* Sets a member; false when memory is out. Takes over `value`, which may be NULL for that. */
-static bool put(json_t *object, const char *key, json_t *value)
-{
-	return json_object_set_new(object, key, value) == 0;
-}
-
 static json_t *platform_claims(const struct sgpu_device_info *info,
 			       const struct sgpu_device_agreement *agreement)
 {
@@ -241,15 +235,15 @@ static int own_claims(const struct sgpu_quote_subject *subject, const struct sgp
 		      struct sgpu_error *error)
 {
 	uint8_t hash[SGPU_SHA256_SIZE] = { 0 };
-	json_t *own = json_object();
+	json_t *own = json_pack("{s:o}", "platform", platform_claims(info, agreement));
 	int rc = subject->owner_key ? sgpu_sha256(subject->owner_key, 32, hash, error) : 0;
 
-	if (!rc && !(own && put(own, "platform", platform_claims(info, agreement)) &&
-		     (!subject->owner_key ||
-		      put(own, "owner_key_hash", sgpu_json_from_bytes(hash, sizeof(hash)))))) {
+	if (!rc && (!own || (subject->owner_key &&
+			     json_object_set_new(own, "owner_key_hash",
+						 sgpu_json_from_bytes(hash, sizeof(hash)))))) {
 		rc = sgpu_fail_nomem(error);
 	}
-	*claims = own; /* the caller frees it after a failure, too */
+	*claims = own; /* also after a failure */
 	return rc;
 }
 
@@ -275,12 +269,11 @@ int sgpu_quote_claims(const struct sgpu_quote_subject *subject, int64_t now, jso
 {
 	struct sgpu_device_agreement agreement = { .agreed = false };
 	struct sgpu_device_info info = { .selector = "" };
-	json_t *runner = NULL, *device = NULL, *own = NULL, *submods = json_object(), *made = NULL;
-	const char *device_name = NULL;
+	json_t *runner = NULL, *device = NULL, *own = NULL, *made = NULL;
+	const char *device_name = "cpu";
 
 	*claims = NULL;
-	int rc = submods ? sgpu_quote_check_nonce(subject->nonce, subject->nonce_size, error)
-			 : sgpu_fail_nomem(error);
+	int rc = sgpu_quote_check_nonce(subject->nonce, subject->nonce_size, error);
 	if (!rc && subject->recipient && subject->recipient->kind == SGPU_KEY_OCT) {
 		rc = sgpu_fail(error, SGPU_EUSAGE,
 			       "batches are sealed to an X25519 key, not to a symmetric one");
@@ -291,24 +284,18 @@ int sgpu_quote_claims(const struct sgpu_quote_subject *subject, int64_t now, jso
 	}
 	rc = rc ? rc : own_claims(subject, &info, &agreement, &own, error);
 	if (!rc) {
-		bool whole = json_object_set(submods, "runner", runner) == 0 &&
-			     (!device || json_object_set(submods, device_name, device) == 0);
-		made = whole ? json_pack("{s:s, s:I, s:o, s:s, s:[s], s:s, s:o*, s:O, s:O}",
-					 "eat_profile", SGPU_EAT_PROFILE, "iat", (json_int_t)now,
-					 "eat_nonce",
-					 sgpu_json_from_bytes(subject->nonce, subject->nonce_size),
-					 "swname", "sgpu", "swversion", SGPU_VERSION, "dbgstat",
-					 json_string_value(json_object_get(runner, "dbgstat")),
-					 "cnf",
-					 subject->recipient ? recipient_claims(subject->recipient)
-							    : NULL,
-					 "submods", submods, SGPU_OWN, own)
-			     : NULL;
+		made = json_pack("{s:s, s:I, s:o, s:s, s:[s], s:s, s:o*, s:{s:O, s:O*}, s:O}",
+				 "eat_profile", SGPU_EAT_PROFILE, "iat", (json_int_t)now,
+				 "eat_nonce",
+				 sgpu_json_from_bytes(subject->nonce, subject->nonce_size),
+				 "swname", "sgpu", "swversion", SGPU_VERSION, "dbgstat",
+				 json_string_value(json_object_get(runner, "dbgstat")), "cnf",
+				 subject->recipient ? recipient_claims(subject->recipient) : NULL,
+				 "submods", "runner", runner, device_name, device, SGPU_OWN, own);
 		rc = made ? sgpu_claims_check(made, error) : sgpu_fail_nomem(error);
 	}
 	json_decref(runner);
 	json_decref(device);
-	json_decref(submods);
 	json_decref(own);
 	if (rc) {
 		json_decref(made);
