@@ -242,8 +242,8 @@ UNIT_TEST(what_is_absent_is_named_with_its_reason)
 {
 	setenv("SGPU_TSM_ROOT", in_folder("nowhere"), 1);
 	setenv("SGPU_GRAMINE_ROOT", in_folder("nowhere"), 1);
-	CHECK(strstr(collect("tsm-report")->absent, "there is no '") != NULL);
-	CHECK(strstr(collect("gramine")->absent, "not run under Gramine") != NULL);
+	CHECK(strstr(collect("tsm-report")->absent, "cannot make a report in '") != NULL);
+	CHECK(strstr(collect("gramine")->absent, "/attestation_type'") != NULL);
 	CHECK(strstr(collect("nv-gpu-evidence")->absent, "no device") != NULL);
 	CHECK(records[2].label && !records[3].label);
 	setenv("SGPU_TSM_ROOT", in_folder("tsm"), 1);

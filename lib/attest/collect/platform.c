@@ -20,7 +20,7 @@
 #define SNP_VMPL "/sys/devices/system/cpu/sev/vmpl"
 #define SNP_DEVICE "/dev/sev-guest"
 
-/* Returns a path under the root of the tree; one that is too long becomes "", which is no file. */
+/* A path that is too long becomes "", which is no file. */
 static const char *under_root(const char *path, char whole[PATH_MAX])
 {
 	return snprintf(whole, PATH_MAX, "%s%s", sgpu_evidence_root(""), path) < PATH_MAX ? whole
