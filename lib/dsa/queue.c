@@ -5,9 +5,9 @@
  * process (SVA).
  */
 #include <cpuid.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,19 +92,17 @@ void sgpu_dsa_close(struct sgpu_dsa **dsa)
 	*dsa = NULL;
 }
 
-/* Opens the queue. Uses the portal if the CPU has ENQCMD and the kernel maps the portal. */
-static int reach(struct sgpu_dsa *dsa, const struct sgpu_dsa_place *place, struct sgpu_error *error)
+/* Opens the node. Uses the portal if the CPU has ENQCMD and the kernel maps the portal. */
+static int reach(struct sgpu_dsa *dsa, const char *node, bool has_enqcmd, struct sgpu_error *error)
 {
-	char path[512];
 	void *portal = MAP_FAILED;
 
-	snprintf(path, sizeof(path), "%s/%s", place->nodes, dsa->name);
-	dsa->fd = open(path, O_RDWR | O_CLOEXEC);
+	dsa->fd = open(node, O_RDWR | O_CLOEXEC);
 	if (dsa->fd < 0) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "cannot open '%s': %s", path,
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "cannot open '%s': %s", node,
 				 strerror(errno));
 	}
-	if (place->has_enqcmd) {
+	if (has_enqcmd) {
 		portal = mmap(NULL, PORTAL, PROT_WRITE, MAP_SHARED | MAP_POPULATE, dsa->fd, 0);
 	}
 	dsa->portal = portal == MAP_FAILED ? NULL : portal;
@@ -133,7 +131,7 @@ int sgpu_dsa_prove(struct sgpu_dsa *dsa, struct sgpu_error *error)
 	return rc;
 }
 
-static int open_queue(const struct sgpu_dsa_place *place, const char *name, struct sgpu_dsa **dsa,
+static int open_queue(const struct sgpu_dsa_place *place, const char *node, struct sgpu_dsa **dsa,
 		      struct sgpu_error *error)
 {
 	int rc = sgpu_dsa_create(dsa, error);
@@ -141,9 +139,9 @@ static int open_queue(const struct sgpu_dsa_place *place, const char *name, stru
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	snprintf((*dsa)->name, sizeof((*dsa)->name), "%.23s", name);
+	snprintf((*dsa)->name, sizeof((*dsa)->name), "%.23s", strrchr(node, '/') + 1);
 	(*dsa)->timeout_ns = place->timeout_ns;
-	rc = reach(*dsa, place, error);
+	rc = reach(*dsa, node, place->has_enqcmd, error);
 	rc = rc ? rc : sgpu_dsa_prove(*dsa, error);
 	if (rc != SGPU_OK) {
 		sgpu_dsa_close(dsa);
@@ -151,38 +149,31 @@ static int open_queue(const struct sgpu_dsa_place *place, const char *name, stru
 	return rc;
 }
 
-static int is_queue(const struct dirent *entry)
-{
-	return entry->d_name[0] != '.';
-}
-
 /* Tries queues in the order of their names; stops at a queue that does not answer. */
 int sgpu_dsa_open_in(const struct sgpu_dsa_place *place, struct sgpu_dsa **dsa,
 		     struct sgpu_error *error)
 {
-	struct sgpu_error why = { 0 }, lack = { 0 };
-	struct dirent **entries = NULL;
-	int found = scandir(place->nodes, &entries, is_queue, versionsort),
-	    code = SGPU_EUNAVAILABLE;
+	struct sgpu_error lack = { 0 };
+	glob_t found = { 0 };
+	char pattern[512];
+	int rc = SGPU_EUNAVAILABLE;
 
 	*dsa = NULL;
-	for (int i = 0; i < found; i++) {
-		if (code != SGPU_OK && code != SGPU_ENOMEM && code != SGPU_ETIMEOUT) {
-			code = open_queue(place, entries[i]->d_name, dsa, &lack);
-			why = why.text[0] ? why : lack;
-		}
-		free(entries[i]);
+	snprintf(pattern, sizeof(pattern), "%s/wq*", place->nodes);
+	(void)glob(pattern, 0, NULL, &found);
+	for (size_t i = 0; i < found.gl_pathc && rc != SGPU_OK && rc != SGPU_ETIMEOUT; i++) {
+		rc = open_queue(place, found.gl_pathv[i], dsa, &lack);
 	}
-	free(entries);
-	if (code == SGPU_OK || code == SGPU_ENOMEM) {
-		return code ? sgpu_fail_nomem(error) : code;
+	globfree(&found);
+	if (rc == SGPU_OK || rc == SGPU_ENOMEM) {
+		return rc ? sgpu_fail_nomem(error) : rc;
 	}
-	return why.text[0] ? sgpu_fail(error, SGPU_EUNAVAILABLE, "no work queue can be used: %s",
-				       code == SGPU_ETIMEOUT ? lack.text : why.text)
-			   : sgpu_fail(error, SGPU_EUNAVAILABLE,
-				       "no work queue of a Data Streaming Accelerator is "
-				       "configured ('%s')",
-				       place->nodes);
+	return lack.text[0] ? sgpu_fail(error, SGPU_EUNAVAILABLE, "no work queue can be used: %s",
+					lack.text)
+			    : sgpu_fail(error, SGPU_EUNAVAILABLE,
+					"no work queue of a Data Streaming Accelerator is "
+					"configured ('%s')",
+					place->nodes);
 }
 
 /* In a confidential VM the accelerator is not trusted and cannot reach the private memory. */
