@@ -281,6 +281,8 @@ void cli_append(char *text, size_t size, const char *format, ...) SGPU_PRINTF(3,
  * of an object, and for each member of an object or of objects in it. */
 void cli_table(FILE *out, const json_t *list, const char *columns);
 void cli_record(FILE *out, const json_t *record);
+/* Prints a record, and below it each of `lists`, a member and its columns, as a table. */
+void cli_lists(FILE *out, const json_t *record, const char *const lists[][2]);
 /* Writes a whole text to a file, which appears when it is complete, or to standard output ("-" or
  * NULL); neither may be an input. */
 SGPU_MUST_CHECK int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,

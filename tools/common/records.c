@@ -250,3 +250,20 @@ void cli_record(FILE *out, const json_t *record)
 		put_member(out, name, member, 0);
 	}
 }
+
+void cli_lists(FILE *out, const json_t *record, const char *const lists[][2])
+{
+	json_t *rest = json_copy((json_t *)(uintptr_t)record);
+
+	for (size_t i = 0; lists[i][0]; i++) {
+		json_object_del(rest, lists[i][0]);
+	}
+	cli_record(out, rest);
+	json_decref(rest);
+	for (size_t i = 0; lists[i][0]; i++) {
+		if (json_object_get(record, lists[i][0])) {
+			putc('\n', out);
+			cli_table(out, json_object_get(record, lists[i][0]), lists[i][1]);
+		}
+	}
+}

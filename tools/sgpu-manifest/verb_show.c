@@ -99,28 +99,14 @@ static json_t *show_json(const struct sgpu_manifest *manifest)
 			 operation_ids(manifest, manifest->order, manifest->operation_count));
 }
 
-/* Takes the reference. */
-static void print(json_t *manifest)
-{
-	json_t *segments = json_incref(json_object_get(manifest, "segments"));
-	json_t *operations = json_incref(json_object_get(manifest, "operations"));
-
-	json_object_del(manifest, "segments");
-	json_object_del(manifest, "operations");
-	cli_record(stdout, manifest);
-	putchar('\n');
-	cli_table(stdout, segments,
-		  "segment_id sensitivity_level direction dtype shape bytes data_location_client "
-		  "writer readers");
-	putchar('\n');
-	cli_table(stdout, operations, "gpu_operation_id kernel arguments params after");
-	json_decref(operations);
-	json_decref(segments);
-	json_decref(manifest);
-}
-
 int verb_show(int argc, char **argv)
 {
+	static const char *const lists[][2] = {
+		{ "segments", "segment_id sensitivity_level direction dtype shape bytes "
+			      "data_location_client writer readers" },
+		{ "operations", "gpu_operation_id kernel arguments params after" },
+		{ NULL, NULL },
+	};
 	struct request request = { 0 };
 	struct document document;
 	json_t *json;
@@ -136,7 +122,8 @@ int verb_show(int argc, char **argv)
 		if (cli_json || !json) {
 			status = json_write(NULL, json);
 		} else {
-			print(json);
+			cli_lists(stdout, json, lists);
+			json_decref(json);
 		}
 	}
 	document_free(&document);

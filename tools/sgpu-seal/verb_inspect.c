@@ -109,26 +109,6 @@ static json_t *archive_json(const struct task *task, const struct sgpu_batch *ba
 		batch->counter ? sealed_at : NULL, "timings", batch->timings);
 }
 
-/* Takes the reference. */
-static void print(json_t *json)
-{
-	json_t *segments = json_incref(json_object_get(json, "segments"));
-
-	json_object_del(json, "segments");
-	cli_record(stdout, json);
-	if (segments) {
-		putchar('\n');
-		cli_table(stdout, segments,
-			  json_object_get(json, "counter")
-				  ? "segment_id direction sensitivity_level size sealed_size "
-				    "location"
-				  : "segment_id direction sensitivity_level "
-				    "actual_output_data_size_bytes status error location");
-	}
-	json_decref(segments);
-	json_decref(json);
-}
-
 static int authenticate(struct task *task, const struct sgpu_batch *batch, const char **mac,
 			struct sgpu_error *error)
 {
@@ -193,6 +173,15 @@ static bool inspect_file(struct task *task, int in)
 
 int verb_inspect(int argc, char **argv)
 {
+	static const char *const of_batch[][2] = {
+		{ "segments", "segment_id direction sensitivity_level size sealed_size location" },
+		{ NULL, NULL },
+	};
+	static const char *const of_response[][2] = {
+		{ "segments", "segment_id direction sensitivity_level "
+			      "actual_output_data_size_bytes status error location" },
+		{ NULL, NULL },
+	};
 	static struct task task;
 	struct sgpu_error error = { 0 };
 	char **paths;
@@ -209,7 +198,10 @@ int verb_inspect(int argc, char **argv)
 		} else if (cli_json) {
 			status = cli_print_json(task.json, stdout, JSON_COMPACT);
 		} else {
-			print(task.json);
+			const bool batch = json_object_get(task.json, "counter");
+
+			cli_lists(stdout, task.json, batch ? of_batch : of_response);
+			json_decref(task.json);
 		}
 	}
 	seal_keys_clear(&task.keys);

@@ -190,31 +190,16 @@ static int fetch_status(int argc, char **argv, struct question *question, json_t
 	return rc ? cli_error(&error) : 0;
 }
 
-/* Prints the lists as tables, and what else there is. */
-static void print_lists(json_t *status)
-{
-	json_t *workers = json_incref(json_object_get(status, "workers")),
-	       *tenants = json_incref(json_object_get(status, "tenants"));
-
-	json_object_del(status, "workers");
-	json_object_del(status, "tenants");
-	cli_record(stdout, status);
-	putchar('\n');
-	cli_table(stdout, workers,
-		  "pid state uid in_flight done failed leases leased_bytes pool_bytes");
-	putchar('\n');
-	cli_table(stdout, tenants,
-		  "uid waiting in_flight done failed some_failed refused replayed over_quota "
-		  "cancelled user");
-	putchar('\n');
-	cli_table(stdout, tenants,
-		  "uid busy_ns weight priority device_bytes host_bytes limits sessions");
-	json_decref(workers);
-	json_decref(tenants);
-}
-
 int verb_status(int argc, char **argv)
 {
+	static const char *const lists[][2] = {
+		{ "workers", "pid state uid in_flight done failed leases leased_bytes pool_bytes" },
+		{ "tenants", "uid waiting in_flight done failed some_failed refused replayed "
+			     "over_quota cancelled user" },
+		{ "tenants",
+		  "uid busy_ns weight priority device_bytes host_bytes limits sessions" },
+		{ NULL, NULL },
+	};
 	static struct question question;
 	json_t *status = NULL;
 	int exit_status = fetch_status(argc, argv, &question, &status);
@@ -228,7 +213,7 @@ int verb_status(int argc, char **argv)
 	if (question.prometheus) {
 		print_metrics(json_object_get(status, "status"));
 	} else {
-		print_lists(json_object_get(status, "status"));
+		cli_lists(stdout, json_object_get(status, "status"), lists);
 	}
 	json_decref(status);
 	return exit_status;
