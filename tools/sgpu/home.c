@@ -4,7 +4,6 @@
  * to whom data are sealed, so that it has to be the user's alone.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +13,11 @@
 #include <sgpu/base.h>
 #include <sgpu/keys.h>
 
+#include "base/io.h"
 #include "crypto/key.h"
 #include "sgpu.h"
 
+enum { ROOM = 32 }; /* bytes that are left for a name beside or below a path */
 static const char owner_name[] = "owner.jwk";
 
 int home_check(const char *path, mode_t kind, struct sgpu_error *error)
@@ -39,24 +40,10 @@ int home_check(const char *path, mode_t kind, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Makes a directory, and those above it. */
-static int make_directory(char *path, struct sgpu_error *error)
-{
-	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		if (mkdir(path, 0700) != 0 && errno != EEXIST) {
-			return sgpu_fail_errno(error, "cannot make the directory '%s'", path);
-		}
-		*slash = '/';
-	}
-	return mkdir(path, 0700) != 0 && errno != EEXIST
-		       ? sgpu_fail_errno(error, "cannot make the directory '%s'", path)
-		       : SGPU_OK;
-}
-
 int home_path(const char *name, char path[PATH_MAX], struct sgpu_error *error)
 {
 	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	struct sgpu_output_directory directory = SGPU_OUTPUT_DIRECTORY_INIT;
 	const struct passwd *user;
 	int length, rc;
 
@@ -71,10 +58,11 @@ int home_path(const char *name, char path[PATH_MAX], struct sgpu_error *error)
 	}
 	length = snprintf(path, PATH_MAX, "%s%s/sgpu", config ? config : home,
 			  config ? "" : "/.config");
-	if (length >= PATH_MAX - (int)strlen(name) - 1) {
+	if (length >= PATH_MAX - (int)strlen(name) - ROOM) {
 		return sgpu_fail(error, SGPU_EUSAGE, "the path of your keys is too long");
 	}
-	rc = make_directory(path, error);
+	rc = sgpu_output_directory_open(&directory, path, 0700, error);
+	sgpu_output_directory_close(&directory, true);
 	rc = rc ? rc : home_check(path, S_IFDIR, error);
 	snprintf(path + length, (size_t)(PATH_MAX - length), "/%s", name);
 	return rc;

@@ -92,10 +92,7 @@ static int begin_directory(struct host *host, struct request *r)
 		*r->place = '\0';
 		return cli_error(&error);
 	}
-	if (snprintf(host->policy, PATH_MAX, "%s/policy.json", host->directory) >= PATH_MAX ||
-	    snprintf(host->roots, PATH_MAX, "%s/roots.crt", host->directory) >= PATH_MAX) {
-		return cli_fail(SGPU_EUSAGE, "the path '%s' is too long", r->place);
-	}
+	host_name_files(host);
 	return 0;
 }
 
@@ -358,7 +355,7 @@ static int keep_roots(const struct host *host, const struct request *r)
 /* Asks the host, makes a policy, judges the quote by it, shows that, and asks the user. */
 static int keep(struct host *host, struct request *r, bool is_new)
 {
-	char nonce[NONCE_TEXT], old_roots[PATH_MAX];
+	char nonce[NONCE_TEXT], old_roots[sizeof(host->roots)];
 	int quote, recipient = -1, status = host_quote(host, nonce, &quote);
 
 	memcpy(old_roots, host->roots, sizeof(old_roots));

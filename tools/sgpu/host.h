@@ -12,13 +12,15 @@ enum { HOST_NAME_MAX_SIZE = 64, NONCE_TEXT = 65 };
 struct host {
 	char name[HOST_NAME_MAX_SIZE + 1];
 	char directory[PATH_MAX]; /* of its files */
-	char policy[PATH_MAX], roots[PATH_MAX];
+	char policy[PATH_MAX + 16], roots[PATH_MAX + 16];
 	json_t *json;		    /* host.json */
 	const char *address;	    /* of ssh; NULL: this machine */
 	const char *socket;	    /* of the server there; NULL: the default */
 	char command[2 * PATH_MAX]; /* what ssh executes */
 };
 
+/* Sets the paths of the files below host->directory. */
+void host_name_files(struct host *host);
 /* Sets the paths of a host's files. Errors: SGPU_EUSAGE: no name of a host. */
 SGPU_MUST_CHECK int host_place(const char *name, struct host *host, struct sgpu_error *error);
 /* Reads a host that `host add` has kept. Errors: SGPU_EUSAGE: there is none of that name;

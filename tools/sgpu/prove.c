@@ -28,6 +28,12 @@ static bool is_name(const char *name)
 	       isalnum((unsigned char)*name);
 }
 
+void host_name_files(struct host *host)
+{
+	snprintf(host->policy, sizeof(host->policy), "%s/policy.json", host->directory);
+	snprintf(host->roots, sizeof(host->roots), "%s/roots.crt", host->directory);
+}
+
 int host_place(const char *name, struct host *host, struct sgpu_error *error)
 {
 	char part[HOST_NAME_MAX_SIZE + 16];
@@ -42,11 +48,7 @@ int host_place(const char *name, struct host *host, struct sgpu_error *error)
 	snprintf(host->name, sizeof(host->name), "%s", name);
 	snprintf(part, sizeof(part), "hosts/%s", name);
 	rc = home_path(part, host->directory, error);
-	if (!rc &&
-	    (snprintf(host->policy, PATH_MAX, "%s/policy.json", host->directory) >= PATH_MAX ||
-	     snprintf(host->roots, PATH_MAX, "%s/roots.crt", host->directory) >= PATH_MAX)) {
-		rc = sgpu_fail(error, SGPU_EUSAGE, "the path '%s' is too long", host->directory);
-	}
+	host_name_files(host);
 	return rc;
 }
 
