@@ -165,14 +165,6 @@ static const char *const *verb_names(void)
 	return names;
 }
 
-/* Whether the first argument of a tool with a nameless verb is probably a misspelt verb: it is no
- * file, but similar to a verb. */
-static bool meant_verb(const char *given)
-{
-	return *given != '-' && !strpbrk(given, "/.") && access(given, F_OK) &&
-	       sgpu_nearest_name(given, verb_names());
-}
-
 /* Opens descriptors 0 to 2 if they are closed, since the next file that is opened would get their
  * number. */
 static bool open_standard(void)
@@ -265,15 +257,8 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 	 * waits for. */
 	signal(SIGCHLD, SIG_DFL);
 	if (argc >= 2) {
-		if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
-		    !strcmp(argv[1], "help")) {
-			const bool of_verb = argc > 2 && *argv[2] && *argv[2] != '-';
-
-			verb = of_verb ? find_verb(argv[2]) : NULL;
-			if (of_verb && !verb) {
-				return cli_unknown("unknown verb", argv[2], "", verb_names());
-			}
-			verb ? print_verb_help() : print_tool_help();
+		if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+			print_tool_help();
 			return flush_output(0);
 		}
 		if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
@@ -297,7 +282,8 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 		return argc < 2 ? cli_usage("a verb is missing")
 				: cli_unknown("unknown verb", argv[1], "", verb_names());
 	}
-	if (argc >= 2 && meant_verb(argv[1])) {
+	/* What is no option would be an argument, of which it may take none. */
+	if (argc >= 2 && *argv[1] != '-' && !*verb->arguments) {
 		verb = NULL;
 		return cli_unknown("unknown verb", argv[1], "", verb_names());
 	}

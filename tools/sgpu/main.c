@@ -28,7 +28,7 @@ static const struct cli_tool tool = {
 
 static bool is_own(const char *word)
 {
-	bool own = *word == '-' || strcmp(word, "help") == 0;
+	bool own = *word == '-';
 
 	for (const struct cli_verb *verb = verbs; verb->name; verb++) {
 		own |= strcmp(verb->name, word) == 0;
