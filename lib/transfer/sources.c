@@ -31,10 +31,8 @@ enum {
 /* ---- slices of regions that stay registered: registering one costs more than moving it once ----
  *
  * A region that has all its memory is registered whole, another one the slice alone, at the first
- * use, while the region has a name: nobody can use a region without one again. It stays until the
- * region has lost its name, others need the room, or the engine is freed. Whoever cuts a region
- * short, or replaces its pages, harms only their own payloads and results: the device keeps the
- * pages that it had, no processor touches them here, and what the device reads has to verify. */
+ * use, if there is room and while the region has a name: nobody can use a region without one again.
+ * It stays until the region has lost its name or the engine is freed. */
 struct sgpu_kept_slice {
 	struct sgpu_kept_slice *next;
 	dev_t device;
@@ -75,65 +73,43 @@ static void drop(struct sgpu_engine *engine, struct sgpu_kept_slice **link)
 	free(slice);
 }
 
-static bool has_name(const struct sgpu_kept_slice *slice)
+/* Drops slices of regions that have lost their name. */
+static void drop_nameless(struct sgpu_engine *engine)
 {
+	struct sgpu_kept_slice **link = &engine->kept;
 	struct stat status;
 
-	return fstat(slice->fd, &status) == 0 && status.st_nlink > 0;
-}
-
-/* Drops unused slices: nameless ones, then old ones until `bytes` fit. The list begins with the
- * newest. */
-static void make_room(struct sgpu_engine *engine, uint64_t bytes)
-{
-	struct sgpu_kept_slice **link = &engine->kept, **last;
-
 	while (*link) {
-		if ((*link)->users == 0 && !has_name(*link)) {
+		const bool named = fstat((*link)->fd, &status) == 0 && status.st_nlink > 0;
+
+		if ((*link)->users == 0 && !named) {
 			drop(engine, link);
 		} else {
 			link = &(*link)->next;
 		}
-	}
-	while (engine->kept_count >= KEPT_MAX ||
-	       engine->kept_bytes + bytes > engine->config.kept_max) {
-		last = NULL;
-		for (link = &engine->kept; *link; link = &(*link)->next) {
-			last = (*link)->users == 0 ? link : last;
-		}
-		if (!last) {
-			return;
-		}
-		drop(engine, last);
 	}
 }
 
 static struct sgpu_kept_slice *find(struct sgpu_engine *engine, const struct stat *status,
 				    uint64_t begin, uint64_t size, bool writable)
 {
-	for (struct sgpu_kept_slice **link = &engine->kept; *link; link = &(*link)->next) {
-		struct sgpu_kept_slice *slice = *link;
+	struct sgpu_kept_slice *slice = engine->kept;
 
-		if (slice->device == status->st_dev && slice->inode == status->st_ino &&
-		    slice->begin == begin && slice->size == size && slice->writable == writable) {
-			*link = slice->next;
-			slice->next = engine->kept;
-			engine->kept = slice;
-			return slice;
-		}
+	while (slice &&
+	       (slice->device != status->st_dev || slice->inode != status->st_ino ||
+		slice->begin != begin || slice->size != size || slice->writable != writable)) {
+		slice = slice->next;
 	}
-	return NULL;
+	return slice;
 }
 
-/* Registers pages of the region; NULL: there is no room, or the device
- * cannot.
- */
+/* Registers pages of the region; NULL: there is no room, or the device cannot. */
 static struct sgpu_kept_slice *keep(struct sgpu_engine *engine, int fd, const struct stat *status,
 				    uint64_t begin, uint64_t size, bool writable)
 {
 	struct sgpu_kept_slice *slice;
 
-	make_room(engine, size);
+	drop_nameless(engine);
 	if (engine->kept_count >= KEPT_MAX || engine->kept_bytes + size > engine->config.kept_max ||
 	    !(slice = calloc(1, sizeof(*slice)))) {
 		return NULL;
@@ -201,7 +177,7 @@ static void give_slice(struct sgpu_engine *engine, struct sgpu_kept_slice *slice
 	}
 	pthread_mutex_lock(&engine->keeping);
 	slice->users--;
-	make_room(engine, 0);
+	drop_nameless(engine);
 	pthread_mutex_unlock(&engine->keeping);
 }
 
