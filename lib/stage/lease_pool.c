@@ -118,7 +118,7 @@ static int create_memory(uint64_t size, struct sgpu_lease_pool_info *m, struct s
 	if (make_file(m, true, NULL) == SGPU_OK) {
 		return SGPU_OK;
 	}
-	/* Check: otherwise the kernel would kill processes to get the pages. */
+	/* Otherwise the kernel would kill processes to get the pages. */
 	sgpu_host_memory(NULL, &available);
 	if (m->size > available) {
 		return sgpu_fail(error, SGPU_ENOMEM,
@@ -303,7 +303,7 @@ static void *clear_ranges(void *argument)
 			const struct timespec until = { .tv_sec = (time_t)(next / 1000000000),
 							.tv_nsec = (long)(next % 1000000000) };
 
-			pthread_cond_timedwait(&pool->work, &pool->lock, &until);
+			pthread_cond_clockwait(&pool->work, &pool->lock, CLOCK_MONOTONIC, &until);
 		} else {
 			pthread_cond_wait(&pool->work, &pool->lock);
 		}
@@ -313,19 +313,6 @@ static void *clear_ranges(void *argument)
 }
 
 /* ---- the pool ---- */
-static int start_thread(struct sgpu_lease_pool *pool, struct sgpu_error *error)
-{
-	pthread_condattr_t monotonic;
-
-	pthread_mutex_init(&pool->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&pool->work, &monotonic);
-	pthread_cond_init(&pool->cleared, &monotonic);
-	pthread_condattr_destroy(&monotonic);
-	return sgpu_thread_start(&pool->thread, clear_ranges, pool, error);
-}
-
 int sgpu_lease_pool_create(const struct sgpu_lease_pool_config *config,
 			   struct sgpu_lease_pool **pool, struct sgpu_error *error)
 {
@@ -338,8 +325,11 @@ int sgpu_lease_pool_create(const struct sgpu_lease_pool_config *config,
 	}
 	made->config = *config;
 	made->config.life_ns = config->life_ns ? config->life_ns : SGPU_LEASE_LIFE_NS;
+	pthread_mutex_init(&made->lock, NULL);
+	pthread_cond_init(&made->work, NULL);
+	pthread_cond_init(&made->cleared, NULL);
 	rc = create_memory(config->size, &made->memory, error);
-	rc = rc ? rc : start_thread(made, error);
+	rc = rc ? rc : sgpu_thread_start(&made->thread, clear_ranges, made, error);
 	if (rc < 0) {
 		free_memory(&made->memory);
 		free(made);

@@ -39,8 +39,8 @@ struct host_part {
 	uint64_t runs, next;	/* chunk runs, UINT64_MAX while unknown; the next to claim */
 	uint64_t last_sequence; /* of the last chunk run */
 	uint64_t ended;		/* chunk runs that were delivered */
-	/* For two writers. The kernel lets only one thread write to a file at a time; with two, one
-	 * is always ready, and more would only waste time. */
+	/* For two writers: the kernel lets one thread write to a file at a time, and the other is
+	 * ready then. */
 	pthread_mutex_t writing[2];
 };
 

@@ -154,7 +154,7 @@ static void host_wait(struct host_move *move, pthread_cond_t *condition)
 	until.tv_nsec += HOST_WAIT_MS * 1000000;
 	until.tv_sec += until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
-	pthread_cond_timedwait(condition, &move->lock, &until);
+	pthread_cond_clockwait(condition, &move->lock, CLOCK_MONOTONIC, &until);
 }
 
 /* Waits for an ordered sink's earlier writes. */
@@ -380,7 +380,6 @@ static int host_result(struct host_move *move, struct sgpu_error *error)
 int sgpu_host_move(struct sgpu_host_move *m, struct sgpu_error *error)
 {
 	struct host_move move = { .move = m, .end = m->count };
-	pthread_condattr_t monotonic;
 
 	m->failed = NULL;
 	m->bad_chunk = SGPU_SIZE_UNKNOWN;
@@ -388,12 +387,9 @@ int sgpu_host_move(struct sgpu_host_move *m, struct sgpu_error *error)
 	if (!move.parts) {
 		return sgpu_fail_nomem(error);
 	}
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_mutex_init(&move.lock, NULL);
-	pthread_cond_init(&move.turn_came, &monotonic);
-	pthread_cond_init(&move.claim_free, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	pthread_cond_init(&move.turn_came, NULL);
+	pthread_cond_init(&move.claim_free, NULL);
 	for (size_t i = 0; i < m->count; i++) {
 		move.parts[i].part = &m->parts[i];
 		pthread_mutex_init(&move.parts[i].writing[0], NULL);
