@@ -14,26 +14,6 @@ enum {
 	BLOCKS_EACH = 6,	  /* blocks for each multiprocessor */
 };
 
-/* Adds up a slot's copies. Each thread starts at a different copy, so that threads use different
- * banks. */
-SGPU_DEVICE unsigned slot_sum(const unsigned *table, unsigned slot, unsigned copies)
-{
-	unsigned sum = 0;
-
-	for (unsigned i = 0; i < copies; i++) {
-		sum += table[slot * copies + (threadIdx.x + i) % copies];
-	}
-	return sum;
-}
-
-SGPU_DEVICE void clear(unsigned *table, unsigned words)
-{
-	for (unsigned i = threadIdx.x; i < words; i += blockDim.x) {
-		table[i] = 0;
-	}
-	__syncthreads();
-}
-
 /* copies: of the table in shared memory, a power of 2; 0: counts in the output. */
 template <typename T>
 static __global__ void __launch_bounds__(WIDE_BLOCK)
@@ -43,7 +23,10 @@ static __global__ void __launch_bounds__(WIDE_BLOCK)
 	unsigned *to = copies ? table + threadIdx.x % copies : (unsigned *)out,
 		 step = copies ? copies : 1;
 
-	clear(table, (unsigned)bins.count * copies);
+	for (unsigned i = threadIdx.x; i < (unsigned)bins.count * copies; i += blockDim.x) {
+		table[i] = 0;
+	}
+	__syncthreads();
 	for (uint64_t i = sgpu_cuda_self(); i < count; i += sgpu_cuda_step()) {
 		unsigned bin = (unsigned)sgpu_histogram_bin(&bins, sgpu_cuda_f64(in[i]));
 
@@ -53,8 +36,12 @@ static __global__ void __launch_bounds__(WIDE_BLOCK)
 	}
 	__syncthreads();
 	for (unsigned bin = threadIdx.x; copies && bin < (unsigned)bins.count; bin += blockDim.x) {
-		unsigned sum = slot_sum(table, bin, copies);
+		unsigned sum = 0;
 
+		/* threads start at different copies, so that they use different banks */
+		for (unsigned i = 0; i < copies; i++) {
+			sum += table[bin * copies + (threadIdx.x + i) % copies];
+		}
 		if (sum) {
 			atomicAdd(out + bin, (int32_t)sum);
 		}

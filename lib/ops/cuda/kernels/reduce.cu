@@ -285,30 +285,6 @@ SGPU_KERNEL finish(const double *partial, void *out, enum sgpu_dtype dtype,
 
 /* ---- host side ---- */
 template <typename In, typename F>
-static int fold_pieces(struct sgpu_launch *launch, const struct job<In> &job, F f)
-{
-	uint64_t items = job.v.outer * job.v.pieces;
-
-	if (items * job.v.inner == 0) {
-		return 0;
-	}
-	if (job.v.inner > 1) {
-		return sgpu_cuda_start(launch, fold_rows<F, In>,
-				       sgpu_cuda_grid(items * job.v.inner, SGPU_CUDA_WARP),
-				       SGPU_CUDA_WARP, 0, job, f);
-	}
-	if constexpr (std::is_same_v<F, sum>) {
-		return sgpu_cuda_start(launch, add_lanes<In>,
-				       sgpu_cuda_grid(items, SGPU_CUDA_WARP / LANES),
-				       SGPU_CUDA_WARP, 0, job);
-	} else {
-		return sgpu_cuda_run(launch, fold_warps<In>,
-				     sgpu_cuda_grid(items, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP), job,
-				     f);
-	}
-}
-
-template <typename In, typename F>
 static int run(struct sgpu_op_call *call, struct sgpu_launch *launch, In in, void *out,
 	       enum sgpu_dtype dtype, double divisor, F f)
 {
@@ -317,14 +293,30 @@ static int run(struct sgpu_op_call *call, struct sgpu_launch *launch, In in, voi
 	const struct job<In> job = {
 		in, out, dtype, v, v.pieces > 1 ? partial : NULL, divisor
 	};
-	int rc = fold_pieces(launch, job, f);
+	uint64_t pieces = v.outer * v.pieces, outputs = v.outer * v.inner;
+	int rc = 0;
 
-	if (rc || v.pieces == 1 || v.outer * v.inner == 0) {
-		return rc;
+	if (outputs == 0) {
+		return 0;
 	}
-	return sgpu_cuda_run(launch, finish<F>,
-			     sgpu_cuda_grid(v.outer * v.inner, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP),
-			     partial, out, dtype, v, divisor, f);
+	if (v.inner > 1) {
+		rc = sgpu_cuda_start(launch, fold_rows<F, In>,
+				     sgpu_cuda_grid(pieces * v.inner, SGPU_CUDA_WARP),
+				     SGPU_CUDA_WARP, 0, job, f);
+	} else if constexpr (std::is_same_v<F, sum>) {
+		rc = sgpu_cuda_start(launch, add_lanes<In>,
+				     sgpu_cuda_grid(pieces, SGPU_CUDA_WARP / LANES), SGPU_CUDA_WARP,
+				     0, job);
+	} else {
+		rc = sgpu_cuda_run(launch, fold_warps<In>,
+				   sgpu_cuda_grid(pieces, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP), job,
+				   f);
+	}
+	return rc || v.pieces == 1
+		       ? rc
+		       : sgpu_cuda_run(launch, finish<F>,
+				       sgpu_cuda_grid(outputs, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP),
+				       partial, out, dtype, v, divisor, f);
 }
 
 /* A deviation is a sum here: of squared distances. */
