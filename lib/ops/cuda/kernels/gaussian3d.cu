@@ -165,53 +165,41 @@ SGPU_KERNEL across_rows(const REAL *in, REAL *out, const struct sgpu_cuda_axis a
 	}
 }
 
-template <typename REAL>
-static int across(struct sgpu_launch *launch, const REAL *in, REAL *out, struct sgpu_cuda_axis axis,
-		  const weights<REAL> &w)
-{
-	uint64_t tiles = sgpu_cuda_axis_tiles(&axis);
-
-	return sgpu_cuda_run(launch, across_rows<REAL>, sgpu_cuda_grid(tiles, 1), in, out, axis,
-			     tiles, w);
-}
-
-template <typename REAL>
-static int passes(struct sgpu_op_call *call, struct sgpu_launch *launch, const weights<REAL> &w)
+template <typename REAL> static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	const struct sgpu_type *type = &call->type[INPUT];
 	const uint64_t *shape = sgpu_ops_volume(type);
-	uint64_t planes = sgpu_ops_extent(type, 0, type->rank - 2), rows = planes * shape[1],
-		 tiles = sgpu_ops_ceil(shape[2], ROW_TILE);
-	size_t shared = row_places<REAL>(w.radius) * sizeof(REAL);
-	unsigned warps = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP;
+	uint64_t planes = sgpu_ops_extent(type, 0, type->rank - 2), rows = planes * shape[1];
 	REAL *out = (REAL *)call->data[OUTPUT], *between = (REAL *)call->scratch;
-	int rc;
-
-	while (warps > 1 && warps * shared > SHARED_MOST) {
-		warps /= 2;
-	}
-	rc = sgpu_cuda_start(launch, along_rows<REAL>, sgpu_cuda_grid(rows * tiles, warps),
-			     warps * SGPU_CUDA_WARP, warps * shared, call->data[INPUT], out, rows,
-			     shape[2], w);
-	rc = rc ? rc
-		: across(launch, out, between, sgpu_cuda_axis(planes, shape[1], shape[2], EACH), w);
-	return rc ? rc
-		  : across(launch, between, out,
-			   sgpu_cuda_axis(planes / shape[0], shape[0], shape[1] * shape[2], EACH),
-			   w);
-}
-
-template <typename REAL> static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
-{
+	unsigned warps = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP;
 	double wide[SGPU_GAUSSIAN_RADIUS_MAX + 1];
 	weights<REAL> w = {};
+	size_t shared;
+	int rc;
 
 	w.radius = sgpu_ops_gaussian_weights(call->param[SIGMA].number,
 					     call->param[TRUNCATE].number, wide);
 	for (int k = 0; k <= w.radius; k++) {
 		w.at[k] = (REAL)wide[k];
 	}
-	return passes(call, launch, w);
+	shared = row_places<REAL>(w.radius) * sizeof(REAL);
+	while (warps > 1 && warps * shared > SHARED_MOST) {
+		warps /= 2;
+	}
+	rc = sgpu_cuda_start(launch, along_rows<REAL>,
+			     sgpu_cuda_grid(rows * sgpu_ops_ceil(shape[2], ROW_TILE), warps),
+			     warps * SGPU_CUDA_WARP, warps * shared, call->data[INPUT], out, rows,
+			     shape[2], w);
+	for (int along = 1; along >= 0 && !rc; along--) {
+		const struct sgpu_cuda_axis axis =
+			sgpu_cuda_axis(along ? planes : planes / shape[0], shape[along],
+				       along ? shape[2] : shape[1] * shape[2], EACH);
+		uint64_t tiles = sgpu_cuda_axis_tiles(&axis);
+
+		rc = sgpu_cuda_run(launch, across_rows<REAL>, sgpu_cuda_grid(tiles, 1),
+				   along ? out : between, along ? between : out, axis, tiles, w);
+	}
+	return rc;
 }
 
 extern "C" int sgpu_gaussian3d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
