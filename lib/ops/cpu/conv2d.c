@@ -175,6 +175,7 @@ static void tile(const struct sgpu_conv2d_product *p, uint64_t part, uint64_t fi
 	const float *left = p->left + part * p->left_part;
 	float *to = p->to + part * p->to_part + first / p->run * p->to_run + first % p->run;
 	struct sgpu_conv2d_place place[LANES];
+	const float one = 1.0f;
 
 	for (uint64_t i = 0; i < count; i++) {
 		place[i] = sgpu_conv2d_place(p, part, first + i);
@@ -188,10 +189,13 @@ static void tile(const struct sgpu_conv2d_product *p, uint64_t part, uint64_t fi
 		uint64_t plane = k / p->window, at = k % p->window;
 
 		for (uint64_t i = 0; i < count; i++) {
-			const float *factor =
-				sgpu_conv2d_factor(p, &place[i], plane, at / p->line, at % p->line);
+			const float *factor = &one;
 
-			right[i] = !place[i].plane ? 1.0f : factor ? *factor : 0.0f;
+			if (place[i].plane) {
+				factor = sgpu_conv2d_factor(p, &place[i], plane, at / p->line,
+							    at % p->line);
+			}
+			right[i] = factor ? *factor : 0.0f;
 		}
 		add_product(left + plane * p->left_plane + at, p->left_row, p->rows, right, to,
 			    p->to_row, count);
