@@ -30,29 +30,17 @@ static __device__ __noinline__ struct option evaluate(float price, float strike,
 }
 
 /* ---- in f32 ---- */
-SGPU_DEVICE float root(float x)
-{
-	float y;
-
-	asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-	return y;
-}
-
-SGPU_DEVICE float inverse(float x)
-{
-	float y;
-
-	asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-	return y;
-}
-
-SGPU_DEVICE float exp_2(float x)
-{
-	float y;
-
-	asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-	return y;
-}
+#define APPROXIMATION(name, instruction)                                   \
+	SGPU_DEVICE float name(float x)                                    \
+	{                                                                  \
+		float y;                                                   \
+                                                                           \
+		asm(instruction ".approx.f32 %0, %1;" : "=f"(y) : "f"(x)); \
+		return y;                                                  \
+	}
+APPROXIMATION(root, "sqrt")
+APPROXIMATION(inverse, "rcp")
+APPROXIMATION(exp_2, "ex2")
 
 /* e^x times a factor, for |x| up to about 0.5. Only a small term is added to the factor, so the
  * error is small. */
