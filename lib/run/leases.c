@@ -29,7 +29,7 @@ static const struct sgpu_lease *find_lease(const struct sgpu_lent *lent, const c
 			return &lent->inputs[i];
 		}
 	}
-	return NULL;
+	return strcmp(lent->results.id, id) == 0 ? &lent->results : NULL;
 }
 
 static int take_input(struct sgpu_lent *lent, int i, struct sgpu_error *error)
@@ -129,14 +129,9 @@ void sgpu_lent_free(struct sgpu_lent **lent)
 	free(made);
 }
 
-const uint8_t *sgpu_lent_input(const struct sgpu_lent *lent, const struct sgpu_location *location)
+uint8_t *sgpu_lent_at(const struct sgpu_lent *lent, const struct sgpu_location *location)
 {
 	return lent->memory + find_lease(lent, location->region)->offset + location->offset;
-}
-
-uint8_t *sgpu_lent_output(const struct sgpu_lent *lent, const struct sgpu_location *location)
-{
-	return lent->memory + lent->results.offset + location->offset;
 }
 
 void sgpu_lent_offer(struct sgpu_lent *lent)

@@ -64,15 +64,45 @@ enum sgpu_run_stream {
 	SGPU_RUN_STREAMS
 };
 
-struct sgpu_run_key {
-	struct sgpu_device_key *key; /* NULL: not loaded, or dropped */
-	bool made;		     /* it was loaded before */
-	uint8_t header[SGPU_SEALED_HEADER];
+struct sgpu_output_end {
+	bool whole;	       /* all of it has left; false without a code: it was never started */
+	const uint8_t *data;   /* the payload; NULL: it is in a file, a region or a lease */
+	uint64_t place;	       /* offset in the response's file, or 0 */
+	uint64_t size, actual; /* bytes of the payload; of plaintext */
+	uint8_t digest[SGPU_KT128_SIZE]; /* if it is not sealed */
 };
 
-struct sgpu_inputs;
+/* An input or a result of the batch on its way. */
+struct sgpu_payload {
+	struct sgpu_payload *next; /* among the transfers under way */
+	struct sgpu_run *run;
+	const struct sgpu_batch_segment *of;
+	int segment; /* in the manifest */
+	bool result;
+	int device; /* of the plan, where it is opened or sealed; -1: there is no such payload */
+	sgpu_devptr memory; /* on that device */
+	bool sealed;
+	uint64_t header;			/* bytes before its first chunk */
+	struct sgpu_device_key *key;		/* NULL: not loaded, or dropped */
+	bool key_made;				/* it was loaded before */
+	uint8_t own_header[SGPU_SEALED_HEADER]; /* that belongs to the key */
+	uint8_t *leased;	 /* where it lies, or goes, in a lease; NULL: in none */
+	struct sgpu_source file; /* file or region with the payload; fd -1: none */
+	struct sgpu_transfer *transfer;
+	int code;
+	char *text; /* why it failed */
+	/* of an input */
+	uint64_t size; /* of the payload */
+	bool begun;
+	/* of a result */
+	struct sgpu_small *small; /* if it follows its operation */
+	uint8_t *data;
+	bool pinned; /* data is from sgpu_host_alloc */
+	struct sgpu_output_end end;
+};
+
+struct sgpu_group; /* small payloads that are enqueued together */
 struct sgpu_operations;
-struct sgpu_outputs;
 struct sgpu_modules;
 struct sgpu_lent;
 
@@ -89,18 +119,25 @@ struct sgpu_run {
 	struct sgpu_run_trace trace;
 	struct sgpu_job job; /* the admitted batch */
 	struct sgpu_tar_reader *tar;
-	struct sgpu_memory memory; /* the batch's buffers on the devices */
-	struct sgpu_run_key *keys; /* two for each segment of the batch */
-	struct sgpu_inputs *inputs;
+	struct sgpu_memory memory;	   /* the batch's buffers on the devices */
+	struct sgpu_payload *payloads;	   /* inputs by segment of the batch, then results */
+	struct sgpu_payload *under_way[2]; /* inputs and results that are transfers */
+	struct sgpu_group *filling;	   /* small inputs that are not enqueued yet, or NULL */
+	struct sgpu_group *enqueued;	   /* oldest first */
+	int tar_code; /* SGPU_OK, or why the batch itself cannot be read any more */
 	struct sgpu_operations *operations;
 	struct sgpu_modules *modules;
-	struct sgpu_outputs *outputs;
-	char **move_texts;	    /* by move of the plan: why it failed, or NULL */
-	struct sgpu_leases *leases; /* the batch's files and regions */
-	struct sgpu_lent *lent;	    /* the batch's leases, or NULL */
-	uint64_t rank;		    /* of this run's transfers; lower ranks go first */
-	bool reserved;		    /* space was reserved: truncate the file after the response */
-	uint64_t response_size;	    /* least bytes that the response needs in its file, or 0 */
+	/* Where results go in the response's file before it is complete: offsets, by segment of the
+	 * manifest; 0: not to the file. NULL: none goes there. */
+	uint64_t *places;
+	struct sgpu_error file_error; /* of writing them to the file: there can be no response */
+	uint64_t pinned;	      /* bytes of pinned memory that results have */
+	char **move_texts;	      /* by move of the plan: why it failed, or NULL */
+	struct sgpu_leases *leases;   /* the batch's files and regions */
+	struct sgpu_lent *lent;	      /* the batch's leases, or NULL */
+	uint64_t rank;		      /* of this run's transfers; lower ranks go first */
+	bool reserved;		      /* space was reserved: truncate the file after the response */
+	uint64_t response_size;	      /* least bytes that the response needs in its file, or 0 */
 
 	int code;
 	struct sgpu_error error;
@@ -157,32 +194,61 @@ SGPU_MUST_CHECK int sgpu_memory_create(struct sgpu_run *run, struct sgpu_error *
 /* Clears and frees the memory; no work on it may be pending. Accepts zeroed memory. */
 void sgpu_memory_clear(struct sgpu_run *run);
 
+/* ---- payload.c ---- */
+/* Makes the payloads, once the batch's buffers and leases are there. */
+SGPU_MUST_CHECK int sgpu_payloads_create(struct sgpu_run *run, struct sgpu_error *error);
+void sgpu_payloads_free(struct sgpu_run *run);
+static inline struct sgpu_payload *sgpu_run_payload(const struct sgpu_run *run, int segment,
+						    bool result)
+{
+	return &run->payloads[result * run->job.batch->segment_count + run->job.in_batch[segment]];
+}
+/* Begins a payload's transfer, whose key was given. The request has its size and source or sink,
+ * which this closes if it fails. */
+SGPU_MUST_CHECK int sgpu_payload_begin(struct sgpu_payload *payload,
+				       struct sgpu_transfer_request *request,
+				       struct sgpu_error *error);
+/* Takes steps for the transfers under way; returns whether anything was done. */
+bool sgpu_payloads_advance(struct sgpu_run *run, bool results);
+void sgpu_payloads_stop(struct sgpu_run *run, int code);
+
 /* ---- keys.c ---- */
-/* Gives the key on its device of a sealed segment of the batch or, if `result`, of its result; an
- * INPUT_OUTPUT has both. Loads those of the segments after it along with it, if there are not too
- * many. */
-SGPU_MUST_CHECK int sgpu_run_key(struct sgpu_run *run, int in_batch, bool result,
-				 struct sgpu_device_key **key, struct sgpu_error *error);
-/* Returns the header of a result whose key was given. */
-const uint8_t *sgpu_run_result_header(const struct sgpu_run *run, int in_batch);
-/* No work with the key may be pending. */
-void sgpu_run_drop_key(struct sgpu_run *run, int in_batch, bool result);
+/* Gives a sealed payload its key on its device. Loads those of the payloads after it along with it,
+ * if there are not too many. */
+SGPU_MUST_CHECK int sgpu_payload_key(struct sgpu_payload *payload, struct sgpu_error *error);
 
 /* ---- inputs.c: payloads on their way to the device ---- */
-/* Makes the inputs, and takes every region that the batch names, so that none outlives the run. */
+/* Takes every region that the batch names, so that none outlives the run. */
 SGPU_MUST_CHECK int sgpu_inputs_create(struct sgpu_run *run, struct sgpu_error *error);
-/* Every input must have ended. */
-void sgpu_inputs_free(struct sgpu_run *run);
 /* Brings in the payloads in files, regions and leases, then those that the batch contains; returns
  * when all were read. Every input ends, whatever this returns. Errors: those of reading the batch,
  * or why the run was stopped. */
 SGPU_MUST_CHECK int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error);
-/* Takes steps for the inputs under way; returns whether anything was done. */
-bool sgpu_inputs_advance(struct sgpu_run *run);
-void sgpu_inputs_stop(struct sgpu_run *run, int code);
-/* Whether inputs are under way. */
-bool sgpu_inputs_pending(const struct sgpu_run *run);
-/* Waits for what is moved whole; the device has no operation of the run. */
+/* Frees the resources of an input that has ended, and tells the graph. */
+void sgpu_input_end(struct sgpu_payload *input);
+/* The same for one whose transfer has ended. */
+void sgpu_input_moved(struct sgpu_payload *input, const struct sgpu_transfer_result *result);
+void sgpu_input_fail(struct sgpu_payload *input, int code, const char *text);
+/* Fails an input whose chunk number `chunk` or whose digest does not verify. */
+void sgpu_input_fail_unverified(struct sgpu_payload *input, uint64_t chunk);
+/* Fails and ends an input that was not begun. */
+void sgpu_input_miss(struct sgpu_payload *input, int code, const char *text);
+/* Reads bytes of a payload that is not in a lease, in order. */
+SGPU_MUST_CHECK int sgpu_input_read(struct sgpu_payload *input, uint64_t from, void *data,
+				    size_t size, struct sgpu_error *error);
+/* Checks the header at `from`, NULL: it is read, and gets the key, of an input that is sealed. */
+SGPU_MUST_CHECK int sgpu_input_prepare(struct sgpu_payload *input, const uint8_t *from,
+				       struct sgpu_error *error);
+
+/* ---- small.c ---- */
+/* Brings in a small payload with others. Returns false if it has to be brought in as a large one.
+ */
+bool sgpu_input_bring_small(struct sgpu_payload *input);
+/* Enqueues the group that is being filled. */
+void sgpu_inputs_flush(struct sgpu_run *run);
+/* Ends the groups that the device has passed; returns whether there were any. */
+bool sgpu_inputs_end_groups(struct sgpu_run *run);
+/* Waits for the oldest group; the device has no operation of the run. */
 void sgpu_inputs_sync(struct sgpu_run *run);
 
 /* ---- operations.c: the graph ---- */
@@ -245,19 +311,14 @@ bool sgpu_modules_broke_rules(const struct sgpu_run *run);
 SGPU_MUST_CHECK int sgpu_lent_create(struct sgpu_run *run, struct sgpu_error *error);
 /* Ends the leases, except the results' lease if it was offered. */
 void sgpu_lent_free(struct sgpu_lent **lent);
-/* Returns where the payload of an input is. */
-const uint8_t *sgpu_lent_input(const struct sgpu_lent *lent, const struct sgpu_location *location);
-/* Returns where an output goes whose place is in the results' lease. */
-uint8_t *sgpu_lent_output(const struct sgpu_lent *lent, const struct sgpu_location *location);
+/* Returns where a payload is, or goes, that is in one of them. */
+uint8_t *sgpu_lent_at(const struct sgpu_lent *lent, const struct sgpu_location *location);
 /* Lets others take the results' lease from now on. `lent` may be NULL. */
 void sgpu_lent_offer(struct sgpu_lent *lent);
 /* Ends the results' lease, unless somebody has taken it. */
 void sgpu_lent_withdraw(struct sgpu_lent *lent);
 
 /* ---- outputs.c: results on their way from the device ---- */
-SGPU_MUST_CHECK int sgpu_outputs_create(struct sgpu_run *run, struct sgpu_error *error);
-/* No output may be under way. */
-void sgpu_outputs_free(struct sgpu_run *run);
 /* Enqueues small outputs of an operation behind it on its stream: what it will have written is
  * sealed, and copied, to staging memory of the host. */
 void sgpu_outputs_follow(struct sgpu_run *run, int operation, const struct sgpu_op_call *call,
@@ -266,26 +327,10 @@ void sgpu_outputs_follow(struct sgpu_run *run, int operation, const struct sgpu_
  * none. elements: how many it wrote, if only the operation knows. */
 void sgpu_outputs_begin(struct sgpu_run *run, int operation, const struct sgpu_op_call *call,
 			bool failed, uint64_t elements);
-/* Takes steps for the outputs under way; returns whether anything was done. */
-bool sgpu_outputs_advance(struct sgpu_run *run);
-void sgpu_outputs_stop(struct sgpu_run *run, int code);
-bool sgpu_outputs_pending(const struct sgpu_run *run);
-/* Returns whether results may be in the response's file already. */
-bool sgpu_outputs_placed(const struct sgpu_run *run);
-/* Returns SGPU_OK, or why writing results to that file failed: there can be no response then. */
-int sgpu_outputs_file_failure(const struct sgpu_run *run, struct sgpu_error *error);
-
-struct sgpu_output_end {
-	int code;
-	const char *text;      /* why it failed */
-	bool whole;	       /* all of it has left; false with SGPU_OK: it was never started */
-	const uint8_t *data;   /* the payload; NULL: it is in a file, a region or a lease */
-	uint64_t place;	       /* offset in the response's file, or 0 */
-	uint64_t size, actual; /* bytes of the payload; of plaintext */
-	uint8_t digest[SGPU_KT128_SIZE]; /* if it is not sealed */
-};
-/* Returns the outcome of an output. No output may be under way any more. */
-const struct sgpu_output_end *sgpu_output_get(const struct sgpu_run *run, int segment);
+/* Ends an output whose transfer has ended. */
+void sgpu_output_moved(struct sgpu_payload *output, const struct sgpu_transfer_result *result);
+/* Frees the results' memory. No output may be under way. */
+void sgpu_outputs_clear(struct sgpu_run *run);
 
 /* ---- respond.c ---- */
 struct sgpu_moved {
@@ -294,12 +339,11 @@ struct sgpu_moved {
 /* Moves payloads within a file. Both before and after, they are in order and do not overlap. */
 SGPU_MUST_CHECK int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list,
 				    int count, struct sgpu_error *error);
-/* Plans where in the response's file results are written before it is complete. *places: offsets by
- * segment of the manifest, from malloc; 0: not in the file. They are right if no output fails; else
- * sgpu_respond moves the results. *places is NULL if they cannot be known or are not worth it: for
- * a pipe, a file that cannot be read, a module that may break a rule, a result of unknown size. */
-SGPU_MUST_CHECK int sgpu_respond_plan(struct sgpu_run *run, uint64_t **places,
-				      struct sgpu_error *error);
+/* Plans where in the response's file results are written before it is complete (run->places). The
+ * places are right if no output fails; else sgpu_respond moves the results. There are none if they
+ * cannot be known or are not worth it: for a pipe, a file that cannot be read, a module that may
+ * break a rule, a result of unknown size. */
+SGPU_MUST_CHECK int sgpu_respond_plan(struct sgpu_run *run, struct sgpu_error *error);
 /* Reserves the space that the response will need in a file without a name, if the file system can:
  * a batch that is recorded runs only once, and should not find the disk full. Errors:
  * SGPU_ENOSPACE. */

@@ -43,7 +43,7 @@ static int failure(struct writer *w, int segment, char **text)
 {
 	const struct sgpu_manifest *m = w->job->manifest;
 	const int writer = m->segments[segment].writer;
-	const struct sgpu_output_end *end = sgpu_output_get(w->run, segment);
+	const struct sgpu_payload *p = sgpu_run_payload(w->run, segment, true);
 	const char *own, *cause;
 	int rc = sgpu_graph_outcome(w->run, writer, &own, &cause);
 
@@ -52,9 +52,9 @@ static int failure(struct writer *w, int segment, char **text)
 		*text = own ? strdup(own)
 			    : sgpu_run_text("operation '%s' was not run: %s",
 					    m->operations[writer].id, cause);
-	} else if (!end->whole) {
-		rc = end->code != SGPU_OK ? end->code : SGPU_EDEPENDENCY;
-		*text = strdup(end->text ? end->text : sgpu_strerror(rc));
+	} else if (!p->end.whole) {
+		rc = p->code != SGPU_OK ? p->code : SGPU_EDEPENDENCY;
+		*text = strdup(p->text ? p->text : sgpu_strerror(rc));
 	}
 	return rc;
 }
@@ -110,7 +110,7 @@ static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segmen
 	if (rc != SGPU_OK) {
 		return fill_failure(to, rc, text, error);
 	}
-	fill_payload(asked, sgpu_output_get(w->run, segment), to);
+	fill_payload(asked, &sgpu_run_payload(w->run, segment, true)->end, to);
 	return SGPU_OK;
 }
 
@@ -236,7 +236,7 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 {
 	static const uint8_t zeros[SGPU_TAR_BLOCK];
 	const int segment = segment_of(w, response, index);
-	const struct sgpu_output_end *end = sgpu_output_get(w->run, segment);
+	const struct sgpu_output_end *end = &sgpu_run_payload(w->run, segment, true)->end;
 	uint8_t header[SGPU_TAR_BLOCK];
 	uint64_t begin = sgpu_now_ns();
 	int rc = sgpu_batch_payload_header(response, index, header, error);
@@ -342,7 +342,7 @@ static int settle_places(struct writer *w, struct sgpu_batch *response, struct s
 	rc = rc == SGPU_OK && !moves ? sgpu_fail_nomem(error) : rc;
 	for (int i = 0; rc == SGPU_OK && i < response->segment_count; i++) {
 		const int segment = segment_of(w, response, i);
-		const struct sgpu_output_end *end = sgpu_output_get(w->run, segment);
+		const struct sgpu_output_end *end = &sgpu_run_payload(w->run, segment, true)->end;
 
 		if (places[segment] > 0 && !end->data && end->place != places[segment]) {
 			moves[moved++] =
@@ -420,7 +420,7 @@ int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error)
 			    .has_run = true,
 			    .fd = run->submission.out_fd,
 			    .name = run->submission.out_name,
-			    .placed = sgpu_outputs_placed(run),
+			    .placed = run->places != NULL,
 			    .gathered = gathered };
 	struct sgpu_batch *response = NULL;
 	int rc = make_response(&w, &response, error);
@@ -524,7 +524,7 @@ int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error)
 	return SGPU_OK; /* the file system cannot reserve */
 }
 
-int sgpu_respond_plan(struct sgpu_run *run, uint64_t **places, struct sgpu_error *error)
+int sgpu_respond_plan(struct sgpu_run *run, struct sgpu_error *error)
 {
 	const int fd = run->submission.out_fd;
 	const uint64_t least = 1 << 20; /* bytes; below that, memory is as fast */
@@ -535,7 +535,6 @@ int sgpu_respond_plan(struct sgpu_run *run, uint64_t **places, struct sgpu_error
 	off_t begin;
 	int rc;
 
-	*places = NULL;
 	if (run->job.manifest->all_or_nothing || !sgpu_results_size(&run->job, 0, &bytes) ||
 	    bytes < least || !is_foreseeable(&run->job)) {
 		return SGPU_OK;
@@ -547,10 +546,10 @@ int sgpu_respond_plan(struct sgpu_run *run, uint64_t **places, struct sgpu_error
 		return SGPU_OK;
 	}
 	rc = make_response(&w, &response, error);
-	rc = rc ? rc : place_payloads(&w, response, (uint64_t)begin, places, error);
+	rc = rc ? rc : place_payloads(&w, response, (uint64_t)begin, &run->places, error);
 	if (rc == SGPU_OK) {
 		note_size(run, response);
-		grow(&w, fd, &status, response, *places);
+		grow(&w, fd, &status, response, run->places);
 	}
 	sgpu_batch_free(&response);
 	return rc;

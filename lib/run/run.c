@@ -134,7 +134,6 @@ static void settle(struct sgpu_run *run)
 static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 {
 	const struct sgpu_plan *plan = run->job.plan;
-	const size_t segments = (size_t)run->job.batch->segment_count;
 	int rc;
 
 	run->trace.operations = plan->stream_count;
@@ -142,8 +141,7 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 	run->trace.first = run->first;
 	run->rank = sgpu_now_ns() + plan->bytes / BYTES_PER_NS;
 	run->plan_streams = calloc((size_t)stream_count(run), sizeof(struct sgpu_stream *));
-	run->keys = calloc(2 * segments + 1, sizeof(*run->keys));
-	if (!run->plan_streams || !run->keys) {
+	if (!run->plan_streams) {
 		return sgpu_fail_nomem(error);
 	}
 	/* before the buffers, since the sealed paths take memory, too */
@@ -151,7 +149,8 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_memory_create(run, error);
 	rc = rc ? rc : sgpu_operations_create(run, error);
 	rc = rc ? rc : sgpu_modules_create(run, error);
-	return rc ? rc : sgpu_outputs_create(run, error);
+	rc = rc ? rc : sgpu_payloads_create(run, error);
+	return rc ? rc : sgpu_respond_plan(run, error);
 }
 
 static int admit(struct sgpu_run *run, struct sgpu_error *error)
@@ -183,12 +182,12 @@ bool sgpu_run_advance(struct sgpu_run *run)
 	if (stop && !run->stop_seen) {
 		run->stop_seen = true;
 		run->unsure = true;
-		sgpu_inputs_stop(run, stop);
-		sgpu_outputs_stop(run, stop);
+		sgpu_payloads_stop(run, stop);
 	}
-	any = sgpu_inputs_advance(run);
+	any = sgpu_inputs_end_groups(run);
+	any |= sgpu_payloads_advance(run, false);
 	any |= sgpu_operations_advance(run);
-	return sgpu_outputs_advance(run) || any;
+	return sgpu_payloads_advance(run, true) || any;
 }
 
 void sgpu_run_pause(struct sgpu_run *run, uint64_t begin_ns)
@@ -197,7 +196,7 @@ void sgpu_run_pause(struct sgpu_run *run, uint64_t begin_ns)
 		sgpu_presence_stop(&run->runner->presence, &run->inside,
 				   atomic_load(&run->stop_ns));
 	}
-	if (!sgpu_operations_pending(run) && !sgpu_outputs_pending(run)) {
+	if (!sgpu_operations_pending(run) && !run->under_way[true]) {
 		sgpu_inputs_sync(run); /* which takes a moment: nothing else is there to wait for */
 	}
 	sgpu_device_pause(begin_ns);
@@ -212,7 +211,7 @@ static void run_to_end(struct sgpu_run *run)
 		if (sgpu_run_advance(run)) {
 			since = sgpu_now_ns();
 		} else if (sgpu_operations_ended(run) && !sgpu_operations_pending(run) &&
-			   !sgpu_inputs_pending(run) && !sgpu_outputs_pending(run)) {
+			   !run->enqueued && !run->under_way[false] && !run->under_way[true]) {
 			return;
 		} else {
 			sgpu_run_pause(run, since);
@@ -278,9 +277,12 @@ static void respond(struct sgpu_run *run)
 		sgpu_io_set_guard(&guard);
 	}
 	rc = check_verdict(run, &run->error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_outputs_file_failure(run, &run->error);
-		rc = rc ? rc : sgpu_respond(run, &run->error);
+	if (rc == SGPU_OK && run->file_error.code != SGPU_OK) {
+		run->error = run->file_error;
+		rc = run->error.code;
+		run->descriptor_failed = true;
+	} else if (rc == SGPU_OK) {
+		rc = sgpu_respond(run, &run->error);
 		run->descriptor_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
 	}
 	if (rc == SGPU_ETIMEOUT) {
@@ -288,7 +290,7 @@ static void respond(struct sgpu_run *run)
 	}
 	run->code = rc;
 	sgpu_io_set_guard(NULL);
-	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS && sgpu_outputs_placed(run)) {
+	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS && run->places) {
 		(void)!sgpu_respond_cut(run, NULL);
 	}
 }
@@ -297,11 +299,10 @@ static void respond(struct sgpu_run *run)
 static void tear_down(struct sgpu_run *run)
 {
 	atomic_store(&run->busy_ns, sgpu_now_ns());
-	for (int i = 0; run->keys && i < run->job.batch->segment_count; i++) {
-		sgpu_run_drop_key(run, i, false);
-		sgpu_run_drop_key(run, i, true);
+	for (int i = 0; run->payloads && i < 2 * run->job.batch->segment_count; i++) {
+		sgpu_device_key_free(&run->payloads[i].key);
 	}
-	sgpu_outputs_free(run);
+	sgpu_outputs_clear(run);
 	sgpu_modules_free(run);
 	sgpu_memory_clear(run);
 	if (run->uncleared) {
@@ -408,11 +409,11 @@ void sgpu_run_free(struct sgpu_run **run)
 	pthread_mutex_lock(&r->runner->mutex);
 	r->runner->begun[r->first]--;
 	pthread_mutex_unlock(&r->runner->mutex);
-	sgpu_inputs_free(r);
+	sgpu_payloads_free(r);
+	free(r->places);
 	sgpu_operations_free(r);
 	sgpu_moves_free(r);
 	free(r->plan_streams);
-	free(r->keys);
 	sgpu_job_clear(&r->job);
 	sgpu_trace_clear(&r->trace);
 	sgpu_close(r->wake_fd);

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What inputs and results have in common: their place on a device, and their transfers.
+ */
+#include <stdlib.h>
+
+#include "run/private.h"
+
+static void fill_in(struct sgpu_run *run, int number, bool result)
+{
+	const struct sgpu_plan *plan = run->job.plan;
+	const struct sgpu_batch_segment *of = &run->job.batch->segments[number];
+	const int segment = run->job.to_manifest[number];
+	const int buffer = (result ? plan->out_buffer : plan->in_buffer)[segment];
+	struct sgpu_payload *p = &run->payloads[result * run->job.batch->segment_count + number];
+
+	*p = (struct sgpu_payload){ .run = run,
+				    .of = of,
+				    .segment = segment,
+				    .result = result,
+				    .device = -1,
+				    .file = { .fd = -1 } };
+	if (buffer < 0) {
+		return;
+	}
+	p->device = plan->buffers[buffer].device;
+	p->memory = run->memory.buffers[buffer];
+	p->sealed = result ? of->masking == SGPU_MASKING_AES_GCM : of->sealed;
+	p->header = p->sealed ? SGPU_SEALED_HEADER : 0;
+	if (!result) {
+		p->size = sgpu_batch_payload_size(run->job.batch, number);
+		p->leased = of->location.kind == SGPU_LOCATION_LEASE
+				    ? sgpu_lent_at(run->lent, &of->location)
+				    : NULL;
+	}
+}
+
+int sgpu_payloads_create(struct sgpu_run *run, struct sgpu_error *error)
+{
+	const int count = run->job.batch->segment_count;
+
+	run->payloads = calloc(2 * (size_t)count + 1, sizeof(*run->payloads));
+	for (int i = 0; run->payloads && i < count; i++) {
+		fill_in(run, i, false);
+		fill_in(run, i, true);
+	}
+	return run->payloads ? SGPU_OK : sgpu_fail_nomem(error);
+}
+
+void sgpu_payloads_free(struct sgpu_run *run)
+{
+	for (int i = 0; run->payloads && i < 2 * run->job.batch->segment_count; i++) {
+		free(run->payloads[i].text);
+	}
+	free(run->payloads);
+}
+
+static void note_span(void *argument, const struct sgpu_transfer_span *span)
+{
+	const struct sgpu_payload *p = argument;
+
+	sgpu_trace_step(&p->run->trace, p->device, span, p->of->id);
+	if (span->step == (p->sealed ? SGPU_STEP_OPEN : SGPU_STEP_COPY_IN)) {
+		atomic_fetch_add(&p->run->trace.bytes_in, span->bytes);
+	}
+}
+
+int sgpu_payload_begin(struct sgpu_payload *p, struct sgpu_transfer_request *request,
+		       struct sgpu_error *error)
+{
+	struct sgpu_run *run = p->run;
+	int rc = sgpu_run_get_stream(run, p->device,
+				     p->result ? SGPU_RUN_COPY_OUT : SGPU_RUN_COPY_IN,
+				     &request->copy, error);
+
+	rc = rc ? rc
+		: sgpu_run_get_stream(run, p->device, p->result ? SGPU_RUN_SEAL : SGPU_RUN_OPEN,
+				      &request->crypt, error);
+	request->direction = p->result ? SGPU_TRANSFER_OUT : SGPU_TRANSFER_IN;
+	request->key = p->key;
+	request->last = p->sealed;
+	request->digested = !p->sealed;
+	request->memory = p->memory;
+	request->rank = run->rank;
+	request->span = note_span;
+	request->argument = p;
+	rc = rc ? rc
+		: sgpu_transfer_begin(run->devices[p->device].engine, request, &p->transfer, error);
+	if (rc == SGPU_OK) {
+		p->next = run->under_way[p->result];
+		run->under_way[p->result] = p;
+	} else if (p->result && request->sink.close) {
+		request->sink.close(request->sink.context);
+	} else if (!p->result && request->source.close) {
+		request->source.close(request->source.context);
+	}
+	return rc;
+}
+
+bool sgpu_payloads_advance(struct sgpu_run *run, bool results)
+{
+	bool any = false;
+
+	for (struct sgpu_payload **link = &run->under_way[results]; *link;) {
+		struct sgpu_payload *p = *link;
+		const struct sgpu_transfer_result *result;
+
+		any |= sgpu_transfer_step(p->transfer);
+		result = sgpu_transfer_end(p->transfer);
+		if (!result) {
+			link = &p->next;
+			continue;
+		}
+		*link = p->next;
+		sgpu_trace_paths(&run->trace, results, result->bytes);
+		(results ? sgpu_output_moved : sgpu_input_moved)(p, result);
+		sgpu_transfer_free(&p->transfer);
+	}
+	return any;
+}
+
+void sgpu_payloads_stop(struct sgpu_run *run, int rc)
+{
+	for (int i = 0; i < 2; i++) {
+		for (struct sgpu_payload *p = run->under_way[i]; p; p = p->next) {
+			sgpu_transfer_stop(p->transfer, rc);
+		}
+	}
+}
