@@ -5,11 +5,9 @@
  * staging memory that is theirs until the operation is known to have succeeded; large ones are
  * transfers that begin then.
  *
- * A device that pins host memory copies a result of moderate size straight to the buffer where it
- * waits for the response. Larger results would pin too much memory, so the engine copies them in
- * pieces. If the response goes to a file and its layout is known in advance, results are written to
- * their places in that file without waiting. Results that have a region or a lease do not wait
- * either.
+ * A result waits in the host's memory for the response. If that goes to a file and its layout is
+ * known in advance, results are written to their places in the file without waiting. Results that
+ * have a region or a lease do not wait either.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -49,44 +47,26 @@ static uint8_t *large_memory(uint64_t size)
 
 static int make_memory(struct sgpu_payload *p, struct sgpu_error *error)
 {
-	struct sgpu_run *run = p->run;
-	const struct sgpu_run_traits *traits = &run->runner->traits;
-	const uint64_t size = p->end.size;
-	void *data = NULL;
-	int rc = sgpu_limit_take(SGPU_HOST_MEMORY, size, error);
+	int rc = sgpu_limit_take(SGPU_HOST_MEMORY, p->end.size, error);
 
 	if (rc < 0) {
 		return rc;
 	}
-	if (traits->pins && size > 0 && size <= traits->pinned_max - run->pinned &&
-	    sgpu_host_alloc(run->devices[p->device].device, size, &data, NULL) == SGPU_OK) {
-		run->pinned += size;
-		p->pinned = true;
-	} else {
-		data = large_memory(size);
-	}
-	if (!data) {
-		sgpu_limit_give(SGPU_HOST_MEMORY, size);
+	p->data = large_memory(p->end.size);
+	if (!p->data) {
+		sgpu_limit_give(SGPU_HOST_MEMORY, p->end.size);
 		return sgpu_fail_nomem(error);
 	}
-	p->data = data;
 	return SGPU_OK;
 }
 
 static void drop_memory(struct sgpu_payload *p)
 {
-	void *data = p->data;
-
-	if (data) {
+	if (p->data) {
 		sgpu_limit_give(SGPU_HOST_MEMORY, p->end.size);
 	}
-	if (p->pinned) {
-		sgpu_host_free(p->run->devices[p->device].device, &data, p->end.size);
-		p->run->pinned -= p->end.size;
-	}
-	free(data);
+	free(p->data);
 	p->data = NULL;
-	p->pinned = false;
 }
 
 /* ---- where outputs go ---- */
@@ -318,7 +298,7 @@ static int make_sink(struct sgpu_payload *p, struct sgpu_transfer_sink *sink,
 		*sink = sgpu_sink_to_memory(p->leased + p->header,
 					    run->job.options->leases_registered);
 	} else if (p->data) {
-		*sink = sgpu_sink_to_memory(p->data + p->header, p->pinned);
+		*sink = sgpu_sink_to_memory(p->data + p->header, false);
 	} else if (p->file.fd >= 0) {
 		return sgpu_sink_to_file(engine, p->file.fd, p->file.name,
 					 p->file.offset + p->header, true, sink, error);

@@ -47,10 +47,8 @@ void sgpu_trace_sort(struct sgpu_run_trace *trace);
 struct sgpu_memory {
 	sgpu_devptr *buffers; /* of the plan */
 	struct sgpu_memory_share {
-		uint64_t bytes; /* of all buffers of the plan on this device */
-		uint64_t paged; /* the same, if each begins on a page */
-		int count;
-		sgpu_devptr together; /* one allocation for all of them; 0: each has its own */
+		uint64_t bytes;	    /* of all buffers of the plan on this device, in whole pages */
+		sgpu_devptr memory; /* for all of them; 0: none */
 	} shares[SGPU_RUN_DEVICES_MAX];
 	uint64_t taken; /* bytes taken from the process's limit */
 };
@@ -97,7 +95,6 @@ struct sgpu_payload {
 	/* of a result */
 	struct sgpu_small *small; /* if it follows its operation */
 	uint8_t *data;
-	bool pinned; /* data is from sgpu_host_alloc */
 	struct sgpu_output_end end;
 };
 
@@ -131,7 +128,6 @@ struct sgpu_run {
 	 * manifest; 0: not to the file. NULL: none goes there. */
 	uint64_t *places;
 	struct sgpu_error file_error; /* of writing them to the file: there can be no response */
-	uint64_t pinned;	      /* bytes of pinned memory that results have */
 	char **move_texts;	      /* by move of the plan: why it failed, or NULL */
 	struct sgpu_leases *leases;   /* the batch's files and regions */
 	struct sgpu_lent *lent;	      /* the batch's leases, or NULL */
@@ -189,7 +185,7 @@ static inline bool sgpu_run_is_small(uint64_t size)
 }
 
 /* ---- memory.c ---- */
-/* Allocates all buffers; small buffers of a GPU are one allocation. Errors: SGPU_ENOMEM. */
+/* Allocates all buffers. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_memory_create(struct sgpu_run *run, struct sgpu_error *error);
 /* Clears and frees the memory; no work on it may be pending. Accepts zeroed memory. */
 void sgpu_memory_clear(struct sgpu_run *run);

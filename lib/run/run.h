@@ -84,8 +84,8 @@ struct sgpu_runner_config {
 		*more;	     /* further devices of the same kind, borrowed as well; NULL: none */
 	int more_count;	     /* at most SGPU_RUN_DEVICES_MAX - 1 */
 	unsigned jobs;	     /* threads of the engine of each device; 0: sgpu_cpu_count() */
-	uint64_t pinned_max; /* most bytes of pinned memory, for each engine's staging and for each
-				batch's results; 0: SGPU_RUNNER_PINNED_MAX */
+	uint64_t pinned_max; /* most bytes of each engine's staging memory; 0:
+				SGPU_RUNNER_PINNED_MAX */
 	bool shared_files;   /* other processes also hold the submissions' descriptors; see
 				lib/transfer */
 };

@@ -156,7 +156,6 @@ static int learn_traits(const struct sgpu_runner_config *config, struct sgpu_run
 		.opens_on_device = info.opens_on_device,
 		.pins = info.pins_host_memory,
 		.shared_files = config->shared_files,
-		.pinned_max = config->pinned_max ? config->pinned_max : SGPU_RUNNER_PINNED_MAX,
 		.costs = SGPU_PLAN_COSTS,
 	};
 	return SGPU_OK;

@@ -77,8 +77,7 @@ void sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, uint
 struct sgpu_run_traits {
 	bool opens_on_device;
 	bool pins;
-	bool shared_files; /* as in struct sgpu_runner_config */
-	uint64_t pinned_max;
+	bool shared_files;	      /* as in struct sgpu_runner_config */
 	struct sgpu_plan_costs costs; /* SGPU_PLAN_COSTS, except in tests */
 };
 

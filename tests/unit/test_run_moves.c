@@ -482,7 +482,7 @@ UNIT_TEST(a_batch_whose_share_does_not_fit_one_of_the_devices_is_refused)
 	REQUIRE(sgpu_device_open("cpu", &config, &small, &error) == SGPU_OK);
 	more_devices[0] = small;
 	CHECK(run_job(&job, &owner, &out) == SGPU_ENOMEM);
-	CHECK(strstr(error.text, "6000000 bytes of memory on device 1") != NULL);
+	CHECK(strstr(error.text, "6004736 bytes of memory on device 1") != NULL);
 	CHECK(is_empty(out));
 	close(out);
 	more_devices[0] = second;
