@@ -56,7 +56,7 @@ struct sgpu_device_key_calls {
 	/* All keys or none. */
 	int (*load)(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material, int count,
 		    struct sgpu_device_key **keys, struct sgpu_error *error);
-	void (*free)(struct sgpu_device_key **keys, int count); /* none is NULL */
+	void (*free)(struct sgpu_device_key *key);
 	/* NULL: device memory is host memory. */
 	bool (*reaches)(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
 	/* NULL: keys never leave host memory, so no agreement is needed. */

@@ -37,6 +37,7 @@ static int guarded(int rc, void *made, const void *maker)
 	}
 FREE(sgpu_stream_free, sgpu_stream, stream->free)
 FREE(sgpu_event_free, sgpu_event, stream->event_free)
+FREE(sgpu_device_key_free, sgpu_device_key, key->free)
 FREE(sgpu_device_module_free, sgpu_device_module, module->free)
 FREE(sgpu_space_free, sgpu_space, page->space_free)
 #undef FREE
@@ -138,24 +139,6 @@ int sgpu_device_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_ke
 			 struct sgpu_device_key **key, struct sgpu_error *error)
 {
 	return sgpu_device_keys_load(stream, material, 1, key, error);
-}
-
-void sgpu_device_keys_free(struct sgpu_device_key **keys, int count)
-{
-	for (int i = 0, run; i < count; i += run) {
-		for (run = 0; i + run < count && keys[i + run]; run++) {
-		}
-		if (run > 0) {
-			BACKEND(keys[i])->key->free(keys + i, run);
-			memset(keys + i, 0, (size_t)run * sizeof(*keys));
-		}
-		run += run == 0;
-	}
-}
-
-void sgpu_device_key_free(struct sgpu_device_key **key)
-{
-	sgpu_device_keys_free(key, key ? 1 : 0);
 }
 
 bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write)

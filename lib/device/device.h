@@ -147,9 +147,8 @@ SGPU_MUST_CHECK int sgpu_device_keys_load(struct sgpu_stream *stream,
 SGPU_MUST_CHECK int sgpu_device_key_load(struct sgpu_stream *stream,
 					 const struct sgpu_sealed_keys *material,
 					 struct sgpu_device_key **key, struct sgpu_error *error);
-/* Frees keys of one device, and wipes them there, too: at once those that were loaded together. No
- * work with them may be pending. Accepts pointers to NULL; clears them. */
-void sgpu_device_keys_free(struct sgpu_device_key **keys, int count);
+/* Frees a key, and wipes it on the device, too. No work with it may be pending. Accepts a pointer
+ * to NULL; clears it. */
 void sgpu_device_key_free(struct sgpu_device_key **key);
 /* Open and seal as sgpu_open_chunks and sgpu_seal_chunks do, in device memory, at any alignment.
  * `in` and `out` may not overlap. A failed open clears what it wrote before its task ends, but does

@@ -529,7 +529,9 @@ UNIT_TEST(of_keys_that_come_together_only_one_that_was_changed_fails)
 			CHECK(resealed.code == opened.code);
 			CHECK(changed ? all_are(got, SEALED, 0) : !memcmp(got, sealed, SEALED));
 		}
-		sgpu_device_keys_free(list, cases[i].count);
+		for (int k = 0; k < cases[i].count; k++) {
+			sgpu_device_key_free(&list[k]);
+		}
 	}
 	give_memory();
 	finish();

@@ -233,10 +233,10 @@ static inline int fake_key_load(struct sgpu_stream *stream, const struct sgpu_se
 	return rc;
 }
 
-static inline void fake_key_free(struct sgpu_device_key **keys, int count)
+static inline void fake_key_free(struct sgpu_device_key *key)
 {
-	atomic_fetch_sub(&fake.keys, count);
-	fake.real->key->free(keys, count);
+	atomic_fetch_sub(&fake.keys, 1);
+	fake.real->key->free(key);
 }
 
 static inline int fake_hang(struct sgpu_launch *launch, void *argument)

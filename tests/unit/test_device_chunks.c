@@ -460,11 +460,11 @@ UNIT_TEST(keys_that_are_loaded_together_are_each_their_own)
 		CHECK(task.code == SGPU_OK && memcmp(result, plaintext, SMALL) == 0);
 	}
 	f.key = NULL;
-	sgpu_device_keys_free(keys, KEYS);
 	for (int i = 0; i < KEYS; i++) {
+		sgpu_device_key_free(&keys[i]);
 		CHECK(!keys[i]);
+		sgpu_device_key_free(&keys[i]);
 	}
-	sgpu_device_keys_free(keys, KEYS);
 	tear_down(&f);
 }
 

@@ -18,12 +18,10 @@ struct sgpu_device_key {
 	struct sgpu_aead *model; /* workers use copies of it */
 };
 
-static void keys_free(struct sgpu_device_key **keys, int count)
+static void key_free(struct sgpu_device_key *key)
 {
-	for (int i = 0; i < count; i++) {
-		sgpu_aead_free(&keys[i]->model);
-		sgpu_free_wiped(&keys[i], sizeof(*keys[i]));
-	}
+	sgpu_aead_free(&key->model);
+	sgpu_free_wiped(&key, sizeof(*key));
 }
 
 static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material, int count,
@@ -43,8 +41,9 @@ static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *m
 		keys[made++] = new;
 		rc = sgpu_aead_create(NULL, new->keys.key, &new->model, error);
 	}
-	if (rc != SGPU_OK) {
-		keys_free(keys, made);
+	while (rc != SGPU_OK && made > 0) {
+		key_free(keys[--made]);
+		keys[made] = NULL;
 	}
 	return rc;
 }
@@ -196,6 +195,6 @@ int sgpu_cpu_seal_run(struct sgpu_device *device, const struct sgpu_cpu_item *it
 
 const struct sgpu_device_key_calls sgpu_cpu_key_calls = {
 	.load = key_load,
-	.free = keys_free,
+	.free = key_free,
 	.reaches = reaches,
 };

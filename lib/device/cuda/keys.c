@@ -119,6 +119,24 @@ static int load_group(struct sgpu_stream *stream, const struct sgpu_sealed_keys 
 	return SGPU_OK;
 }
 
+/* No work with the key is pending, but its set-up may be, if it was not used. The last key of a
+ * group is cleared with the group. */
+void sgpu_cuda_key_free(struct sgpu_device_key *key)
+{
+	struct group *group = key->group;
+	struct sgpu_device *device = group->device;
+
+	if (sgpu_cuda_enter(device, NULL) == SGPU_OK &&
+	    (atomic_load(&group->done) || sgpu_cuda_wait(device, group->ready, NULL) == SGPU_OK) &&
+	    atomic_load(&group->live) > 1) {
+		sgpu_cuda_note(device, sgpu_cu.cuMemsetD8Async(key->state, 0, SGPU_CUDA_KEY_STATE,
+							       device->internal));
+	}
+	if (atomic_fetch_sub(&group->live, 1) == 1) {
+		end_group(group);
+	}
+}
+
 int sgpu_cuda_keys_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material,
 			int count, struct sgpu_device_key **keys, struct sgpu_error *error)
 {
@@ -134,7 +152,9 @@ int sgpu_cuda_keys_load(struct sgpu_stream *stream, const struct sgpu_sealed_key
 		done += rc == SGPU_OK ? part : 0;
 	}
 	if (rc != SGPU_OK) {
-		sgpu_cuda_keys_free(keys, done);
+		while (done > 0) {
+			sgpu_cuda_key_free(keys[--done]);
+		}
 		memset(keys, 0, (size_t)count * sizeof(*keys));
 	}
 	return rc;
@@ -156,28 +176,4 @@ CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *k
 void sgpu_cuda_key_was_used(struct sgpu_device_key *key)
 {
 	atomic_store(&key->group->done, true);
-}
-
-/* No work with the keys is pending, but their set-up may be, if none was used. The states of a
- * group that is freed as a whole are cleared together. */
-void sgpu_cuda_keys_free(struct sgpu_device_key **keys, int count)
-{
-	for (int i = 0, run; i < count; i += run) {
-		struct group *group = keys[i]->group;
-		struct sgpu_device *device = group->device;
-		const bool usable = sgpu_cuda_enter(device, NULL) == SGPU_OK &&
-				    (atomic_load(&group->done) ||
-				     sgpu_cuda_wait(device, group->ready, NULL) == SGPU_OK);
-
-		for (run = 1; i + run < count && keys[i + run]->group == group; run++) {
-		}
-		for (int k = 0; usable && k < run && run < atomic_load(&group->live); k++) {
-			sgpu_cuda_note(device, sgpu_cu.cuMemsetD8Async(keys[i + k]->state, 0,
-								       SGPU_CUDA_KEY_STATE,
-								       device->internal));
-		}
-		if (atomic_fetch_sub(&group->live, run) == run) {
-			end_group(group);
-		}
-	}
 }

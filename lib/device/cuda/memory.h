@@ -136,7 +136,7 @@ struct sgpu_cuda_keys {
 SGPU_MUST_CHECK int sgpu_cuda_keys_load(struct sgpu_stream *stream,
 					const struct sgpu_sealed_keys *material, int count,
 					struct sgpu_device_key **keys, struct sgpu_error *error);
-void sgpu_cuda_keys_free(struct sgpu_device_key **keys, int count);
+void sgpu_cuda_key_free(struct sgpu_device_key *key);
 /* Notes that work with the key has ended, and so has its set-up. */
 void sgpu_cuda_key_was_used(struct sgpu_device_key *key);
 /* Gets the state's address, and makes later work of `stream` wait until the key is set up, as it

@@ -278,7 +278,7 @@ const struct sgpu_device_memory_calls sgpu_cuda_memory_calls = {
 
 const struct sgpu_device_key_calls sgpu_cuda_key_calls = {
 	.load = sgpu_cuda_keys_load,
-	.free = sgpu_cuda_keys_free,
+	.free = sgpu_cuda_key_free,
 	.reaches = reaches,
 	.agree = sgpu_cuda_agree,
 };
