@@ -25,6 +25,11 @@ enum {
 };
 
 /* ---- memory.c ---- */
+static inline void *sgpu_cpu_pointer(sgpu_devptr address)
+{
+	return (void *)(uintptr_t)address;
+}
+
 struct sgpu_cpu_block {
 	struct sgpu_range range; /* its mapping */
 	uint64_t size;		 /* as asked for */

@@ -17,11 +17,6 @@
 /* How long a reading of the available memory stays valid. */
 #define LOOK_NS ((uint64_t)1000000000)
 
-static void *pointer(uint64_t address)
-{
-	return (void *)(uintptr_t)address;
-}
-
 static struct sgpu_cpu_block *find_block(struct sgpu_cpu_memory *memory, uint64_t address)
 {
 	return (struct sgpu_cpu_block *)(void *)sgpu_ranges_find(&memory->live, address);
@@ -43,12 +38,12 @@ static void clear(const struct sgpu_cpu_block *block)
 	SGPU_UNPOISON(address, block->range.extent);
 	for (done = 0; done < size; done += length) {
 		length = sgpu_min_u64(size - done, sizeof(present) * SGPU_CPU_PAGE);
-		if (mincore(pointer(address + done), length, present) != 0) {
+		if (mincore(sgpu_cpu_pointer(address + done), length, present) != 0) {
 			memset(present, 1, sizeof(present));
 		}
 		for (page = 0; page * SGPU_CPU_PAGE < length; page++) {
 			if (present[page] & 1) {
-				sgpu_wipe(pointer(address + done + page * SGPU_CPU_PAGE),
+				sgpu_wipe(sgpu_cpu_pointer(address + done + page * SGPU_CPU_PAGE),
 					  SGPU_CPU_PAGE);
 			}
 		}
@@ -179,7 +174,7 @@ static void unmap_block(struct sgpu_cpu_block *block)
 {
 	/* The addresses may next be mapped by other code, which must find them unpoisoned. */
 	SGPU_UNPOISON(block->range.address, block->range.extent);
-	munmap(pointer(block->range.address), block->range.extent);
+	munmap(sgpu_cpu_pointer(block->range.address), block->range.extent);
 	free(block);
 }
 

@@ -20,11 +20,6 @@
 /* The file is cleared by blocks of this size, each from its first page with data. */
 #define BLOCK ((uint64_t)64 << 10)
 
-static void *pointer(uint64_t address)
-{
-	return (void *)(uintptr_t)address;
-}
-
 /* ---- the file ---- */
 /* Returns the file's length: as much as the device may ever give out, within the limit on file
  * sizes. */
@@ -81,7 +76,7 @@ static bool protect(const struct sgpu_space *space, int protection)
 	uint64_t at = 0, size;
 
 	while (sgpu_space_next_run(space, &at, &size)) {
-		if (mprotect(pointer(space->range.address + at), size, protection) != 0) {
+		if (mprotect(sgpu_cpu_pointer(space->range.address + at), size, protection) != 0) {
 			return false;
 		}
 		at += size;
@@ -103,7 +98,7 @@ static int fault(struct sgpu_space *space, struct sgpu_error *error)
  * changed, or the space is faulted. */
 static bool reserve_again(struct sgpu_space *space, uint64_t at, uint64_t size)
 {
-	void *start = pointer(space->range.address + at);
+	void *start = sgpu_cpu_pointer(space->range.address + at);
 
 	if (mmap(start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
 		 -1, 0) != MAP_FAILED ||
@@ -130,7 +125,7 @@ static int reserve(struct sgpu_device *device, uint64_t extent, sgpu_devptr *bas
 
 static bool release(struct sgpu_space *space)
 {
-	return munmap(pointer(space->range.address), space->range.extent) == 0 ||
+	return munmap(sgpu_cpu_pointer(space->range.address), space->range.extent) == 0 ||
 	       reserve_again(space, 0, space->range.extent);
 }
 
@@ -185,7 +180,7 @@ static int map_frames(struct sgpu_space *space, uint64_t at, const uint32_t *lis
 	const int fd = space->frames->device->pages.fd;
 	int protection = space->reachable ? PROT_READ | PROT_WRITE : PROT_NONE;
 	uint32_t each = (uint32_t)(page_size / SMALL);
-	void *start = pointer(space->range.address + at);
+	void *start = sgpu_cpu_pointer(space->range.address + at);
 	size_t i, run;
 
 	for (i = 0; i < count; i += run) {
@@ -278,7 +273,7 @@ void sgpu_cpu_pages_clear(struct sgpu_device *device, sgpu_devptr memory, uint64
 	uint64_t at = memory, part;
 
 	while (next_written(&device->pages, &at, memory + size, &part)) {
-		memset(pointer(at), 0, part);
+		memset(sgpu_cpu_pointer(at), 0, part);
 		at += part;
 	}
 }

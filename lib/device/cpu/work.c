@@ -16,11 +16,6 @@
 #define SHARED_BYTES ((uint64_t)4 << 20)
 #define GRAIN_BYTES ((uint64_t)1 << 20)
 
-static void *pointer(sgpu_devptr address)
-{
-	return (void *)(uintptr_t)address;
-}
-
 /* ---- copies and clears ---- */
 static void copy_bytes(void *argument, uint64_t begin, uint64_t end)
 {
@@ -134,8 +129,8 @@ static int enqueue_one(struct sgpu_stream *stream, const struct sgpu_work *work)
 				      .moves = work->kind <= SGPU_WORK_CLEAR,
 				      .brief = work->size <= SGPU_CPU_BRIEF,
 				      .task = work->task,
-				      .to = work->to ? work->to : pointer(work->out),
-				      .from = work->from ? work->from : pointer(work->in),
+				      .to = work->to ? work->to : sgpu_cpu_pointer(work->out),
+				      .from = work->from ? work->from : sgpu_cpu_pointer(work->in),
 				      .size = work->size,
 				      .key = work->key,
 				      .first = work->first,
