@@ -65,7 +65,7 @@ struct sgpu_secure {
 	uint64_t mapped_most;	     /* most bytes ever mapped at the same time */
 	bool authorisation_lost;     /* an authorisation was sent that may still be unused */
 	struct sgpu_stream *clearer; /* the stream that clears freed blocks */
-	/* copy.c */
+	/* module.c */
 	pthread_mutex_t copy_lock;
 	struct sgpu_engine *copier;
 	struct sgpu_live_key *copy_key; /* NULL: nothing was copied yet */
@@ -108,7 +108,7 @@ void sgpu_secure_give(struct sgpu_device_guard *guard, sgpu_devptr memory);
 /* Frees all memory; all streams except the clearer must have been freed. */
 void sgpu_secure_memory_close(struct sgpu_secure *context);
 
-/* ---- copy.c ---- */
+/* ---- module.c ---- */
 void sgpu_secure_copier_free(struct sgpu_secure *context);
 
 #endif
