@@ -92,9 +92,9 @@ struct sgpu_pool *sgpu_device_pool(struct sgpu_device *device);
  * called with false. Their tasks end with SGPU_ECANCELED. */
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel);
 
-/* Enqueues sgpu_measure_pages of device memory. `key`: SGPU_KEY_SIZE bytes, copied before this
- * returns, or NULL. `digest`: SGPU_KT128_SIZE bytes of host memory, valid once `task`, which may
- * not be NULL, has ended. A GPU computes the digests of the pages; only these leave it. */
+/* Enqueues sgpu_measure_pages of device memory. `key`: SGPU_KEY_SIZE bytes, which stay until
+ * `task`, which may not be NULL, has ended, or NULL. `digest`: SGPU_KT128_SIZE bytes of host
+ * memory, valid from then on. A GPU computes the digests of the pages; only these leave it. */
 SGPU_MUST_CHECK int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr memory,
 					uint64_t size, const uint8_t *key, uint8_t *digest,
 					struct sgpu_task *task);
@@ -189,7 +189,6 @@ enum sgpu_work_kind {
  * of KT128 to the CPU. So chaining values pass through host memory, and so does the state after the
  * first 8 KiB, from which anyone who knows most of these bytes can compute the others. HIGH memory
  * is therefore measured, not digested. */
-enum { SGPU_DIGEST_CUSTOM_MAX = 256 };
 struct sgpu_work {
 	enum sgpu_work_kind kind;
 	sgpu_devptr in, out; /* device memory: read, and written */
@@ -199,10 +198,9 @@ struct sgpu_work {
 	struct sgpu_device_key *key;
 	uint64_t first; /* number of the first chunk */
 	bool last;
-	const void *custom; /* DIGEST: the customisation string; MEASURE: the key, or NULL */
-	size_t custom_size;
-	struct sgpu_task *task; /* its outcome; may be NULL, except for digests and measures */
-	bool alone;		/* nobody else changes the host's memory of OPEN_FROM, SEAL_TO */
+	const uint8_t *measure_key; /* MEASURE: SGPU_KEY_SIZE bytes, valid as `to` is; or NULL */
+	struct sgpu_task *task;	    /* its outcome; may be NULL, except for digests and measures */
+	bool alone; /* nobody else changes the host's memory of OPEN_FROM, SEAL_TO */
 };
 
 /* Enqueues `count` pieces of work, in order; sgpu_copy_in and its like call this. Several short

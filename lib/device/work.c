@@ -42,8 +42,7 @@ static int check_work(const struct sgpu_stream *stream, const struct sgpu_work *
 	const bool seals = work->kind == SGPU_WORK_SEAL || work->kind == SGPU_WORK_SEAL_TO;
 
 	if ((seals && !work->last && work->size % SGPU_CHUNK != 0) ||
-	    ((work->kind == SGPU_WORK_DIGEST || work->kind == SGPU_WORK_MEASURE) &&
-	     (!work->task || work->custom_size > SGPU_DIGEST_CUSTOM_MAX))) {
+	    ((work->kind == SGPU_WORK_DIGEST || work->kind == SGPU_WORK_MEASURE) && !work->task)) {
 		return SGPU_EUSAGE;
 	}
 	if (work->kind >= SGPU_WORK_OPEN_FROM && !BACKEND(stream)->key->reaches) {
@@ -131,8 +130,7 @@ int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t
 					.in = memory,
 					.to = digest,
 					.size = size,
-					.custom = key,
-					.custom_size = key ? SGPU_KEY_SIZE : 0,
+					.measure_key = key,
 					.task = task };
 
 	return sgpu_enqueue(stream, &work, 1);

@@ -39,17 +39,12 @@ static inline int seal_to(struct sgpu_stream *on, struct sgpu_device_key *key, u
 	return sgpu_enqueue(on, &work, 1);
 }
 
-static inline int digest_of(struct sgpu_stream *on, sgpu_devptr in, uint64_t size,
-			    const void *custom, size_t custom_size, uint8_t *digest,
+static inline int digest_of(struct sgpu_stream *on, sgpu_devptr in, uint64_t size, uint8_t *digest,
 			    struct sgpu_task *task)
 {
-	const struct sgpu_work work = { .kind = SGPU_WORK_DIGEST,
-					.in = in,
-					.to = digest,
-					.size = size,
-					.custom = custom,
-					.custom_size = custom_size,
-					.task = task };
+	const struct sgpu_work work = {
+		.kind = SGPU_WORK_DIGEST, .in = in, .to = digest, .size = size, .task = task
+	};
 
 	return sgpu_enqueue(on, &work, 1);
 }

@@ -169,7 +169,7 @@ static inline int paged_enqueue(struct sgpu_stream *stream, const struct sgpu_wo
 	return clears ? pager->clear(pager->device, s->handle, memory - s->base, work->size,
 				     &work->task->error)
 		      : pager->measure(pager->device, s->handle, memory - s->base, work->size,
-				       work->custom, work->to, &work->task->error);
+				       work->measure_key, work->to, &work->task->error);
 }
 
 /* The device; it has the calls of the pager as they are now. */

@@ -43,7 +43,7 @@ static int count_taken(sgpu_devptr address, sgpu_devptr good, struct sgpu_device
 	TRY(sgpu_copy_in(stream, address, &word, 8, &tasks[n]));
 	TRY(sgpu_copy_out(stream, &word, address, 8, &tasks[n]));
 	TRY(sgpu_device_clear(stream, address, 8, &tasks[n]));
-	TRY(digest_of(stream, address, 8, "", 0, digest, &tasks[n]));
+	TRY(digest_of(stream, address, 8, digest, &tasks[n]));
 	TRY(sgpu_device_measure(stream, address, 8, NULL, digest, &tasks[n]));
 	TRY(sgpu_device_seal_chunks(stream, key, 0, true, address, 8, good, &tasks[n]));
 	TRY(sgpu_device_open_chunks(stream, key, 0, true, good, 8 + SGPU_TAG_SIZE, address,

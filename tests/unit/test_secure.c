@@ -328,10 +328,10 @@ UNIT_TEST(digests_and_measures_are_those_of_the_bytes)
 	sgpu_devptr memory = 0;
 
 	fill(data, sizeof(data), 5);
-	sgpu_kt128(data, sizeof(data), "custom", 6, here, sizeof(here));
+	sgpu_kt128(data, sizeof(data), NULL, 0, here, sizeof(here));
 	REQUIRE(sgpu_device_alloc(device, sizeof(data), &memory, &error) == SGPU_OK);
 	CHECK(put(stream, memory, data, sizeof(data)) == SGPU_OK);
-	CHECK(digest_of(stream, memory, sizeof(data), "custom", 6, there, &task) == SGPU_OK);
+	CHECK(digest_of(stream, memory, sizeof(data), there, &task) == SGPU_OK);
 	CHECK(sgpu_stream_sync(stream, &error) == SGPU_OK && task.code == SGPU_OK &&
 	      !memcmp(here, there, sizeof(here)));
 	sgpu_measure_pages(data, sizeof(data), data, here);

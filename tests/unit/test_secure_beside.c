@@ -64,7 +64,7 @@ static void ask_for_theirs(const char *reason)
 	      data[0] == 1);
 	CHECK(sgpu_device_clear(our_stream, their_memory, SIZE, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_device_launch_on(our_stream, never, &ran, ranges, 2, &task) == SGPU_EUSAGE);
-	CHECK(digest_of(our_stream, their_memory, SIZE, NULL, 0, result, &task) == SGPU_EUSAGE);
+	CHECK(digest_of(our_stream, their_memory, SIZE, result, &task) == SGPU_EUSAGE);
 	CHECK(sgpu_device_measure(our_stream, their_memory, SIZE, NULL, result, &task) ==
 	      SGPU_EUSAGE);
 	CHECK(sgpu_device_open_chunks(our_stream, key, 0, true, our_memory, 1000, their_memory,

@@ -13,7 +13,6 @@
 enum { SEED = 7, SPARE_PAGES = 4 };
 static const struct bench_sizes plain_sizes = { BENCH_SWEEP(64 << 10, 1 << 30), 1, 1, 0 },
 				channel_sizes = { BENCH_SWEEP(64 << 10, 1 << 30), 1, 2, 0 };
-static const char custom[] = "sgpu bench";
 
 struct digest {
 	struct sgpu_bench *bench;
@@ -35,8 +34,6 @@ static int enqueue(void *argument, struct sgpu_error *error)
 					.in = d->memory,
 					.to = d->digest,
 					.size = d->size,
-					.custom = d->pages ? NULL : custom,
-					.custom_size = d->pages ? 0 : sizeof(custom) - 1,
 					.task = &d->task };
 	int rc;
 
@@ -72,8 +69,8 @@ static int digest_on_cpu(void *argument, struct sgpu_error *error)
 	sgpu_pool_enter(d->pool);
 	rc = d->pages ? sgpu_measure_pages_shared(d->pool, d->pattern, d->size, NULL, d->digest,
 						  error)
-		      : sgpu_kt128_shared(d->pool, d->pattern, d->size, custom, sizeof(custom) - 1,
-					  d->digest, sizeof(d->digest), error);
+		      : sgpu_kt128_shared(d->pool, d->pattern, d->size, NULL, 0, d->digest,
+					  sizeof(d->digest), error);
 	sgpu_pool_leave(d->pool);
 	return rc;
 }

@@ -116,7 +116,7 @@ struct sgpu_cpu_item {
 	bool last;		     /* the last chunk ends the segment */
 	bool shared;		     /* the sealed chunks are in memory of the host */
 	sgpu_launch_fn launch;
-	void *argument;		  /* of launch; or a digest's customisation */
+	void *argument;		  /* of launch; or the key of a measure */
 	struct sgpu_event *event; /* RECORD, WAIT: the item holds a reference */
 };
 

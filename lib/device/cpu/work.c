@@ -68,49 +68,22 @@ static int perform_clear(struct sgpu_device *device, const struct sgpu_cpu_item 
 }
 
 /* ---- digests ---- */
-/* A digest's customisation string, or the key of a measure. */
-struct custom {
-	bool measures;
-	size_t size;
-	uint8_t bytes[SGPU_DIGEST_CUSTOM_MAX];
-};
-
-static void free_custom(struct custom *custom)
-{
-	sgpu_wipe(custom, sizeof(*custom));
-	free(custom);
-}
-
 static int perform_digest(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 			  struct sgpu_task *task)
 {
-	struct custom *custom = item->argument;
-	int rc;
-
-	if (sgpu_pool_cancelled(device->pool)) {
-		rc = SGPU_ECANCELED;
-	} else if (custom->measures) {
-		rc = sgpu_measure_pages_shared(device->pool, item->from, item->size,
-					       custom->size > 0 ? custom->bytes : NULL, item->to,
-					       &task->error);
-	} else {
-		rc = sgpu_kt128_shared(device->pool, item->from, item->size, custom->bytes,
-				       custom->size, item->to, SGPU_KT128_SIZE, &task->error);
-	}
-	free_custom(custom);
-	return rc;
+	return sgpu_pool_cancelled(device->pool)
+		       ? SGPU_ECANCELED
+		       : sgpu_kt128_shared(device->pool, item->from, item->size, NULL, 0, item->to,
+					   SGPU_KT128_SIZE, &task->error);
 }
 
-static struct custom *copy_custom(const struct sgpu_work *work)
+static int perform_measure(struct sgpu_device *device, const struct sgpu_cpu_item *item,
+			   struct sgpu_task *task)
 {
-	struct custom *copy = malloc(sizeof(*copy));
-
-	if (copy) {
-		copy->measures = work->kind == SGPU_WORK_MEASURE;
-		copy->size = work->custom_size;
-		memcpy(copy->bytes, copy->size > 0 ? work->custom : "", copy->size);
-	}
-	return copy;
+	return sgpu_pool_cancelled(device->pool)
+		       ? SGPU_ECANCELED
+		       : sgpu_measure_pages_shared(device->pool, item->from, item->size,
+						   item->argument, item->to, &task->error);
 }
 
 /* ---- requests ---- */
@@ -120,7 +93,7 @@ static int enqueue_one(struct sgpu_stream *stream, const struct sgpu_work *work)
 				       const struct sgpu_cpu_item *item, struct sgpu_task *task) = {
 		[SGPU_WORK_COPY_IN] = perform_copy,	 [SGPU_WORK_COPY_OUT] = perform_copy,
 		[SGPU_WORK_CLEAR] = perform_clear,	 [SGPU_WORK_DIGEST] = perform_digest,
-		[SGPU_WORK_MEASURE] = perform_digest,	 [SGPU_WORK_OPEN] = sgpu_cpu_open_run,
+		[SGPU_WORK_MEASURE] = perform_measure,	 [SGPU_WORK_OPEN] = sgpu_cpu_open_run,
 		[SGPU_WORK_SEAL] = sgpu_cpu_seal_run,	 [SGPU_WORK_OPEN_FROM] = sgpu_cpu_open_run,
 		[SGPU_WORK_SEAL_TO] = sgpu_cpu_seal_run,
 	};
@@ -135,22 +108,13 @@ static int enqueue_one(struct sgpu_stream *stream, const struct sgpu_work *work)
 				      .key = work->key,
 				      .first = work->first,
 				      .last = work->last,
-				      .shared = work->kind >= SGPU_WORK_OPEN_FROM && !work->alone };
+				      .shared = work->kind >= SGPU_WORK_OPEN_FROM && !work->alone,
+				      .argument = (void *)(uintptr_t)work->measure_key };
 	struct sgpu_device_range ranges[2];
 	const int count = sgpu_work_ranges(work, ranges);
-	int rc = sgpu_device_check(stream->device, ranges, count, work->task);
+	const int rc = sgpu_device_check(stream->device, ranges, count, work->task);
 
-	if (rc == SGPU_OK && (work->kind == SGPU_WORK_DIGEST || work->kind == SGPU_WORK_MEASURE)) {
-		item.argument = copy_custom(work);
-		rc = item.argument ? SGPU_OK
-				   : sgpu_task_refuse(work->task, SGPU_ENOMEM,
-						      sgpu_strerror(SGPU_ENOMEM));
-	}
-	rc = rc == SGPU_OK ? sgpu_cpu_enqueue(stream, &item) : rc;
-	if (rc < 0 && item.argument) {
-		free_custom(item.argument);
-	}
-	return rc;
+	return rc == SGPU_OK ? sgpu_cpu_enqueue(stream, &item) : rc;
 }
 
 int sgpu_cpu_enqueue_work(struct sgpu_stream *stream, const struct sgpu_work *work, int count)

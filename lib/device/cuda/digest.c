@@ -52,14 +52,12 @@ static struct sgpu_cuda_sum *create(struct sgpu_device *device, uint64_t size, u
 CUresult sgpu_cuda_digest(struct sgpu_stream *stream, const struct sgpu_work *work,
 			  struct sgpu_cuda_record *record)
 {
-	const size_t room = sgpu_cuda_digest_room(work->size, work->custom_size);
+	const size_t room = sgpu_cuda_digest_room(work->size);
 
 	record->sum = create(stream->device, room, work->to);
-	return record->sum
-		       ? (CUresult)sgpu_cuda_digest_enqueue(stream->native, work->in, work->size,
-							    work->custom, work->custom_size,
-							    record->sum->values)
-		       : CUDA_ERROR_OUT_OF_MEMORY;
+	return record->sum ? (CUresult)sgpu_cuda_digest_enqueue(stream->native, work->in,
+								work->size, record->sum->values)
+			   : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Allocates the stream's scratch memory at its first measure. One is enough, since a stream's work
@@ -78,7 +76,7 @@ CUresult sgpu_cuda_measure(struct sgpu_stream *stream, const struct sgpu_work *w
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	record->sum->measures = true;
-	sgpu_measure_custom(work->custom, &record->sum->custom);
+	sgpu_measure_custom(work->measure_key, &record->sum->custom);
 	return (CUresult)sgpu_cuda_measure_enqueue(stream->native, work->in, work->size,
 						   &record->sum->custom, stream->scratch,
 						   record->sum->values);

@@ -86,10 +86,8 @@ int sgpu_cuda_run_chunks(void *stream, int multiprocessors, bool open, struct sg
  * Chaining values and the head cross the bus, never the message. But whoever knows its first 8064
  * bytes can compute the next 128 from the head. A message of one node stays on the GPU. */
 /* Bytes of pinned host memory that a digest needs. */
-size_t sgpu_cuda_digest_room(uint64_t size, size_t custom_size);
-/* Enqueues a digest. `custom`, at most 256 bytes, is copied. */
-int sgpu_cuda_digest_enqueue(void *stream, uint64_t memory, uint64_t size, const void *custom,
-			     size_t custom_size, void *room);
+size_t sgpu_cuda_digest_room(uint64_t size);
+int sgpu_cuda_digest_enqueue(void *stream, uint64_t memory, uint64_t size, void *room);
 /* Makes the digest of what the kernel left in `room`, of `size` bytes. */
 void sgpu_cuda_digest_finish(const void *room, size_t size, uint8_t *result);
 

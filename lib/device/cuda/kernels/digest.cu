@@ -11,7 +11,7 @@
 #include <device/cuda/kernels.h>
 #include <device/cuda/kernels/sponge_warp.cuh>
 
-enum { THREADS = 64, /* of a block */ SUFFIX_MAX = 256 + SGPU_KT128_LENGTH_MAX };
+enum { THREADS = 64 /* of a block */ };
 
 /* What the kernel leaves in host memory: each chunk's chaining value. Chunk 0 has none: its state
  * is that of the final node. */
@@ -26,8 +26,8 @@ struct digest_work {
 	struct sgpu_cuda_nodes *nodes;
 	uint8_t *result; /* of a message that is one node; the same memory */
 	unsigned odd;
-	unsigned suffix_size; /* the customisation string and its length */
-	uint8_t suffix[SUFFIX_MAX];
+	unsigned suffix_size; /* the length of the customisation string, which is empty */
+	uint8_t suffix[SGPU_KT128_LENGTH_MAX];
 };
 
 template <bool ALIGNED>
@@ -86,17 +86,16 @@ static unsigned odd_chunks(uint64_t size, unsigned suffix_size)
 			  SGPU_KT128_CHUNK);
 }
 
-size_t sgpu_cuda_digest_room(uint64_t size, size_t custom_size)
+size_t sgpu_cuda_digest_room(uint64_t size)
 {
 	uint8_t length[SGPU_KT128_LENGTH_MAX];
-	const unsigned suffix = (unsigned)custom_size + sgpu_kt128_length(custom_size, length);
-	const uint64_t count = size / SGPU_KT128_CHUNK + odd_chunks(size, suffix);
+	const uint64_t count =
+		size / SGPU_KT128_CHUNK + odd_chunks(size, sgpu_kt128_length(0, length));
 
 	return (count > 1 ? sizeof(struct sgpu_cuda_nodes) : 0) + count * SGPU_KT128_VALUE;
 }
 
-int sgpu_cuda_digest_enqueue(void *native, uint64_t memory, uint64_t size, const void *custom,
-			     size_t custom_size, void *room)
+int sgpu_cuda_digest_enqueue(void *native, uint64_t memory, uint64_t size, void *room)
 {
 	const cudaStream_t stream = (cudaStream_t)native;
 	struct digest_work work;
@@ -108,11 +107,7 @@ int sgpu_cuda_digest_enqueue(void *native, uint64_t memory, uint64_t size, const
 	work.whole = size / SGPU_KT128_CHUNK;
 	work.nodes = (struct sgpu_cuda_nodes *)room;
 	work.result = (uint8_t *)room;
-	if (custom_size > 0) {
-		memcpy(work.suffix, custom, custom_size);
-	}
-	work.suffix_size =
-		(unsigned)custom_size + sgpu_kt128_length(custom_size, work.suffix + custom_size);
+	work.suffix_size = sgpu_kt128_length(0, work.suffix);
 	work.odd = odd_chunks(size, work.suffix_size);
 	blocks = 1 + (unsigned)((work.whole + THREADS - 1) / THREADS);
 	if ((uintptr_t)work.message % 8 == 0) {
