@@ -50,7 +50,7 @@ function positional(arguments) {
 function first_words(arguments) { sub(/ .*/, "", arguments); return words(arguments) }
 function lister(what) {
 	if (what == "operation") return (tool == "sgpu" ? "manifest " : "") "ops 2>/dev/null | sed \"1d; s/[^a-z0-9_].*//\""
-	if (what == "case") return "list 2>/dev/null | sed -n \"1d; s/^| \\([a-z][a-z0-9-]*\\) .*/\\1/p\""
+	if (what == "case") return "list 2>/dev/null | sed \"1d; s/[^a-z0-9-].*//\""
 	if (what == "names")
 		return (tool == "sgpu" ? "manifest " : "") "ops \"$operation\" 2>/dev/null | sed -n \"/^name\\|^[^ ]* *yes /d; s/^\\([a-z0-9_]*\\) .*/\\1=/p\""
 	if (what == "host") return "host list 2>/dev/null | cut -f 1"

@@ -24,7 +24,7 @@ END
 		transition channel session sizes app training exitless conversion dsa; do
 		[[ $output == *"$case "* ]]
 	done
-	[[ $output == *"| needs "*"| not here "*"| GPU "*"| no GPU"* ]]
+	[[ ${lines[0]} == "case "*" requires "*" reason"* && $output == *" GPU "*"no GPU"* ]]
 	[ -z "$stderr" ]
 }
 

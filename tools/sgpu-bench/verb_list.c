@@ -15,35 +15,13 @@ const struct cli_option list_options[] = {
 	CLI_END,
 };
 
-static const struct column columns[] = {
-	{ "case", 13 }, { "measures", 60 }, { "unit", 4 },
-	{ "needs", 6 }, { "not here", 0 },  { NULL, 0 },
-};
-
-static int print_case(const struct sgpu_bench_case *row, const struct sgpu_device_info *info)
-{
-	struct sgpu_error error = { 0 };
-	bool can = sgpu_bench_can_run(row, info, &error) == SGPU_OK;
-	const char *const unit = sgpu_bench_units[row->unit], *const needs =
-								      sgpu_bench_needs[row->needs];
-
-	if (cli_json) {
-		return cli_print_json(json_pack("{s:s, s:s, s:s, s:s, s:b, s:s}", "case", row->name,
-						"help", row->help, "unit", unit, "requires", needs,
-						"can_run", can, "reason", error.text),
-				      stdout, JSON_COMPACT);
-	}
-	print_row(stdout, columns,
-		  (const char *const[]){ row->name, row->help, unit, needs, error.text });
-	return 0;
-}
-
 int verb_list(int argc, char **argv)
 {
 	struct request request = { .device = "auto" };
 	struct sgpu_device *device = NULL;
 	struct sgpu_device_info info;
 	struct sgpu_error error = { 0 };
+	json_t *list = json_array();
 	char **arguments;
 	int status = cli_read(argc, argv, &request, &arguments), rc;
 
@@ -52,14 +30,25 @@ int verb_list(int argc, char **argv)
 	}
 	rc = sgpu_device_open(request.device, NULL, &device, &error);
 	rc = rc ? rc : sgpu_device_get_info(device, &info, &error);
-	if (rc != SGPU_OK) {
-		status = cli_error(&error);
-	} else if (!cli_json) {
-		print_head(stdout, columns);
+	status = rc ? cli_error(&error) : 0;
+	for (const struct sgpu_bench_case *row = bench_cases; status == 0 && row->name; row++) {
+		struct sgpu_error lack = { 0 };
+		const bool can = sgpu_bench_can_run(row, &info, &lack) == SGPU_OK;
+		json_t *one = json_pack("{s:s, s:s, s:s, s:s, s:b, s:s}", "case", row->name, "help",
+					row->help, "unit", sgpu_bench_units[row->unit], "requires",
+					sgpu_bench_needs[row->needs], "can_run", can, "reason",
+					lack.text);
+
+		if (cli_json) {
+			status = cli_print_json(one, stdout, JSON_COMPACT);
+		} else if (json_array_append_new(list, one) != 0) {
+			status = cli_fail(SGPU_ENOMEM, "out of memory");
+		}
 	}
-	for (int i = 0; rc == SGPU_OK && status == 0 && bench_cases[i].name; i++) {
-		status = print_case(&bench_cases[i], &info);
+	if (status == 0 && !cli_json) {
+		cli_table(stdout, list, "case help unit requires reason");
 	}
 	sgpu_device_close(&device);
+	json_decref(list);
 	return status;
 }
