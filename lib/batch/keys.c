@@ -36,18 +36,6 @@ const json_t *sgpu_batch_recipient(const struct sgpu_batch *batch, const char *k
 	return NULL;
 }
 
-/* Returns a new reference, or NULL. enc is NULL for A256KW. */
-static json_t *recipient_json(const struct sgpu_key *key, const uint8_t *enc, const uint8_t *ct)
-{
-	if (!enc) {
-		return json_pack("{s:s, s:s, s:o}", "kind", SGPU_KIND_A256KW, "kid", key->kid, "ct",
-				 sgpu_json_from_bytes(ct, SGPU_A256KW_CT_SIZE));
-	}
-	return json_pack("{s:s, s:s, s:o, s:o}", "kind", SGPU_KIND_HPKE, "kid", key->kid, "enc",
-			 sgpu_json_from_bytes(enc, 32), "ct",
-			 sgpu_json_from_bytes(ct, SGPU_HPKE_CT_SIZE));
-}
-
 int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_key *recipient,
 		    const uint8_t batch_key[SGPU_KEY_SIZE], struct sgpu_error *error)
 {
@@ -71,24 +59,20 @@ int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_key *recipient,
 	if (!batch->recipients) {
 		batch->recipients = json_array();
 	}
-	return json_array_append_new(batch->recipients,
-				     recipient_json(recipient, oct ? NULL : enc, ct))
-		       ? sgpu_fail_nomem(error)
-		       : 0;
+	json_t *entry =
+		json_pack("{s:s, s:s, s:o, s:o*}", "kind", oct ? SGPU_KIND_A256KW : SGPU_KIND_HPKE,
+			  "kid", recipient->kid, "ct",
+			  sgpu_json_from_bytes(ct, oct ? SGPU_A256KW_CT_SIZE : SGPU_HPKE_CT_SIZE),
+			  "enc", sgpu_bytes_json(!oct, enc, sizeof(enc)));
+
+	return json_array_append_new(batch->recipients, entry) ? sgpu_fail_nomem(error) : 0;
 }
 
-/* Checks the form again: it was checked if the batch was read, but not if a caller made the batch.
- */
 static int unwrap_with(const struct sgpu_batch *batch, const json_t *recipient,
 		       const struct sgpu_key *key, uint8_t *batch_key, struct sgpu_error *error)
 {
 	uint8_t enc[32], ct[SGPU_HPKE_CT_SIZE];
-	const char *kind = json_string_value(json_object_get(recipient, "kind"));
 	const bool oct = key->kind == SGPU_KEY_OCT;
-	if (!kind || strcmp(kind, oct ? SGPU_KIND_A256KW : SGPU_KIND_HPKE)) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "recipient '%s' is not of the kind of its key", key->kid);
-	}
 	int rc = sgpu_json_bytes(recipient, "recipient", "ct", ct,
 				 oct ? SGPU_A256KW_CT_SIZE : SGPU_HPKE_CT_SIZE, error);
 	if (!rc && !oct) {
