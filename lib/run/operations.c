@@ -488,14 +488,22 @@ static void end_launch(struct sgpu_run *run, struct launch *l)
 	struct operation *op = &o->list[l->operation];
 	const struct sgpu_operation *what = &run->job.manifest->operations[l->operation];
 	const struct operation *failed = find_before(run, l->operation, FAILED);
+	const struct sgpu_plan *plan = run->job.plan;
 	bool good;
 
 	if (what->module) {
 		sgpu_module_end(run, l->operation, l->clears, &l->task);
 	}
 	if (l->task.code != SGPU_EDEPENDENCY) {
-		sgpu_trace_add(&run->trace, SGPU_SPAN_KERNEL, run->job.plan->stream[l->operation],
-			       what->id, l->task.begin_ns, l->task.end_ns, call_bytes(&l->call));
+		sgpu_trace_add(&run->trace,
+			       &(struct sgpu_span){
+				       .kind = SGPU_SPAN_KERNEL,
+				       .device = run->devices[plan->device[l->operation]].number,
+				       .number = plan->stream[l->operation] / run->device_count,
+				       .label = what->id,
+				       .begin_ns = l->task.begin_ns,
+				       .end_ns = l->task.end_ns,
+				       .bytes = call_bytes(&l->call) });
 	}
 	sgpu_event_free(&op->event);
 	op->launch = NULL;

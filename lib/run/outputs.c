@@ -267,14 +267,8 @@ static void place_small(struct sgpu_payload *p)
 	uint64_t paths[SGPU_PATHS] = { 0 };
 	int rc = bad->code;
 
-	sgpu_trace_step(&run->trace, p->device,
-			&(struct sgpu_transfer_span){ .step = p->sealed ? SGPU_STEP_SEAL
-									: SGPU_STEP_COPY_OUT,
-						      .row = SGPU_ENGINE_SEAL,
-						      .begin_ns = small->seal.begin_ns,
-						      .end_ns = small->seal.end_ns,
-						      .bytes = bytes },
-			p->of->id);
+	sgpu_payload_note(p, p->sealed ? SGPU_SPAN_SEAL : SGPU_SPAN_COPY_OUT, small->seal.begin_ns,
+			  small->seal.end_ns, bytes);
 	if (rc != SGPU_OK) {
 		end_output(p, rc, bad->error.text);
 		return;

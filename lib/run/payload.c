@@ -55,11 +55,29 @@ void sgpu_payloads_free(struct sgpu_run *run)
 	free(run->payloads);
 }
 
+void sgpu_payload_note(const struct sgpu_payload *p, enum sgpu_span_kind kind, uint64_t begin_ns,
+		       uint64_t end_ns, uint64_t bytes)
+{
+	const struct sgpu_span span = { .kind = kind,
+					.device = p->run->devices[p->device].number,
+					.label = p->of->id,
+					.begin_ns = begin_ns,
+					.end_ns = end_ns,
+					.bytes = bytes };
+
+	sgpu_trace_add(&p->run->trace, &span);
+}
+
 static void note_span(void *argument, const struct sgpu_transfer_span *span)
 {
+	static const enum sgpu_span_kind kinds[SGPU_STEPS] = {
+		[SGPU_STEP_READ] = SGPU_SPAN_READ,	   [SGPU_STEP_COPY_IN] = SGPU_SPAN_COPY_IN,
+		[SGPU_STEP_OPEN] = SGPU_SPAN_OPEN,	   [SGPU_STEP_SEAL] = SGPU_SPAN_SEAL,
+		[SGPU_STEP_COPY_OUT] = SGPU_SPAN_COPY_OUT, [SGPU_STEP_WRITE] = SGPU_SPAN_WRITE,
+	};
 	const struct sgpu_payload *p = argument;
 
-	sgpu_trace_step(&p->run->trace, p->device, span, p->of->id);
+	sgpu_payload_note(p, kinds[span->step], span->begin_ns, span->end_ns, span->bytes);
 	if (span->step == (p->sealed ? SGPU_STEP_OPEN : SGPU_STEP_COPY_IN)) {
 		atomic_fetch_add(&p->run->trace.bytes_in, span->bytes);
 	}

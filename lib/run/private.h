@@ -21,8 +21,6 @@ struct sgpu_run_trace {
 	atomic_uint_fast64_t begin_ns, end_ns; /* end: 0 until the run ends */
 	atomic_uint_fast64_t bytes_in, bytes_out;
 	bool keeps_spans;
-	int operations;	    /* rows of streams; rows of engines follow, then rows of moves */
-	int devices, first; /* their number; the runner's number of the plan's device 0 */
 	struct sgpu_span *spans;
 	size_t count, capacity;
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
@@ -32,13 +30,7 @@ struct sgpu_run_trace {
 void sgpu_trace_init(struct sgpu_run_trace *trace, bool keeps_spans);
 void sgpu_trace_clear(struct sgpu_run_trace *trace);
 /* Adds a span. If begin_ns is 0, the step never ran, and nothing is added. */
-void sgpu_trace_add(struct sgpu_run_trace *trace, enum sgpu_span_kind kind, int row,
-		    const char *label, uint64_t begin_ns, uint64_t end_ns, uint64_t bytes);
-/* Adds a step of a transfer, in a row of the device's engine. */
-void sgpu_trace_step(struct sgpu_run_trace *trace, int device,
-		     const struct sgpu_transfer_span *span, const char *label);
-/* Returns the row of the moves from one device to another. */
-int sgpu_trace_move_row(const struct sgpu_run_trace *trace, int from, int to);
+void sgpu_trace_add(struct sgpu_run_trace *trace, const struct sgpu_span *span);
 void sgpu_trace_paths(struct sgpu_run_trace *trace, bool out, const uint64_t bytes[SGPU_PATHS]);
 /* Sorts the spans by their begin, when the run has ended. */
 void sgpu_trace_sort(struct sgpu_run_trace *trace);
@@ -204,6 +196,9 @@ static inline struct sgpu_payload *sgpu_run_payload(const struct sgpu_run *run, 
 SGPU_MUST_CHECK int sgpu_payload_begin(struct sgpu_payload *payload,
 				       struct sgpu_transfer_request *request,
 				       struct sgpu_error *error);
+/* Adds a step of a payload to the trace. */
+void sgpu_payload_note(const struct sgpu_payload *payload, enum sgpu_span_kind kind,
+		       uint64_t begin_ns, uint64_t end_ns, uint64_t bytes);
 /* Takes steps for the transfers under way; returns whether anything was done. */
 bool sgpu_payloads_advance(struct sgpu_run *run, bool results);
 void sgpu_payloads_stop(struct sgpu_run *run, int code);

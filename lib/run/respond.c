@@ -235,8 +235,9 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 			 struct sgpu_error *error)
 {
 	static const uint8_t zeros[SGPU_TAR_BLOCK];
-	const int segment = segment_of(w, response, index);
-	const struct sgpu_output_end *end = &sgpu_run_payload(w->run, segment, true)->end;
+	const struct sgpu_payload *p =
+		sgpu_run_payload(w->run, segment_of(w, response, index), true);
+	const struct sgpu_output_end *end = &p->end;
 	uint8_t header[SGPU_TAR_BLOCK];
 	uint64_t begin = sgpu_now_ns();
 	int rc = sgpu_batch_payload_header(response, index, header, error);
@@ -245,9 +246,7 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 	if (rc == SGPU_OK && end->data) {
 		rc = put(w, end->data, end->size, error);
 		atomic_fetch_add(&w->run->trace.bytes_out, end->size);
-		sgpu_trace_add(&w->run->trace, SGPU_SPAN_WRITE, -1,
-			       w->job->manifest->segments[segment].id, begin, sgpu_now_ns(),
-			       end->size);
+		sgpu_payload_note(p, SGPU_SPAN_WRITE, begin, sgpu_now_ns(), end->size);
 	} else if (rc == SGPU_OK) {
 		rc = flush(w, error);
 		if (rc == SGPU_OK && lseek(w->fd, (off_t)end->size, SEEK_CUR) < 0) {

@@ -136,9 +136,6 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 	const struct sgpu_plan *plan = run->job.plan;
 	int rc;
 
-	run->trace.operations = plan->stream_count;
-	run->trace.devices = run->device_count;
-	run->trace.first = run->first;
 	run->rank = sgpu_now_ns() + plan->bytes / BYTES_PER_NS;
 	run->plan_streams = calloc((size_t)stream_count(run), sizeof(struct sgpu_stream *));
 	if (!run->plan_streams) {

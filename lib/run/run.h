@@ -117,9 +117,10 @@ const char *sgpu_span_name(enum sgpu_span_kind kind);
 
 struct sgpu_span {
 	enum sgpu_span_kind kind;
-	int stream;	   /* row of the trace; -1 is the host */
 	const char *label; /* operation or segment id; lives as long as the run */
 	uint64_t begin_ns, end_ns, bytes;
+	int device; /* its number in the runner; not of READ and WRITE, which the host does */
+	int number; /* of a KERNEL: its stream; of a MOVE: the device that it goes to */
 };
 
 /* All that its pointers point to is borrowed until the batch has run. */
@@ -216,15 +217,7 @@ struct sgpu_run_result {
 	struct sgpu_run_paths paths;
 	const struct sgpu_span *spans; /* sorted by begin_ns */
 	size_t span_count;
-	/* Rows of the trace: streams of operations, then those of inputs, of outputs, and of moves.
-	 */
-	int rows;
 };
 void sgpu_run_get_result(const struct sgpu_run *run, struct sgpu_run_result *result);
-/* Returns what a row shows: "stream", "copy in", "open", "seal", "copy out", "move to device";
- * opening and sealing have rows of their own where copies overlap with them. *number counts the
- * streams, the input rows or the output rows of a device, or is the device that segments move to.
- * *device is the row's device, or -1 if there is only one. */
-const char *sgpu_run_row_name(const struct sgpu_run *run, int row, int *number, int *device);
 
 #endif

@@ -51,14 +51,8 @@ static void end_member(const struct member *member)
 			run->unsure = true;
 		}
 	}
-	sgpu_trace_step(&run->trace, p->device,
-			&(struct sgpu_transfer_span){ .step = p->sealed ? SGPU_STEP_OPEN
-									: SGPU_STEP_COPY_IN,
-						      .row = SGPU_ENGINE_OPEN,
-						      .begin_ns = member->check.begin_ns,
-						      .end_ns = member->check.end_ns,
-						      .bytes = bytes },
-			p->of->id);
+	sgpu_payload_note(p, p->sealed ? SGPU_SPAN_OPEN : SGPU_SPAN_COPY_IN, member->check.begin_ns,
+			  member->check.end_ns, bytes);
 	paths[!run->runner->traits.pins ? SGPU_PATH_PAGEABLE
 	      : p->leased		? SGPU_PATH_REGISTERED
 					: SGPU_PATH_PINNED] = p->code == SGPU_OK ? bytes : 0;
@@ -229,8 +223,7 @@ bool sgpu_input_bring_small(struct sgpu_payload *p)
 	p->begun = true;
 	if (!p->leased) {
 		rc = sgpu_input_read(p, 0, at, p->size, &error);
-		sgpu_trace_add(&run->trace, SGPU_SPAN_READ, -1, p->of->id, begin, sgpu_now_ns(),
-			       p->size);
+		sgpu_payload_note(p, SGPU_SPAN_READ, begin, sgpu_now_ns(), p->size);
 	}
 	rc = rc ? rc : sgpu_input_prepare(p, at, &error);
 	if (rc != SGPU_OK) {

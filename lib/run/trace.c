@@ -36,83 +36,19 @@ static void record_span(struct sgpu_run_trace *trace, const struct sgpu_span *sp
 	trace->spans[trace->count++] = *span;
 }
 
-void sgpu_trace_add(struct sgpu_run_trace *trace, enum sgpu_span_kind kind, int row,
-		    const char *label, uint64_t begin_ns, uint64_t end_ns, uint64_t bytes)
+void sgpu_trace_add(struct sgpu_run_trace *trace, const struct sgpu_span *span)
 {
-	struct sgpu_span span = { kind, row, label, begin_ns, end_ns, bytes };
+	struct sgpu_run_total *total = &trace->totals[span->kind];
 
-	if (end_ns < begin_ns || begin_ns == 0) {
+	if (span->end_ns < span->begin_ns || span->begin_ns == 0) {
 		return;
 	}
-	trace->totals[kind].count++;
-	trace->totals[kind].ns += end_ns - begin_ns;
-	trace->totals[kind].bytes += bytes;
+	total->count++;
+	total->ns += span->end_ns - span->begin_ns;
+	total->bytes += span->bytes;
 	if (trace->keeps_spans) {
-		record_span(trace, &span);
+		record_span(trace, span);
 	}
-}
-
-/* ---- rows ---- */
-/* An engine's rows begin with those of inputs. */
-enum { INPUTS = 2, OUTPUTS = SGPU_ENGINE_ROWS - INPUTS };
-
-/* The rows of inputs of all devices come before those of outputs. */
-static int engine_row(const struct sgpu_run_trace *trace, int device, int row)
-{
-	return trace->operations +
-	       (row < INPUTS ? device * INPUTS + row
-			     : trace->devices * INPUTS + device * OUTPUTS + row - INPUTS);
-}
-
-int sgpu_trace_move_row(const struct sgpu_run_trace *trace, int from, int to)
-{
-	return trace->operations + trace->devices * SGPU_ENGINE_ROWS + from * trace->devices + to;
-}
-
-/* Returns the runner's number of a device of the plan; -1: there is only one. */
-static int number_of(const struct sgpu_run_trace *trace, int device)
-{
-	return trace->devices > 1 ? (trace->first + device) % trace->devices : -1;
-}
-
-const char *sgpu_run_row_name(const struct sgpu_run *run, int row, int *number, int *device)
-{
-	const struct sgpu_run_trace *trace = &run->trace;
-	const int in = row - trace->operations, out = in - trace->devices * INPUTS,
-		  move = out - trace->devices * OUTPUTS;
-
-	if (in < 0) {
-		*number = row / trace->devices;
-		*device = number_of(trace, row % trace->devices);
-		return "stream";
-	}
-	if (out < 0) {
-		*number = in % INPUTS;
-		*device = number_of(trace, in / INPUTS);
-		return sgpu_engine_row_name(*number);
-	}
-	if (move < 0) {
-		*number = out % OUTPUTS;
-		*device = number_of(trace, out / OUTPUTS);
-		return sgpu_engine_row_name(INPUTS + *number);
-	}
-	*number = number_of(trace, move % trace->devices);
-	*device = number_of(trace, move / trace->devices);
-	return "move to device";
-}
-
-void sgpu_trace_step(struct sgpu_run_trace *trace, int device,
-		     const struct sgpu_transfer_span *span, const char *label)
-{
-	static const enum sgpu_span_kind kinds[SGPU_STEPS] = {
-		[SGPU_STEP_READ] = SGPU_SPAN_READ,	   [SGPU_STEP_COPY_IN] = SGPU_SPAN_COPY_IN,
-		[SGPU_STEP_OPEN] = SGPU_SPAN_OPEN,	   [SGPU_STEP_SEAL] = SGPU_SPAN_SEAL,
-		[SGPU_STEP_COPY_OUT] = SGPU_SPAN_COPY_OUT, [SGPU_STEP_WRITE] = SGPU_SPAN_WRITE,
-	};
-
-	sgpu_trace_add(trace, kinds[span->step],
-		       span->row < 0 ? -1 : engine_row(trace, device, span->row), label,
-		       span->begin_ns, span->end_ns, span->bytes);
 }
 
 void sgpu_trace_paths(struct sgpu_run_trace *trace, bool out, const uint64_t bytes[SGPU_PATHS])
@@ -129,7 +65,7 @@ static int by_begin(const void *a, const void *b)
 	if (x->begin_ns != y->begin_ns) {
 		return x->begin_ns < y->begin_ns ? -1 : 1;
 	}
-	return x->stream < y->stream ? -1 : x->stream > y->stream;
+	return x->kind < y->kind ? -1 : x->kind > y->kind;
 }
 
 void sgpu_trace_sort(struct sgpu_run_trace *trace)
@@ -173,7 +109,6 @@ const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run)
 void sgpu_run_get_result(const struct sgpu_run *run, struct sgpu_run_result *result)
 {
 	const struct sgpu_run_trace *trace = &run->trace;
-	const int n = trace->devices;
 
 	*result = (struct sgpu_run_result){
 		.manifest_id = run->job.prepared ? run->job.prepared->manifest->id : "",
@@ -185,7 +120,6 @@ void sgpu_run_get_result(const struct sgpu_run *run, struct sgpu_run_result *res
 		.paths = trace->paths,
 		.spans = trace->spans,
 		.span_count = trace->count,
-		.rows = trace->operations + n * SGPU_ENGINE_ROWS + (n > 1 ? n * n : 0),
 	};
 	memcpy(result->totals, trace->totals, sizeof(trace->totals));
 }

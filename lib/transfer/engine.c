@@ -142,18 +142,6 @@ void sgpu_engine_free(struct sgpu_engine **engine)
 	sgpu_free_wiped(engine, sizeof(*e));
 }
 
-const char *sgpu_engine_row_name(int row)
-{
-	static const char *const names[SGPU_ENGINE_ROWS] = {
-		[SGPU_ENGINE_COPY_IN] = "copy in",
-		[SGPU_ENGINE_OPEN] = "open",
-		[SGPU_ENGINE_SEAL] = "seal",
-		[SGPU_ENGINE_COPY_OUT] = "copy out",
-	};
-
-	return names[row];
-}
-
 /* ---- staging buffers ---- */
 unsigned sgpu_staging_most(const struct sgpu_engine *engine, enum sgpu_staging_class class)
 {

@@ -149,7 +149,7 @@ static inline uint64_t sgpu_transfer_bytes(const struct sgpu_transfer *transfer)
 }
 
 /* Tells of a step, unless it never ran (begin_ns is 0). */
-void sgpu_transfer_note(struct sgpu_transfer *transfer, enum sgpu_transfer_step step, int row,
+void sgpu_transfer_note(struct sgpu_transfer *transfer, enum sgpu_transfer_step step,
 			uint64_t begin_ns, uint64_t end_ns, uint64_t bytes);
 
 /* ---- store.c ---- */

@@ -19,11 +19,11 @@ enum {
 };
 
 /* ---- what a transfer moves ---- */
-void sgpu_transfer_note(struct sgpu_transfer *t, enum sgpu_transfer_step step, int row,
-			uint64_t begin_ns, uint64_t end_ns, uint64_t bytes)
+void sgpu_transfer_note(struct sgpu_transfer *t, enum sgpu_transfer_step step, uint64_t begin_ns,
+			uint64_t end_ns, uint64_t bytes)
 {
 	const struct sgpu_transfer_span span = {
-		.step = step, .row = row, .begin_ns = begin_ns, .end_ns = end_ns, .bytes = bytes
+		.step = step, .begin_ns = begin_ns, .end_ns = end_ns, .bytes = bytes
 	};
 
 	if (t->request.span && begin_ns > 0 && end_ns >= begin_ns) {
@@ -140,7 +140,7 @@ static int copy_run(struct sgpu_transfer *t, struct sgpu_chunk_move *move, struc
 		rc = pieces.code;
 	}
 	if (rc == SGPU_OK) {
-		sgpu_transfer_note(t, sgpu_transfer_is_in(t) ? SGPU_STEP_READ : SGPU_STEP_WRITE, -1,
+		sgpu_transfer_note(t, sgpu_transfer_is_in(t) ? SGPU_STEP_READ : SGPU_STEP_WRITE,
 				   begin, sgpu_now_ns(), move->bytes);
 	}
 	return rc;
@@ -380,12 +380,10 @@ static void end_move(struct sgpu_transfer *t, struct sgpu_chunk_move *move)
 	struct sgpu_error error = { 0 };
 	int rc;
 
-	sgpu_transfer_note(t, in ? SGPU_STEP_COPY_IN : SGPU_STEP_COPY_OUT,
-			   in ? SGPU_ENGINE_COPY_IN : SGPU_ENGINE_COPY_OUT, move->copy.begin_ns,
+	sgpu_transfer_note(t, in ? SGPU_STEP_COPY_IN : SGPU_STEP_COPY_OUT, move->copy.begin_ns,
 			   move->copy.end_ns, move->bytes);
 	if (!move->is_digest) {
-		sgpu_transfer_note(t, in ? SGPU_STEP_OPEN : SGPU_STEP_SEAL,
-				   in ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL, move->crypt.begin_ns,
+		sgpu_transfer_note(t, in ? SGPU_STEP_OPEN : SGPU_STEP_SEAL, move->crypt.begin_ns,
 				   move->crypt.end_ns, move->bytes);
 	}
 	if (bad->code == SGPU_EAUTH && !move->is_digest) {

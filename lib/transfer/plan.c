@@ -77,7 +77,7 @@ static void look_at_ends(struct sgpu_transfer *t)
 	} else if (sgpu_transfer_is_in(t) && request->source.view && !request->source.ordered) {
 		t->memory = request->source.view(request->source.context, bytes, &t->registered);
 		if (t->memory && request->source.read) {
-			sgpu_transfer_note(t, SGPU_STEP_READ, -1, begin, sgpu_now_ns(), bytes);
+			sgpu_transfer_note(t, SGPU_STEP_READ, begin, sgpu_now_ns(), bytes);
 		}
 	}
 	t->direct = t->memory && (t->registered || !t->engine->pins);

@@ -156,18 +156,8 @@ enum sgpu_transfer_step {
 /* One step of one chunk run. */
 struct sgpu_transfer_span {
 	enum sgpu_transfer_step step;
-	int row; /* an enum sgpu_engine_row; -1: the host */
 	uint64_t begin_ns, end_ns, bytes;
 };
-/* Rows of a trace: the streams of an engine's transfers. */
-enum sgpu_engine_row {
-	SGPU_ENGINE_COPY_IN,
-	SGPU_ENGINE_OPEN,
-	SGPU_ENGINE_SEAL,
-	SGPU_ENGINE_COPY_OUT,
-	SGPU_ENGINE_ROWS
-};
-const char *sgpu_engine_row_name(int row); /* "copy in", "open", "seal", "copy out" */
 
 struct sgpu_transfer_result {
 	int code; /* SGPU_OK, or the error at the lowest position */

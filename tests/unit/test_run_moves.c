@@ -158,7 +158,7 @@ UNIT_TEST(a_segment_that_is_read_elsewhere_moves_there_once_and_the_result_is_th
 	struct sgpu_run *run = NULL;
 	struct answer answer;
 	struct job job;
-	int in, out = memfd_create("response", MFD_CLOEXEC), number, on, seen = 0;
+	int in, out = memfd_create("response", MFD_CLOEXEC), seen = 0;
 
 	make_moving_job(&job);
 	in = sign_and_write(&job);
@@ -167,18 +167,13 @@ UNIT_TEST(a_segment_that_is_read_elsewhere_moves_there_once_and_the_result_is_th
 	sgpu_run_get_result(run, &result);
 	spans = result.spans;
 	for (size_t i = 0; i < result.span_count; i++) {
-		const char *row = spans[i].stream < 0
-					  ? "host"
-					  : sgpu_run_row_name(run, spans[i].stream, &number, &on);
-
 		if (spans[i].kind == SGPU_SPAN_MOVE) {
-			CHECK(strcmp(row, "move to device") == 0 && on == 0 && number == 1 &&
+			CHECK(spans[i].device == 0 && spans[i].number == 1 &&
 			      strcmp(spans[i].label, "half") == 0);
 			seen |= 1;
 		}
 		if (spans[i].kind == SGPU_SPAN_KERNEL) {
-			CHECK(strcmp(row, "stream") == 0 &&
-			      on == (strcmp(spans[i].label, "THIRD") == 0));
+			CHECK(spans[i].device == (strcmp(spans[i].label, "THIRD") == 0));
 			seen |= 2;
 		}
 	}
@@ -438,7 +433,7 @@ UNIT_TEST(an_operation_waits_for_what_is_before_it_on_another_device)
 	struct sgpu_run *run = NULL;
 	struct job job;
 	uint64_t second = 0, third = 0;
-	int in, out = memfd_create("response", MFD_CLOEXEC), number, on_second = -1, on_third = -1;
+	int in, out = memfd_create("response", MFD_CLOEXEC), on_second = -1, on_third = -1;
 
 	make_job(&job, LATE);
 	remake_job(&job, following_manifest(LATE));
@@ -451,11 +446,11 @@ UNIT_TEST(an_operation_waits_for_what_is_before_it_on_another_device)
 	for (size_t i = 0; i < result.span_count; i++) {
 		if (spans[i].kind == SGPU_SPAN_KERNEL && strcmp(spans[i].label, "SECOND") == 0) {
 			second = spans[i].begin_ns;
-			(void)sgpu_run_row_name(run, spans[i].stream, &number, &on_second);
+			on_second = spans[i].device;
 		} else if (spans[i].kind == SGPU_SPAN_KERNEL &&
 			   strcmp(spans[i].label, "THIRD") == 0) {
 			third = spans[i].end_ns;
-			(void)sgpu_run_row_name(run, spans[i].stream, &number, &on_third);
+			on_third = spans[i].device;
 		}
 	}
 	CHECK(on_second == 0 && on_third == 1);
@@ -497,14 +492,12 @@ static int first_device_of(struct sgpu_run *run)
 {
 	const struct sgpu_span *spans;
 	struct sgpu_run_result result;
-	int number, on;
 
 	sgpu_run_get_result(run, &result);
 	spans = result.spans;
 	for (size_t i = 0; i < result.span_count; i++) {
 		if (spans[i].kind == SGPU_SPAN_KERNEL && strcmp(spans[i].label, "FIRST") == 0) {
-			(void)sgpu_run_row_name(run, spans[i].stream, &number, &on);
-			return on;
+			return spans[i].device;
 		}
 	}
 	return -1;

@@ -62,7 +62,7 @@ static int show_outputs(const struct submission *s, const struct sgpu_run *run,
 			struct outputs *outputs, struct sgpu_error *error)
 {
 	const struct run_request *r = s->request;
-	int rc = r->trace ? report_trace(run, &outputs->trace, error) : SGPU_OK;
+	int rc = r->trace ? report_trace(run, s->enclave, &outputs->trace, error) : SGPU_OK;
 
 	rc = rc ? rc : sgpu_output_commit(&outputs->response, error);
 	return rc || !r->trace ? rc : sgpu_output_commit(&outputs->trace, error);

@@ -50,8 +50,42 @@ void report_collect(const struct sgpu_run *run, const struct enclave *w, struct 
  * stream, and moves between two devices have rows (tid), which metadata events name. Labels are
  * ids, which need no escaping. */
 
-static void print_trace(FILE *out, const struct sgpu_run *run)
+/* Returns the row of a span; 0: the host. */
+static int row_of(const struct sgpu_span *span)
 {
+	return span->kind == SGPU_SPAN_READ || span->kind == SGPU_SPAN_WRITE
+		       ? 0
+		       : 1 +
+				 (span->device * SGPU_SPAN_KINDS + (int)span->kind) *
+					 SGPU_PLAN_STREAMS_MAX +
+				 span->number;
+}
+
+static void name_row(FILE *out, const struct sgpu_span *span, bool of_several)
+{
+	static const char *const names[SGPU_SPAN_KINDS] = {
+		[SGPU_SPAN_COPY_IN] = "copy in",   [SGPU_SPAN_OPEN] = "open",
+		[SGPU_SPAN_KERNEL] = "stream",	   [SGPU_SPAN_SEAL] = "seal",
+		[SGPU_SPAN_COPY_OUT] = "copy out", [SGPU_SPAN_MOVE] = "move to device",
+	};
+
+	fprintf(out,
+		",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,"
+		"\"args\":{\"name\":\"",
+		row_of(span));
+	if (row_of(span) > 0 && of_several) {
+		fprintf(out, "device %d, ", span->device);
+	}
+	fputs(row_of(span) > 0 ? names[span->kind] : "host", out);
+	if (span->kind == SGPU_SPAN_KERNEL || span->kind == SGPU_SPAN_MOVE) {
+		fprintf(out, " %d", span->number);
+	}
+	fputs("\"}}", out);
+}
+
+static void print_trace(FILE *out, const struct sgpu_run *run, bool on_several)
+{
+	bool named[SGPU_RUN_DEVICES_MAX * SGPU_SPAN_KINDS * SGPU_PLAN_STREAMS_MAX + 1] = { false };
 	struct sgpu_run_result result;
 
 	sgpu_run_get_result(run, &result);
@@ -59,28 +93,19 @@ static void print_trace(FILE *out, const struct sgpu_run *run)
 		"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{\"name\":\"process_name\","
 		"\"ph\":\"M\",\"pid\":1,\"tid\":0,\"args\":{\"name\":\"%s\"}}",
 		cli_tool_name());
-	for (int i = -1; i < result.rows; i++) {
-		int number = -1, device = -1;
-		const char *name = i < 0 ? "host" : sgpu_run_row_name(run, i, &number, &device);
-
-		fprintf(out,
-			",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,"
-			"\"args\":{\"name\":\"",
-			i + 1);
-		if (device >= 0) {
-			fprintf(out, "device %d, ", device);
-		}
-		fprintf(out, number >= 0 ? "%s %d\"}}" : "%s\"}}", name, number);
-	}
 	for (size_t i = 0; i < result.span_count; i++) {
 		const struct sgpu_span *span = &result.spans[i];
 		const uint64_t begin = span->begin_ns - result.spans[0].begin_ns,
 			       length = span->end_ns - span->begin_ns;
 		const char *kind = sgpu_span_name(span->kind);
 
+		if (!named[row_of(span)]) {
+			name_row(out, span, on_several);
+			named[row_of(span)] = true;
+		}
 		fprintf(out,
 			",\n{\"name\":\"%s %s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,",
-			kind, span->label, kind, span->stream + 1);
+			kind, span->label, kind, row_of(span));
 		fprintf(out, "\"ts\":%" PRIu64 ".%03" PRIu64 ",\"dur\":%" PRIu64 ".%03" PRIu64 ",",
 			begin / 1000, begin % 1000, length / 1000, length % 1000);
 		fprintf(out, "\"args\":{\"%s\":\"%s\",\"bytes\":%" PRIu64 "}}",
@@ -90,8 +115,8 @@ static void print_trace(FILE *out, const struct sgpu_run *run)
 	fprintf(out, "\n]}\n");
 }
 
-int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
-		 struct sgpu_error *error)
+int report_trace(const struct sgpu_run *run, const struct enclave *w,
+		 const struct sgpu_output *output, struct sgpu_error *error)
 {
 	char *text = NULL;
 	size_t size = 0;
@@ -101,7 +126,7 @@ int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
 	if (!out) {
 		return sgpu_fail_nomem(error);
 	}
-	print_trace(out, run);
+	print_trace(out, run, w->device_count > 1);
 	if (fclose(out) != 0) {
 		free(text);
 		return sgpu_fail_nomem(error);

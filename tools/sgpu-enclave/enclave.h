@@ -133,8 +133,8 @@ void signer_end(void);
 /* ---- collect.c: what is known of a run: its report, trace and progress ---- */
 /* Writes the trace in Chrome's format, with a row for each stream. The caller commits the
  * output. */
-SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
-				 struct sgpu_error *error);
+SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct enclave *enclave,
+				 const struct sgpu_output *output, struct sgpu_error *error);
 
 /* Collects the report of a run that has ended. */
 void report_collect(const struct sgpu_run *run, const struct enclave *enclave,
