@@ -50,18 +50,18 @@ void sgpu_prepared_drop(struct sgpu_prepared **prepared)
 
 void sgpu_prepared_table_clear(struct sgpu_prepared_table *table)
 {
-	for (int i = 0; i < table->count; i++) {
+	for (int i = 0; i < SGPU_PREPARED_MAX; i++) {
 		sgpu_prepared_drop(&table->jobs[i]);
 	}
 	pthread_mutex_destroy(&table->mutex);
 }
 
 /* The mutex is held. */
-static struct sgpu_prepared *find_job(struct sgpu_prepared_table *table, const uint8_t *sha256)
+static struct sgpu_prepared *find_job(const struct sgpu_prepared_table *table,
+				      const uint8_t *sha256)
 {
-	for (int i = 0; i < table->count; i++) {
+	for (int i = 0; i < SGPU_PREPARED_MAX && table->jobs[i]; i++) {
 		if (memcmp(table->jobs[i]->manifest->sha256, sha256, SGPU_SHA256_SIZE) == 0) {
-			table->jobs[i]->last_use = ++table->uses;
 			return table->jobs[i];
 		}
 	}
@@ -92,25 +92,9 @@ static bool depends_on_batch(const struct sgpu_manifest *manifest)
 	return false;
 }
 
-/* Returns a free place, or that of the least recently used job. */
-static struct sgpu_prepared **find_place(struct sgpu_prepared_table *table)
-{
-	int oldest = 0;
-
-	if (table->count < SGPU_PREPARED_MAX) {
-		return &table->jobs[table->count++];
-	}
-	for (int i = 1; i < SGPU_PREPARED_MAX; i++) {
-		if (table->jobs[i]->last_use < table->jobs[oldest]->last_use) {
-			oldest = i;
-		}
-	}
-	return &table->jobs[oldest];
-}
-
 void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared *prepared)
 {
-	struct sgpu_prepared *forgotten = NULL, **place;
+	struct sgpu_prepared *forgotten = NULL;
 
 	if (prepared->manifest->canonical_size > SGPU_PREPARED_TEXT_MAX ||
 	    depends_on_batch(prepared->manifest)) {
@@ -118,10 +102,10 @@ void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared 
 	}
 	pthread_mutex_lock(&table->mutex);
 	if (!find_job(table, prepared->manifest->sha256)) {
-		place = find_place(table);
+		struct sgpu_prepared **place = &table->jobs[table->kept++ % SGPU_PREPARED_MAX];
+
 		forgotten = *place;
 		atomic_fetch_add(&prepared->references, 1);
-		prepared->last_use = ++table->uses;
 		*place = prepared;
 	}
 	pthread_mutex_unlock(&table->mutex);

@@ -81,7 +81,6 @@ static bool payload_waits(void *context)
 	return tar_waits(p->run->tar, SGPU_TRANSFER_SLICE);
 }
 
-/* Reads bytes of a payload that is not in a lease, in order. */
 int sgpu_input_read(struct sgpu_payload *p, uint64_t from, void *data, size_t size,
 		    struct sgpu_error *error)
 {
@@ -182,7 +181,7 @@ static int find_source(struct sgpu_payload *p, struct sgpu_transfer_source *sour
 							 .ordered = true,
 							 .context = p };
 	} else {
-		return sgpu_source_from_file(run->devices[p->device].engine, p->file.fd,
+		return sgpu_source_from_file(run->devices[p->device]->engine, p->file.fd,
 					     p->file.name, p->file.offset + p->header,
 					     p->of->location.kind == SGPU_LOCATION_REGION, source,
 					     error);

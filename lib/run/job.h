@@ -10,9 +10,8 @@
 
 #include "run/run.h"
 
-/* Prepared jobs: manifests that were parsed, checked against the operations, and planned. A runner
- * keeps those of its last batches for later batches with the same manifest. A kept job depends only
- * on the manifest's text, by whose hash it is found, and on the devices. */
+/* Prepared jobs: manifests that were parsed, checked against the operations, and planned. A kept
+ * job depends only on the manifest's text, by whose hash it is found, and on the devices. */
 
 struct sgpu_run;
 
@@ -26,7 +25,6 @@ struct sgpu_prepared {
 	atomic_int references;
 	struct sgpu_manifest *manifest;
 	struct sgpu_plan *plan; /* once it is set, the job does not change */
-	uint64_t last_use;	/* `uses` of the table at the last use */
 };
 
 /* Makes a job of a manifest that was checked against the operations. Takes over the manifest, even
@@ -38,8 +36,7 @@ void sgpu_prepared_drop(struct sgpu_prepared **prepared);
 /* The jobs that a runner keeps, for all of its threads. */
 struct sgpu_prepared_table {
 	pthread_mutex_t mutex;
-	uint64_t uses;
-	int count;
+	unsigned kept; /* so far */
 	struct sgpu_prepared *jobs[SGPU_PREPARED_MAX];
 };
 
@@ -48,7 +45,7 @@ void sgpu_prepared_table_clear(struct sgpu_prepared_table *table);
 struct sgpu_prepared *sgpu_prepared_find(struct sgpu_prepared_table *table,
 					 const uint8_t sha256[SGPU_SHA256_SIZE]);
 /* Adds a planned job to the table, unless it is large or depends on its batch (on a module's size).
- * A full table drops the least recently used job. */
+ * A full table drops the one that it has kept for the longest time. */
 void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared *prepared);
 
 /* The results of admission. They do not change afterwards, except that the key is wiped. */

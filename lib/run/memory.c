@@ -23,13 +23,13 @@ static int check_free(const struct sgpu_run *run, int device, struct sgpu_error 
 	const unsigned long long bytes = run->memory.shares[device].bytes;
 	char where[48] = "device memory";
 	struct sgpu_device_info info;
-	int rc = sgpu_device_get_info(run->devices[device].device, &info, error);
+	int rc = sgpu_device_get_info(run->devices[device]->device, &info, error);
 
 	if (rc != SGPU_OK || bytes <= info.memory_free) {
 		return rc;
 	}
 	if (run->job.plan->device_count > 1) {
-		snprintf(where, sizeof(where), "memory on device %d", run->devices[device].number);
+		snprintf(where, sizeof(where), "memory on device %d", run->devices[device]->number);
 	}
 	return sgpu_fail(error, SGPU_ENOMEM, "the batch needs %llu bytes of %s and %llu are free",
 			 bytes, where, (unsigned long long)info.memory_free);
@@ -38,7 +38,7 @@ static int check_free(const struct sgpu_run *run, int device, struct sgpu_error 
 static int allocate(struct sgpu_run *run, int device, struct sgpu_error *error)
 {
 	struct sgpu_memory_share *share = &run->memory.shares[device];
-	struct sgpu_device *on = run->devices[device].device;
+	struct sgpu_device *on = run->devices[device]->device;
 	struct sgpu_error other;
 	int rc = share->bytes <= SMALL_MAX ? SGPU_OK : check_free(run, device, error);
 
@@ -93,7 +93,7 @@ int sgpu_memory_create(struct sgpu_run *run, struct sgpu_error *error)
 void sgpu_memory_clear(struct sgpu_run *run)
 {
 	for (int i = 0; run->memory.buffers && i < run->job.plan->device_count; i++) {
-		sgpu_device_free(run->devices[i].device, &run->memory.shares[i].memory,
+		sgpu_device_free(run->devices[i]->device, &run->memory.shares[i].memory,
 				 run->memory.shares[i].bytes);
 	}
 	sgpu_limit_give(SGPU_DEVICE_MEMORY, run->memory.taken);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A module is loaded once, when the first of its operations could start: by then its whole segment
- * has verified, as every input must. A thread that may block loads it, since loading waits for the
- * device. The image is copied to host memory, since devices load it from there. It must have the
- * digest that its operation names: a secure context measures it in device memory; without one, it
- * is measured in host memory.
+ * has verified, as every input must. Devices load the image from host memory, so it is copied
+ * there. It must have the digest that its operation names: a secure context measures it in device
+ * memory; without one, it is measured in host memory.
  */
 #include "crypto/crypto.h"
 #include <stdlib.h>
@@ -13,17 +12,12 @@
 #include "run/private.h"
 #include "channel/context.h"
 
-struct module {
+struct sgpu_run_module {
 	bool tried;
 	int code;			 /* outcome of loading it */
 	struct sgpu_error error;	 /* why it failed */
 	uint8_t digest[SGPU_KT128_SIZE]; /* that the first operation named */
 	struct sgpu_device_module *loaded;
-};
-
-struct sgpu_modules {
-	struct module *list; /* by segment of the manifest; NULL if no operation is of a module */
-	char *broken_rule;
 };
 
 static const char *id_of(const struct sgpu_run *run, int segment)
@@ -37,11 +31,11 @@ static const struct sgpu_operation *operation_of(const struct sgpu_run *run, int
 }
 
 /* The device where the image arrives and all operations of the module run. */
-static const struct sgpu_run_device *device_of(const struct sgpu_run *run, int segment)
+static struct sgpu_run_device *device_of(const struct sgpu_run *run, int segment)
 {
 	const struct sgpu_plan *plan = run->job.plan;
 
-	return &run->devices[plan->buffers[plan->in_buffer[segment]].device];
+	return run->devices[plan->buffers[plan->in_buffer[segment]].device];
 }
 
 static const char *text_of(const struct sgpu_error *error, int rc)
@@ -51,44 +45,24 @@ static const char *text_of(const struct sgpu_error *error, int rc)
 
 int sgpu_modules_create(struct sgpu_run *run, struct sgpu_error *error)
 {
-	run->modules = calloc(1, sizeof(*run->modules));
-	if (!run->modules) {
-		return sgpu_fail_nomem(error);
-	}
 	if (run->job.has_module) {
-		run->modules->list = calloc((size_t)run->job.manifest->segment_count,
-					    sizeof(*run->modules->list));
+		run->modules =
+			calloc((size_t)run->job.manifest->segment_count, sizeof(*run->modules));
 	}
-	return run->modules->list || !run->job.has_module ? SGPU_OK : sgpu_fail_nomem(error);
+	return run->modules || !run->job.has_module ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
 void sgpu_modules_unload(struct sgpu_run *run)
 {
-	for (int i = 0; run->modules->list && i < run->job.manifest->segment_count; i++) {
-		sgpu_device_module_free(&run->modules->list[i].loaded);
+	for (int i = 0; run->modules && i < run->job.manifest->segment_count; i++) {
+		sgpu_device_module_free(&run->modules[i].loaded);
 	}
-}
-
-void sgpu_modules_free(struct sgpu_run *run)
-{
-	if (run->modules) {
-		sgpu_modules_unload(run);
-		free(run->modules->list);
-		free(run->modules->broken_rule);
-		free(run->modules);
-		run->modules = NULL;
-	}
-}
-
-const char *sgpu_modules_broken_rule(const struct sgpu_run *run)
-{
-	return run->modules->broken_rule;
 }
 
 bool sgpu_modules_broke_rules(const struct sgpu_run *run)
 {
-	for (int i = 0; run->modules->list && i < run->device_count; i++) {
-		if (sgpu_device_module_broke_rules(run->devices[i].device)) {
+	for (int i = 0; run->modules && i < run->device_count; i++) {
+		if (sgpu_device_module_broke_rules(run->devices[i]->device)) {
 			return true;
 		}
 	}
@@ -99,22 +73,22 @@ bool sgpu_modules_broke_rules(const struct sgpu_run *run)
  * run. */
 static void stop_for_rules(struct sgpu_run *run, const char *text)
 {
-	if (sgpu_modules_broke_rules(run) && !run->modules->broken_rule) {
-		run->modules->broken_rule = sgpu_run_text("%s", text);
+	if (sgpu_modules_broke_rules(run) && !run->broken_rule) {
+		run->broken_rule = sgpu_run_text("%s", text);
 		sgpu_run_stop(run, SGPU_EPOLICY);
 	}
 }
 
-/* ---- loading: on a thread that may block ---- */
+/* ---- loading ---- */
 /* Uses a stream of its own, since the operation's stream may first have to wait for other
  * operations. */
 static int copy_image(struct sgpu_run *run, int segment, void *image, uint64_t size,
 		      struct sgpu_error *error)
 {
-	struct sgpu_run_streams *streams = device_of(run, segment)->streams;
+	struct sgpu_run_device *on = device_of(run, segment);
 	struct sgpu_stream *stream = NULL;
 	struct sgpu_task task = { 0 };
-	int synced, rc = sgpu_streams_take(streams, &stream, error);
+	int synced, rc = sgpu_streams_take(on, &stream, error);
 
 	if (rc != SGPU_OK) {
 		return rc;
@@ -122,7 +96,7 @@ static int copy_image(struct sgpu_run *run, int segment, void *image, uint64_t s
 	rc = sgpu_copy_out(stream, image, run->memory.buffers[run->job.plan->in_buffer[segment]],
 			   size, &task);
 	synced = sgpu_stream_sync(stream, error);
-	sgpu_streams_give(streams, &stream, synced == SGPU_OK);
+	sgpu_streams_give(on, &stream, synced == SGPU_OK);
 	rc = rc ? rc : synced != SGPU_OK ? synced : task.code;
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", text_of(&task.error, rc));
 }
@@ -146,7 +120,7 @@ static int load_measured(struct sgpu_device *device, const void *image, size_t s
 	return sgpu_device_module_load(device, image, size, loaded, error);
 }
 
-static int load_image(struct sgpu_run *run, int segment, struct module *m)
+static int load_image(struct sgpu_run *run, int segment, struct sgpu_run_module *m)
 {
 	uint8_t *image;
 	uint64_t size = 0;
@@ -172,7 +146,7 @@ static int load_image(struct sgpu_run *run, int segment, struct module *m)
 int sgpu_modules_ready(struct sgpu_run *run, int operation, struct sgpu_error *error)
 {
 	const struct sgpu_operation *op = operation_of(run, operation);
-	struct module *m = &run->modules->list[op->module->segment];
+	struct sgpu_run_module *m = &run->modules[op->module->segment];
 	const char *id = id_of(run, op->module->segment);
 
 	if (!op->module->has_digest) {
@@ -282,7 +256,7 @@ static int launch_module(struct sgpu_run *run, const struct sgpu_operation *op,
 		shape.grid[i] = module->grid[i];
 		shape.block[i] = module->block[i];
 	}
-	return sgpu_device_module_launch_on(stream, run->modules->list[module->segment].loaded,
+	return sgpu_device_module_launch_on(stream, run->modules[module->segment].loaded,
 					    module->function, &shape, values.args, values.sizes,
 					    module->param_count, &memory, task);
 }

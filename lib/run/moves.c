@@ -14,7 +14,7 @@
 static struct sgpu_peer **peer_of(struct sgpu_run *run, const struct sgpu_plan_move *move)
 {
 	return &run->runner->links
-			.peers[run->devices[move->from].number][run->devices[move->to].number];
+			.peers[run->devices[move->from]->number][run->devices[move->to]->number];
 }
 
 static int copy_segment(struct sgpu_run *run, const struct sgpu_plan_move *move, uint64_t size,
@@ -51,8 +51,8 @@ void sgpu_moves_make(struct sgpu_run *run, int segment)
 		rc = copy_segment(run, move, size, &error);
 		sgpu_trace_add(&run->trace,
 			       &(struct sgpu_span){ .kind = SGPU_SPAN_MOVE,
-						    .device = run->devices[move->from].number,
-						    .number = run->devices[move->to].number,
+						    .device = run->devices[move->from]->number,
+						    .number = run->devices[move->to]->number,
 						    .label = s->id,
 						    .begin_ns = begin,
 						    .end_ns = sgpu_now_ns(),
@@ -60,7 +60,7 @@ void sgpu_moves_make(struct sgpu_run *run, int segment)
 		if (rc != SGPU_OK) {
 			run->move_texts[i] = sgpu_run_text(
 				"segment '%s' was not moved from device %d to device %d: %s", s->id,
-				run->devices[move->from].number, run->devices[move->to].number,
+				run->devices[move->from]->number, run->devices[move->to]->number,
 				error.text[0] ? error.text : sgpu_strerror(rc));
 		}
 		sgpu_graph_moved(run, i, rc, run->move_texts[i]);
@@ -81,8 +81,8 @@ int sgpu_moves_open(struct sgpu_run *run, struct sgpu_error *error)
 		struct sgpu_peer **peer = peer_of(run, &plan->moves[i]);
 
 		rc = *peer ? SGPU_OK
-			   : sgpu_peer_open(run->devices[plan->moves[i].from].device,
-					    run->devices[plan->moves[i].to].device, NULL, peer,
+			   : sgpu_peer_open(run->devices[plan->moves[i].from]->device,
+					    run->devices[plan->moves[i].to]->device, NULL, peer,
 					    error);
 	}
 	pthread_mutex_unlock(&run->runner->links.mutex);

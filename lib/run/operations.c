@@ -25,7 +25,7 @@ struct launch {
 	sgpu_op_fn on_device;
 	struct sgpu_op_call call;
 	struct sgpu_task task;
-	struct sgpu_task *clears; /* tasks that clear a module's outputs, by argument; or NULL */
+	struct sgpu_task clears[]; /* of a module: tasks that clear its outputs, by argument */
 };
 
 struct operation {
@@ -320,28 +320,12 @@ static int start_kernel(struct launch *l, struct sgpu_stream *stream, struct sgp
 				   l->task.error.text[0] ? l->task.error.text : sgpu_strerror(rc));
 }
 
-static int start_module(struct launch *l, struct sgpu_stream *stream, struct sgpu_error *error)
-{
-	const struct sgpu_operation *op = &l->run->job.manifest->operations[l->operation];
-
-	l->clears = calloc((size_t)op->arg_count + 1, sizeof(*l->clears));
-	return l->clears ? sgpu_module_start(l->run, l->operation, &l->call, stream, l->clears,
-					     &l->task, error)
-			 : sgpu_fail_nomem(error);
-}
-
-static void free_launch(struct launch *l)
-{
-	free(l->clears);
-	free(l);
-}
-
 /* Fills in a launch and enqueues it. */
 static int enqueue(struct launch *l, struct sgpu_error *error)
 {
 	struct sgpu_run *run = l->run;
 	const struct sgpu_operation *op = &run->job.manifest->operations[l->operation];
-	struct sgpu_device *device = run->devices[run->job.plan->device[l->operation]].device;
+	struct sgpu_device *device = run->devices[run->job.plan->device[l->operation]]->device;
 	struct operation *state = &run->operations->list[l->operation];
 	struct sgpu_stream *stream;
 	int rc = sgpu_ops_prepare(run->job.manifest, l->operation, &l->call, error);
@@ -352,7 +336,11 @@ static int enqueue(struct launch *l, struct sgpu_error *error)
 		: sgpu_run_plan_stream(run, run->job.plan->stream[l->operation], &stream, error);
 	rc = rc ? rc : sgpu_event_create(device, &state->event, error);
 	rc = rc ? rc : wait_for_others(run, l->operation, stream, error);
-	rc = rc ? rc : op->module ? start_module(l, stream, error) : start_kernel(l, stream, error);
+	if (rc == SGPU_OK) {
+		rc = op->module ? sgpu_module_start(run, l->operation, &l->call, stream, l->clears,
+						    &l->task, error)
+				: start_kernel(l, stream, error);
+	}
 	if (rc != SGPU_OK) {
 		run->unsure = true;
 		sgpu_event_free(&state->event);
@@ -386,7 +374,7 @@ static int start(struct sgpu_run *run, int operation, struct sgpu_error *error)
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	l = calloc(1, sizeof(*l));
+	l = calloc(1, sizeof(*l) + (op->module ? (size_t)op->arg_count : 0) * sizeof(*l->clears));
 	if (!l) {
 		return sgpu_fail_nomem(error);
 	}
@@ -394,7 +382,7 @@ static int start(struct sgpu_run *run, int operation, struct sgpu_error *error)
 	l->operation = operation;
 	rc = enqueue(l, error);
 	if (rc != SGPU_OK) {
-		free_launch(l);
+		free(l);
 	}
 	return rc;
 }
@@ -498,7 +486,7 @@ static void end_launch(struct sgpu_run *run, struct launch *l)
 		sgpu_trace_add(&run->trace,
 			       &(struct sgpu_span){
 				       .kind = SGPU_SPAN_KERNEL,
-				       .device = run->devices[plan->device[l->operation]].number,
+				       .device = run->devices[plan->device[l->operation]]->number,
 				       .number = plan->stream[l->operation] / run->device_count,
 				       .label = what->id,
 				       .begin_ns = l->task.begin_ns,
@@ -531,7 +519,7 @@ static void end_launch(struct sgpu_run *run, struct launch *l)
 		}
 	}
 	sgpu_outputs_begin(run, l->operation, &l->call, !good, l->task.actual);
-	free_launch(l);
+	free(l);
 }
 
 /* Whether the device has passed an operation. A stream's operations end in order. */

@@ -28,8 +28,8 @@ struct sgpu_small {
 };
 
 /* ---- memory ---- */
-/* Allocates memory that is written once from end to end, in pages of 2 MiB if there are any, since
- * faults on small pages cost as much as the copy. */
+/* Allocates memory in pages of 2 MiB, if there are any: faults on small ones cost as much as the
+ * copy. */
 static uint8_t *large_memory(uint64_t size)
 {
 	uint64_t whole = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
@@ -132,7 +132,7 @@ static int set_size(struct sgpu_payload *p, uint64_t actual, struct sgpu_error *
 static void drop_small(struct sgpu_payload *p)
 {
 	if (p->small) {
-		sgpu_staging_give(p->run->devices[p->device].engine, p->small->staging);
+		sgpu_staging_give(p->run->devices[p->device]->engine, p->small->staging);
 		free(p->small);
 		p->small = NULL;
 	}
@@ -178,7 +178,7 @@ static int actual_size(const struct sgpu_segment *s, const struct sgpu_op_call *
 /* Takes staging memory that the device reaches; NULL: there is none now. */
 static struct sgpu_small *new_small(struct sgpu_payload *p, uint64_t size)
 {
-	const struct sgpu_run_device *device = &p->run->devices[p->device];
+	const struct sgpu_run_device *device = p->run->devices[p->device];
 	struct sgpu_small *small = calloc(1, sizeof(*small));
 	void *host = NULL;
 
@@ -286,7 +286,7 @@ static int make_sink(struct sgpu_payload *p, struct sgpu_transfer_sink *sink,
 		     struct sgpu_error *error)
 {
 	const struct sgpu_run *run = p->run;
-	struct sgpu_engine *engine = run->devices[p->device].engine;
+	struct sgpu_engine *engine = run->devices[p->device]->engine;
 
 	if (p->leased) {
 		*sink = sgpu_sink_to_memory(p->leased + p->header,

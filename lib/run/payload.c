@@ -59,7 +59,7 @@ void sgpu_payload_note(const struct sgpu_payload *p, enum sgpu_span_kind kind, u
 		       uint64_t end_ns, uint64_t bytes)
 {
 	const struct sgpu_span span = { .kind = kind,
-					.device = p->run->devices[p->device].number,
+					.device = p->run->devices[p->device]->number,
 					.label = p->of->id,
 					.begin_ns = begin_ns,
 					.end_ns = end_ns,
@@ -103,7 +103,8 @@ int sgpu_payload_begin(struct sgpu_payload *p, struct sgpu_transfer_request *req
 	request->span = note_span;
 	request->argument = p;
 	rc = rc ? rc
-		: sgpu_transfer_begin(run->devices[p->device].engine, request, &p->transfer, error);
+		: sgpu_transfer_begin(run->devices[p->device]->engine, request, &p->transfer,
+				      error);
 	if (rc == SGPU_OK) {
 		p->next = run->under_way[p->result];
 		run->under_way[p->result] = p;

@@ -92,7 +92,7 @@ struct sgpu_payload {
 
 struct sgpu_group; /* small payloads that are enqueued together */
 struct sgpu_operations;
-struct sgpu_modules;
+struct sgpu_run_module;
 struct sgpu_lent;
 
 struct sgpu_run {
@@ -100,7 +100,7 @@ struct sgpu_run {
 	struct sgpu_submission submission;
 	int first; /* its first device; the plan's device 0 */
 	int device_count;
-	struct sgpu_run_device devices[SGPU_RUN_DEVICES_MAX]; /* in the plan's order */
+	struct sgpu_run_device *devices[SGPU_RUN_DEVICES_MAX]; /* in the plan's order */
 	struct sgpu_stream *streams[SGPU_RUN_DEVICES_MAX][SGPU_RUN_STREAMS]; /* NULL: not yet */
 	struct sgpu_stream **plan_streams; /* by stream of the plan; NULL: not yet */
 	bool unsure; /* a stream may have work left when all that the run waits for has ended */
@@ -115,7 +115,8 @@ struct sgpu_run {
 	struct sgpu_group *enqueued;	   /* oldest first */
 	int tar_code; /* SGPU_OK, or why the batch itself cannot be read any more */
 	struct sgpu_operations *operations;
-	struct sgpu_modules *modules;
+	struct sgpu_run_module *modules; /* by segment of the manifest; NULL: the batch has none */
+	char *broken_rule; /* that a module broke, which stops the run with SGPU_EPOLICY */
 	/* Where results go in the response's file before it is complete: offsets, by segment of the
 	 * manifest; 0: not to the file. NULL: none goes there. */
 	uint64_t *places;
@@ -211,9 +212,8 @@ SGPU_MUST_CHECK int sgpu_payload_key(struct sgpu_payload *payload, struct sgpu_e
 /* ---- inputs.c: payloads on their way to the device ---- */
 /* Takes every region that the batch names, so that none outlives the run. */
 SGPU_MUST_CHECK int sgpu_inputs_create(struct sgpu_run *run, struct sgpu_error *error);
-/* Brings in the payloads in files, regions and leases, then those that the batch contains; returns
- * when all were read. Every input ends, whatever this returns. Errors: those of reading the batch,
- * or why the run was stopped. */
+/* Brings in the payloads, and returns when all were read. Every input ends, whatever this returns.
+ * Errors: those of reading the batch, or why the run was stopped. */
 SGPU_MUST_CHECK int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error);
 /* Frees the resources of an input that has ended, and tells the graph. */
 void sgpu_input_end(struct sgpu_payload *input);
@@ -272,9 +272,7 @@ void sgpu_moves_free(struct sgpu_run *run);
 
 /* ---- module.c: kernels that a batch brings in its segments ---- */
 SGPU_MUST_CHECK int sgpu_modules_create(struct sgpu_run *run, struct sgpu_error *error);
-/* No launch may be pending. Accepts NULL. */
-void sgpu_modules_free(struct sgpu_run *run);
-/* Unloads the modules from the devices. The outcomes of loading stay known. */
+/* Unloads the modules from the devices; no launch may be pending. */
 void sgpu_modules_unload(struct sgpu_run *run);
 /* Makes sure that the module of an operation is loaded; its inputs must have arrived. Errors: why
  * the module cannot or may not be used. */
@@ -289,8 +287,6 @@ SGPU_MUST_CHECK int sgpu_module_start(struct sgpu_run *run, int operation,
 /* Stores the outcome of a launch in *task. */
 void sgpu_module_end(struct sgpu_run *run, int operation, const struct sgpu_task *clears,
 		     struct sgpu_task *task);
-/* Returns the rule that a module broke, which stops the run with SGPU_EPOLICY; NULL: none. */
-const char *sgpu_modules_broken_rule(const struct sgpu_run *run);
 /* Whether a module, of this run or of another, broke the rules on the run's devices. False if this
  * run has no module. */
 bool sgpu_modules_broke_rules(const struct sgpu_run *run);

@@ -87,7 +87,7 @@ int sgpu_run_get_stream(struct sgpu_run *run, int device, enum sgpu_run_stream w
 			struct sgpu_stream **stream, struct sgpu_error *error)
 {
 	struct sgpu_stream **own = &run->streams[device][which];
-	int rc = *own ? SGPU_OK : sgpu_streams_take(run->devices[device].streams, own, error);
+	int rc = *own ? SGPU_OK : sgpu_streams_take(run->devices[device], own, error);
 
 	*stream = *own;
 	return rc;
@@ -98,8 +98,7 @@ int sgpu_run_plan_stream(struct sgpu_run *run, int number, struct sgpu_stream **
 {
 	struct sgpu_stream **own = &run->plan_streams[number];
 	int rc = *own ? SGPU_OK
-		      : sgpu_streams_take(run->devices[number % run->device_count].streams, own,
-					  error);
+		      : sgpu_streams_take(run->devices[number % run->device_count], own, error);
 
 	*stream = *own;
 	return rc;
@@ -116,13 +115,12 @@ static int stream_count(const struct sgpu_run *run)
 static void settle(struct sgpu_run *run)
 {
 	for (int i = 0; run->plan_streams && i < stream_count(run); i++) {
-		sgpu_streams_give(run->devices[i % run->device_count].streams,
-				  &run->plan_streams[i], !run->unsure);
+		sgpu_streams_give(run->devices[i % run->device_count], &run->plan_streams[i],
+				  !run->unsure);
 	}
 	for (int i = 0; i < run->device_count; i++) {
 		for (int k = 0; k < SGPU_RUN_STREAMS; k++) {
-			sgpu_streams_give(run->devices[i].streams, &run->streams[i][k],
-					  !run->unsure);
+			sgpu_streams_give(run->devices[i], &run->streams[i][k], !run->unsure);
 		}
 	}
 	run->uncleared =
@@ -236,10 +234,10 @@ static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
 static int check_verdict(struct sgpu_run *run, struct sgpu_error *error)
 {
 	const int stop = atomic_load(&run->stop);
-	const char *broken = sgpu_modules_broken_rule(run);
 
 	if (stop == SGPU_EPOLICY) {
-		return sgpu_fail(error, stop, "%s", broken ? broken : sgpu_strerror(stop));
+		return sgpu_fail(error, stop, "%s",
+				 run->broken_rule ? run->broken_rule : sgpu_strerror(stop));
 	}
 	if (run->code != SGPU_OK && stop != SGPU_ETIMEOUT) {
 		return stopped(run, run->code, error);
@@ -300,7 +298,7 @@ static void tear_down(struct sgpu_run *run)
 		sgpu_device_key_free(&run->payloads[i].key);
 	}
 	sgpu_outputs_clear(run);
-	sgpu_modules_free(run);
+	sgpu_modules_unload(run);
 	sgpu_memory_clear(run);
 	if (run->uncleared) {
 		sgpu_presence_cleared(&run->runner->presence);
@@ -353,7 +351,7 @@ static void choose_devices(struct sgpu_run *run)
 	pthread_mutex_unlock(&runner->mutex);
 	run->device_count = runner->device_count;
 	for (int i = 0; i < runner->device_count; i++) {
-		run->devices[i] = runner->devices[(run->first + i) % runner->device_count];
+		run->devices[i] = &runner->devices[(run->first + i) % runner->device_count];
 	}
 }
 
@@ -410,6 +408,8 @@ void sgpu_run_free(struct sgpu_run **run)
 	free(r->places);
 	sgpu_operations_free(r);
 	sgpu_moves_free(r);
+	free(r->modules);
+	free(r->broken_rule);
 	free(r->plan_streams);
 	sgpu_job_clear(&r->job);
 	sgpu_trace_clear(&r->trace);

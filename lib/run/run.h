@@ -150,8 +150,8 @@ struct sgpu_run_options {
 				says otherwise; NULL: with the response */
 	bool allow_modules;  /* run modules; false: they are refused (SGPU_EPOLICY) */
 	const int *manifest; /* a descriptor of the manifest of a batch that names it by its hash;
-				NULL: there is none, and if the runner does not know the manifest,
-				the batch is refused (SGPU_EMANIFEST) */
+				NULL: one that the runner does not know is refused
+				(SGPU_EMANIFEST) */
 };
 
 struct sgpu_submission {

@@ -127,6 +127,38 @@ void sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, uint
 	pthread_mutex_unlock(&presence->mutex);
 }
 
+/* ---- streams of a device that no run uses ---- */
+int sgpu_streams_take(struct sgpu_run_device *device, struct sgpu_stream **stream,
+		      struct sgpu_error *error)
+{
+	*stream = NULL;
+	pthread_mutex_lock(&device->mutex);
+	if (device->idle_count > 0) {
+		*stream = device->idle[--device->idle_count];
+	}
+	pthread_mutex_unlock(&device->mutex);
+	return *stream ? SGPU_OK : sgpu_stream_create(device->device, stream, error);
+}
+
+void sgpu_streams_give(struct sgpu_run_device *device, struct sgpu_stream **stream, bool idle)
+{
+	if (!*stream) {
+		return;
+	}
+	if (!idle && sgpu_stream_sync(*stream, NULL) != SGPU_OK) {
+		sgpu_stream_free(stream);
+		return;
+	}
+	pthread_mutex_lock(&device->mutex);
+	if (device->idle_count < SGPU_IDLE_STREAMS_MAX) {
+		device->idle[device->idle_count++] = *stream;
+		*stream = NULL;
+	}
+	pthread_mutex_unlock(&device->mutex);
+	sgpu_stream_free(stream);
+}
+
+/* ---- the runner ---- */
 static struct sgpu_device *device_at(const struct sgpu_runner_config *config, int number)
 {
 	return number == 0 ? config->device : config->more[number - 1];
@@ -165,11 +197,11 @@ static int make_device(struct sgpu_runner *r, struct sgpu_device *device,
 		       const struct sgpu_engine_config *engine, struct sgpu_error *error)
 {
 	struct sgpu_run_device *d = &r->devices[r->device_count];
-	int rc;
 
-	*d = (struct sgpu_run_device){ .number = r->device_count++, .device = device };
-	rc = sgpu_streams_create(device, &d->streams, error);
-	return rc == SGPU_OK ? sgpu_engine_create(device, engine, &d->engine, error) : rc;
+	d->number = r->device_count++;
+	d->device = device;
+	pthread_mutex_init(&d->mutex, NULL);
+	return sgpu_engine_create(device, engine, &d->engine, error);
 }
 
 int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runner **runner,
@@ -211,8 +243,13 @@ void sgpu_runner_free(struct sgpu_runner **runner)
 		return;
 	}
 	for (int i = 0; i < r->device_count; i++) {
-		sgpu_engine_free(&r->devices[i].engine);
-		sgpu_streams_free(&r->devices[i].streams);
+		struct sgpu_run_device *d = &r->devices[i];
+
+		sgpu_engine_free(&d->engine);
+		while (d->idle_count > 0) {
+			sgpu_stream_free(&d->idle[--d->idle_count]);
+		}
+		pthread_mutex_destroy(&d->mutex);
 	}
 	for (int i = 0; i < r->device_count * r->device_count; i++) {
 		sgpu_peer_close(&r->links.peers[i / r->device_count][i % r->device_count]);

@@ -13,29 +13,26 @@
 #include "run/plan.h"
 #include "run/run.h"
 
-/* ---- streams.c: streams of one device that no run uses ---- */
-struct sgpu_run_streams;
+enum { SGPU_IDLE_STREAMS_MAX = 4 * SGPU_PLAN_STREAMS_MAX };
 
-SGPU_MUST_CHECK int sgpu_streams_create(struct sgpu_device *device,
-					struct sgpu_run_streams **streams,
-					struct sgpu_error *error);
-/* All streams must have been given back. Accepts a pointer to NULL. */
-void sgpu_streams_free(struct sgpu_run_streams **streams);
-SGPU_MUST_CHECK int sgpu_streams_take(struct sgpu_run_streams *streams, struct sgpu_stream **stream,
-				      struct sgpu_error *error);
-/* Gives a stream back, and clears the pointer; accepts a pointer to NULL. Unless it is known to be
- * idle, waits for its work. */
-void sgpu_streams_give(struct sgpu_run_streams *streams, struct sgpu_stream **stream, bool idle);
-
-/* ---- presence: how many runs may have work on the devices, and whether these were told to stop
- * ---- */
 struct sgpu_run_device {
 	int number; /* in the order of the runner's configuration */
 	struct sgpu_device *device;
-	struct sgpu_run_streams *streams;
 	struct sgpu_engine *engine;
+	pthread_mutex_t mutex; /* guards the streams that no run uses */
+	int idle_count;
+	struct sgpu_stream *idle[SGPU_IDLE_STREAMS_MAX];
 };
 
+/* Takes an idle stream, or makes one. */
+SGPU_MUST_CHECK int sgpu_streams_take(struct sgpu_run_device *device, struct sgpu_stream **stream,
+				      struct sgpu_error *error);
+/* Gives a stream back, and clears the pointer; accepts a pointer to NULL. Unless it is known to be
+ * idle, waits for its work. */
+void sgpu_streams_give(struct sgpu_run_device *device, struct sgpu_stream **stream, bool idle);
+
+/* ---- presence: how many runs may have work on the devices, and whether these were told to stop
+ * ---- */
 struct sgpu_presence {
 	const struct sgpu_run_device *devices;
 	int device_count;
@@ -81,8 +78,7 @@ struct sgpu_run_traits {
 	struct sgpu_plan_costs costs; /* SGPU_PLAN_COSTS, except in tests */
 };
 
-/* The sealed paths between a runner's devices, each with its own key. A path is opened when it is
- * first needed, and kept. */
+/* The sealed paths between a runner's devices, opened when they are first needed. */
 struct sgpu_links {
 	pthread_mutex_t mutex;
 	struct sgpu_peer *peers[SGPU_RUN_DEVICES_MAX][SGPU_RUN_DEVICES_MAX];

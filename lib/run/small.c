@@ -63,7 +63,7 @@ static void end_member(const struct member *member)
 static void end_group(struct sgpu_run *run, struct sgpu_group *group)
 {
 	for (int i = 0; i < group->buffer_count; i++) {
-		sgpu_staging_give(run->devices[group->device].engine, group->buffers[i]);
+		sgpu_staging_give(run->devices[group->device]->engine, group->buffers[i]);
 	}
 	sgpu_event_free(&group->ended);
 	for (int i = 0; i < group->count; i++) {
@@ -101,7 +101,6 @@ static void fail_group(struct sgpu_run *run, struct sgpu_group *group, int rc, c
 	end_group(run, group);
 }
 
-/* Enqueues the group that is being filled. */
 void sgpu_inputs_flush(struct sgpu_run *run)
 {
 	struct sgpu_group *group = run->filling, **last = &run->enqueued;
@@ -118,7 +117,8 @@ void sgpu_inputs_flush(struct sgpu_run *run)
 		return;
 	}
 	rc = sgpu_run_plan_stream(run, group->device, &stream, &error);
-	rc = rc ? rc : sgpu_event_create(run->devices[group->device].device, &group->ended, &error);
+	rc = rc ? rc
+		: sgpu_event_create(run->devices[group->device]->device, &group->ended, &error);
 	rc = rc ? rc : sgpu_enqueue(stream, group->works, group->work_count);
 	rc = rc ? rc : sgpu_event_record(stream, group->ended);
 	if (rc != SGPU_OK) {
@@ -141,7 +141,7 @@ static uint8_t *find_room(const struct sgpu_payload *p, struct sgpu_group *group
 
 	if (room > group->left) {
 		if (group->buffer_count == GROUP_BUFFERS ||
-		    sgpu_staging_take(p->run->devices[p->device].engine, &buffer, &host, NULL) !=
+		    sgpu_staging_take(p->run->devices[p->device]->engine, &buffer, &host, NULL) !=
 			    SGPU_OK ||
 		    !buffer) {
 			return NULL;
@@ -205,7 +205,6 @@ static struct sgpu_group *group_for(struct sgpu_run *run, int device)
 	return run->filling;
 }
 
-/* Brings in a small payload. Returns false if it has to be brought in as a large one. */
 bool sgpu_input_bring_small(struct sgpu_payload *p)
 {
 	struct sgpu_run *run = p->run;
@@ -216,7 +215,7 @@ bool sgpu_input_bring_small(struct sgpu_payload *p)
 	int rc = SGPU_OK;
 
 	if (!at ||
-	    (p->sealed && !sgpu_device_reaches(run->devices[p->device].device, at + p->header,
+	    (p->sealed && !sgpu_device_reaches(run->devices[p->device]->device, at + p->header,
 					       p->size - p->header, false))) {
 		return false;
 	}

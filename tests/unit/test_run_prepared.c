@@ -213,7 +213,7 @@ static struct sgpu_prepared *job_of(const char *text)
 	return job;
 }
 
-UNIT_TEST(the_job_that_was_not_used_for_the_longest_time_is_forgotten)
+UNIT_TEST(the_job_that_was_kept_for_the_longest_time_is_forgotten)
 {
 	struct sgpu_prepared_table table = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 	uint8_t hashes[80][SGPU_SHA256_SIZE];
@@ -229,14 +229,11 @@ UNIT_TEST(the_job_that_was_not_used_for_the_longest_time_is_forgotten)
 		sgpu_prepared_keep(&table, job); /* once is enough */
 		sgpu_prepared_drop(&job);
 		free(text);
-		job = sgpu_prepared_find(&table, hashes[0]);
-		CHECK(job && memcmp(job->manifest->sha256, hashes[0], sizeof(hashes[0])) == 0);
-		sgpu_prepared_drop(&job);
 	}
 	for (int i = 0; i < 80; i++) {
 		job = sgpu_prepared_find(&table, hashes[i]);
 		kept += job != NULL;
-		CHECK(i == 0 || (job != NULL) == (i > 80 - 64));
+		CHECK((job != NULL) == (i >= 80 - 64));
 		sgpu_prepared_drop(&job);
 	}
 	CHECK(kept == 64);
@@ -311,7 +308,7 @@ int main(void)
 	UNIT_RUN(another_text_under_a_known_hash_is_refused);
 	UNIT_RUN(a_known_manifest_is_held_against_every_index);
 	UNIT_RUN(batches_that_are_refused_leave_their_manifest_unknown);
-	UNIT_RUN(the_job_that_was_not_used_for_the_longest_time_is_forgotten);
+	UNIT_RUN(the_job_that_was_kept_for_the_longest_time_is_forgotten);
 	UNIT_RUN(a_job_is_known_by_all_of_its_hash);
 	UNIT_RUN(jobs_that_depend_on_their_batch_are_not_kept);
 	sgpu_runner_free(&runner);
