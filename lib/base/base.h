@@ -60,15 +60,14 @@ uint64_t sgpu_limit_left(enum sgpu_limited what);
 /* ---- memory_file.c ----
  * Memory files shared by two processes that do not trust each other: their size is fixed and
  * sealed. */
-/* Makes a file of zeros. filled: all pages are allocated now. huge: they are of 2 MiB. */
-SGPU_MUST_CHECK int sgpu_memory_file_create(const char *name, uint64_t size, bool filled, bool huge,
-					    int *fd, struct sgpu_error *error);
+/* Makes a file of zeros. filled: all pages are allocated now. */
+SGPU_MUST_CHECK int sgpu_memory_file_create(const char *name, uint64_t size, bool filled, int *fd,
+					    struct sgpu_error *error);
 /* Checks that a file from another process is a memory file of `least` to `most` bytes that can be
- * written to. `what` names it in messages. *huge: whether its pages are of 2 MiB; if `huge` is
- * NULL, such a file is refused. Errors: SGPU_EINVALID, SGPU_EPOLICY (size not sealed),
+ * written to. `what` names it in messages. Errors: SGPU_EINVALID, SGPU_EPOLICY (size not sealed),
  * SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_memory_file_check(int fd, const char *what, uint64_t least, uint64_t most,
-					   uint64_t *size, bool *huge, struct sgpu_error *error);
+					   uint64_t *size, struct sgpu_error *error);
 /* Checks a memory file and maps it: *memory has *size bytes, and core dumps omit it. */
 SGPU_MUST_CHECK int sgpu_memory_file_map(int fd, const char *what, uint64_t least, uint64_t most,
 					 void **memory, uint64_t *size, struct sgpu_error *error);

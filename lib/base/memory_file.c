@@ -16,17 +16,13 @@
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
-#ifndef MFD_HUGE_2MB
-#define MFD_HUGE_2MB (21U << 26)
-#endif
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define WRITE_SEALS (F_SEAL_WRITE | 0x0010 /* F_SEAL_FUTURE_WRITE */)
 
-int sgpu_memory_file_create(const char *name, uint64_t size, bool filled, bool huge, int *fd,
+int sgpu_memory_file_create(const char *name, uint64_t size, bool filled, int *fd,
 			    struct sgpu_error *error)
 {
-	const unsigned flags =
-		MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0);
+	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
 	int made = memfd_create(name, flags | MFD_NOEXEC_SEAL), rc;
 
 	*fd = -1;
@@ -50,7 +46,7 @@ int sgpu_memory_file_create(const char *name, uint64_t size, bool filled, bool h
 /* The file may be anything that another process sent. Seals are checked first: the kernel alone
  * answers for them, whatever the file system. */
 int sgpu_memory_file_check(int fd, const char *what, uint64_t least, uint64_t most, uint64_t *size,
-			   bool *huge, struct sgpu_error *error)
+			   struct sgpu_error *error)
 {
 	const int seals = fcntl(fd, F_GET_SEALS);
 	struct stat status;
@@ -65,8 +61,7 @@ int sgpu_memory_file_check(int fd, const char *what, uint64_t least, uint64_t mo
 	if (fstat(fd, &status) != 0 || fstatfs(fd, &system) != 0) {
 		return sgpu_fail_errno(error, "cannot look at %s", what);
 	}
-	if (!S_ISREG(status.st_mode) ||
-	    (system.f_type != TMPFS_MAGIC && !(huge && system.f_type == HUGETLBFS_MAGIC))) {
+	if (!S_ISREG(status.st_mode) || system.f_type != TMPFS_MAGIC) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s is not a memory file", what);
 	}
 	if ((seals & SIZE_SEALS) != SIZE_SEALS) {
@@ -82,16 +77,13 @@ int sgpu_memory_file_check(int fd, const char *what, uint64_t least, uint64_t mo
 				 (long long)status.st_size);
 	}
 	*size = (uint64_t)status.st_size;
-	if (huge) {
-		*huge = system.f_type == HUGETLBFS_MAGIC;
-	}
 	return SGPU_OK;
 }
 
 int sgpu_memory_file_map(int fd, const char *what, uint64_t least, uint64_t most, void **memory,
 			 uint64_t *size, struct sgpu_error *error)
 {
-	int rc = sgpu_memory_file_check(fd, what, least, most, size, NULL, error);
+	int rc = sgpu_memory_file_check(fd, what, least, most, size, error);
 	void *base;
 
 	*memory = NULL;

@@ -16,7 +16,7 @@ int sgpu_link_create(int *memory, int *area, struct sgpu_error *error)
 	if (rc < 0) {
 		return rc;
 	}
-	rc = sgpu_memory_file_create("sgpu-session", LINK_SIZE, true, false, area, error);
+	rc = sgpu_memory_file_create("sgpu-session", LINK_SIZE, true, area, error);
 	if (rc < 0) {
 		close(*memory);
 		*memory = -1;

@@ -60,8 +60,8 @@ int sgpu_ring_memory_create(uint32_t submissions, uint32_t completions, int *fd,
 				 submissions, completions, SGPU_RING_SUBMISSIONS_MAX,
 				 SGPU_RING_COMPLETIONS_MAX);
 	}
-	rc = sgpu_memory_file_create("sgpu-ring", size_of(submissions, completions), true, false,
-				     fd, error);
+	rc = sgpu_memory_file_create("sgpu-ring", size_of(submissions, completions), true, fd,
+				     error);
 	if (rc == SGPU_OK && pwrite(*fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header)) {
 		rc = sgpu_fail_errno(error, "cannot make the memory of a ring");
 		close(*fd);

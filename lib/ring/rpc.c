@@ -57,8 +57,8 @@ static void lose(uint64_t cycles)
 static int open_area(struct sgpu_rpc *rpc, struct sgpu_error *error)
 {
 	void *memory = NULL;
-	int rc = sgpu_memory_file_create("sgpu-rpc", SGPU_RPC_AREA_SIZE, true, false,
-					 &rpc->shared.area, error);
+	int rc = sgpu_memory_file_create("sgpu-rpc", SGPU_RPC_AREA_SIZE, true, &rpc->shared.area,
+					 error);
 
 	rc = rc ? rc : sgpu_rpc_map(rpc->shared.area, &memory, error);
 	rpc->shared.data = memory;

@@ -39,7 +39,7 @@ struct sgpu_lease_pool_config {
 	void (*changed)(unsigned leases, uint64_t bytes);
 };
 
-/* Makes the pool's file, on huge pages if there are any, allocates all of its pages, and starts a
+/* Makes the pool's file, allocates all of its pages, and starts a
  * thread that clears ranges. Errors: SGPU_EUSAGE (size), SGPU_ENOMEM, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_lease_pool_create(const struct sgpu_lease_pool_config *config,
 					   struct sgpu_lease_pool **pool, struct sgpu_error *error);
@@ -47,9 +47,9 @@ SGPU_MUST_CHECK int sgpu_lease_pool_create(const struct sgpu_lease_pool_config *
 void sgpu_lease_pool_free(struct sgpu_lease_pool **pool);
 
 struct sgpu_lease_pool_info {
-	int fd;		     /* the pool's file, open until sgpu_lease_pool_free */
-	uint8_t *memory;     /* the whole pool */
-	uint64_t size, page; /* leases begin at multiples of `page` */
+	int fd;		 /* the pool's file, open until sgpu_lease_pool_free */
+	uint8_t *memory; /* the whole pool */
+	uint64_t size;
 };
 void sgpu_lease_pool_get_info(const struct sgpu_lease_pool *pool,
 			      struct sgpu_lease_pool_info *info);
@@ -80,7 +80,7 @@ SGPU_MUST_CHECK int sgpu_lease_check(int fd, uint64_t pool_size, const struct sg
 /* Maps the range of a checked lease. Errors: SGPU_ESYSTEM. */
 struct sgpu_lease_mapping {
 	uint8_t *memory;
-	uint64_t size; /* of the mapping: whole huge pages */
+	uint64_t size;
 };
 SGPU_MUST_CHECK int sgpu_lease_map(int fd, const struct sgpu_lease *lease,
 				   struct sgpu_lease_mapping *mapping, struct sgpu_error *error);

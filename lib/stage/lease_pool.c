@@ -80,10 +80,9 @@ static void free_memory(struct sgpu_lease_pool_info *m)
 	m->fd = -1;
 }
 
-/* With `huge`, mmap fails unless enough huge pages are free. */
-static int make_file(struct sgpu_lease_pool_info *m, bool huge, struct sgpu_error *error)
+static int make_file(struct sgpu_lease_pool_info *m, struct sgpu_error *error)
 {
-	int rc = sgpu_memory_file_create("sgpu-leases", m->size, false, huge, &m->fd, error);
+	int rc = sgpu_memory_file_create("sgpu-leases", m->size, false, &m->fd, error);
 	void *memory;
 
 	if (rc < 0) {
@@ -114,10 +113,6 @@ static int create_memory(uint64_t size, struct sgpu_lease_pool_info *m, struct s
 				 (unsigned long long)SGPU_LEASE_POOL_MAX);
 	}
 	m->size = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-	m->page = HUGE_PAGE;
-	if (make_file(m, true, NULL) == SGPU_OK) {
-		return SGPU_OK;
-	}
 	/* Otherwise the kernel would kill processes to get the pages. */
 	sgpu_host_memory(NULL, &available);
 	if (m->size > available) {
@@ -125,8 +120,7 @@ static int create_memory(uint64_t size, struct sgpu_lease_pool_info *m, struct s
 				 "a pool of %llu bytes is more than the %llu that are free",
 				 (unsigned long long)m->size, (unsigned long long)available);
 	}
-	m->page = SMALL_PAGE;
-	return make_file(m, false, error);
+	return make_file(m, error);
 }
 
 /* ---- the client's side ---- */
@@ -134,14 +128,11 @@ int sgpu_lease_check(int fd, uint64_t pool_size, const struct sgpu_lease *lease,
 		     struct sgpu_error *error)
 {
 	uint64_t size, end;
-	bool huge;
-	int rc = sgpu_memory_file_check(fd, "the memory of a lease", 0, INT64_MAX, &size, &huge,
-					error);
+	int rc = sgpu_memory_file_check(fd, "the memory of a lease", 0, INT64_MAX, &size, error);
 
-	if (rc == SGPU_OK &&
-	    (size != pool_size || !sgpu_region_id_valid(lease->id) ||
-	     !sgpu_add_u64(lease->offset, lease->size, &end) || end > pool_size ||
-	     lease->size == 0 || lease->offset % (huge ? HUGE_PAGE : SMALL_PAGE) != 0)) {
+	if (rc == SGPU_OK && (size != pool_size || !sgpu_region_id_valid(lease->id) ||
+			      !sgpu_add_u64(lease->offset, lease->size, &end) || end > pool_size ||
+			      lease->size == 0 || lease->offset % SMALL_PAGE != 0)) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "a lease of %llu bytes at %llu does not lie in a pool of %llu",
 				 (unsigned long long)lease->size, (unsigned long long)lease->offset,
@@ -156,8 +147,7 @@ int sgpu_lease_map(int fd, const struct sgpu_lease *lease, struct sgpu_lease_map
 	void *base;
 
 	*mapping = (struct sgpu_lease_mapping){ .memory = NULL };
-	/* Huge pages are mapped whole; of small ones, some beyond the lease, too. */
-	mapping->size = (lease->size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+	mapping->size = lease->size;
 	base = mmap(NULL, mapping->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
 		    (off_t)lease->offset);
 	if (base == MAP_FAILED) {
@@ -374,7 +364,7 @@ void sgpu_lease_pool_get_info(const struct sgpu_lease_pool *pool, struct sgpu_le
 /* ---- leases ---- */
 static int place_entry(struct sgpu_lease_pool *pool, struct entry *entry, struct sgpu_error *error)
 {
-	const uint64_t alignment = entry->extent >= HUGE_PAGE ? HUGE_PAGE : pool->memory.page;
+	const uint64_t alignment = entry->extent >= HUGE_PAGE ? HUGE_PAGE : SMALL_PAGE;
 	struct entry **link;
 
 	while (pool->count >= SGPU_LEASES_MAX ||
@@ -425,7 +415,7 @@ int sgpu_lease_create(struct sgpu_lease_pool *pool, const uint8_t batch_id[SGPU_
 	}
 	sgpu_hex_encode(id, sizeof(id), entry->lease.id);
 	entry->lease.size = size;
-	entry->extent = (size + pool->memory.page - 1) / pool->memory.page * pool->memory.page;
+	entry->extent = (size + SMALL_PAGE - 1) / SMALL_PAGE * SMALL_PAGE;
 	entry->results = results;
 	memcpy(entry->batch_id, batch_id, sizeof(entry->batch_id));
 	pthread_mutex_lock(&pool->lock);

@@ -472,18 +472,12 @@ spoils() {
 
 @test "whoever takes pages of a pool away spoils results, and never forges one" {
 	requires python3
-	huge_pages 1 && skip "there are huge pages, and the pool may be on them"
 	spoils punch
 }
 
 # by_leases OUT: a batch, both ways.
 by_leases() {
 	seal packed | sgpu-run -q --lease | sgpu-seal open -q -k owner.jwk -C "$1" && cmp expected.f32 "$1/out.f32"
-}
-
-# huge_pages COUNT: so many are free.
-huge_pages() {
-	[ "$(awk '$1 == "HugePages_Free:" { print $2 }' /proc/meminfo)" -ge "$1" ]
 }
 
 # two_users: a server that all users reach, with a worker of this one, $own, and one of another, $theirs.
@@ -519,21 +513,6 @@ is_replaced() {
 	kill -BUS "$own"
 	is_replaced
 	[ -n "${SGPU_SANITIZE:-}" ] || assert_contains "$(cat log)" "signal 7" # a sanitizer ends a process in its own way
-}
-
-@test "who takes the huge pages of their pool for themselves ends their own worker or clients, and nobody else's" {
-	requires root python3
-	huge_pages 2 || skip "needs two free huge pages"
-	two_users
-	holder=$STARTED
-	start robber hostile rob
-	wait_for grep -qs robbed robber
-	by_leases robbed || true # who touches such a page ends by SIGBUS, unless somebody gave one back
-	grep -h signal log >&2 || true
-	kill -9 "$STARTED"
-	STARTED=$holder
-	kill -9 "$own" || true # it may have touched none
-	is_replaced
 }
 
 @test "requests for leases that break off at any point leave none" {

@@ -9,7 +9,6 @@
 #   flip FILE SEGMENT [OFFSET]             changes a byte of a payload where it lies, by the pool of another lease
 #   scribble                               writes to all of the pool, again and again
 #   punch                                  takes the pages of all of the pool away, again and again
-#   rob                                    takes the huge pages of the pool away for itself; says "robbed", and stays
 #   look FILE                              where the pool has bytes 64 to 127 of the file; -1: nowhere
 #   attack                                 connections that break off at each point
 import array, ctypes, json, mmap, os, socket, struct, sys, tarfile, time
@@ -112,7 +111,7 @@ def scribble():
             memory[at:at + 65536] = noise
 
 
-PUNCH_HOLE, KEEP_SIZE, MAP_HUGETLB = 2, 1, 0x40000
+PUNCH_HOLE, KEEP_SIZE = 2, 1
 libc = ctypes.CDLL(None, use_errno=True)
 libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
 
@@ -129,17 +128,6 @@ def punch():
         punch_once(got[5], got[4])
         print("punches", flush=True)
         time.sleep(0.001)
-
-
-def rob():
-    s, got = lease(1)
-    punch_once(got[5], got[4])
-    free = next(int(line.split()[1]) for line in open("/proc/meminfo") if line.startswith("HugePages_Free:"))
-    kept = mmap.mmap(-1, free << 21, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_HUGETLB)
-    for at in range(0, free << 21, 2 << 20):
-        kept[at] = 1
-    print("robbed", flush=True)
-    time.sleep(1000)
 
 
 def renew():
@@ -201,8 +189,6 @@ elif what == "scribble":
     scribble()
 elif what == "punch":
     punch()
-elif what == "rob":
-    rob()
 elif what == "look":
     print(pool()[1].find(open(rest[0], "rb").read()[64:128]))
 elif what == "attack":

@@ -129,8 +129,8 @@ int runner_spawn(int program, char **arguments, const struct wire_begin *begin, 
 	void *memory = MAP_FAILED;
 
 	/* The file's size is sealed, so that the worker cannot shrink it beneath our mapping. */
-	rc = sgpu_memory_file_create("sgpu counters", sizeof(struct serve_counters), true, false,
-				     &file, error);
+	rc = sgpu_memory_file_create("sgpu counters", sizeof(struct serve_counters), true, &file,
+				     error);
 	if (rc == SGPU_OK) {
 		memory = mmap(NULL, sizeof(struct serve_counters), PROT_READ, MAP_SHARED, file, 0);
 		rc = memory != MAP_FAILED

@@ -49,8 +49,7 @@ int serve_lease_open(uint64_t size, struct sgpu_error *error)
 	if (sgpu_host_register(device, l.info.memory, l.info.size, &why) == SGPU_OK) {
 		l.device = device;
 	}
-	cli_detail("a pool of %llu MiB for leases, in pages of %llu KiB, %s",
-		   (unsigned long long)(l.info.size >> 20), (unsigned long long)l.info.page >> 10,
+	cli_detail("a pool of %llu MiB for leases, %s", (unsigned long long)(l.info.size >> 20),
 		   l.device ? "registered with the device" : why.text);
 	return SGPU_OK;
 }

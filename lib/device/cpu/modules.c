@@ -324,7 +324,7 @@ static int run_function(struct module_launch *l, struct sgpu_error *error)
 
 	pthread_mutex_lock(&l->module->lock);
 	/* a zeroed memory file that neither side can shorten */
-	rc = sgpu_memory_file_create("sgpu-module", l->size, true, false, &fd, error);
+	rc = sgpu_memory_file_create("sgpu-module", l->size, true, &fd, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_memory_file_map(fd, "a module's memory", l->size, l->size, &memory,
 					  &l->size, error);

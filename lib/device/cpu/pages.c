@@ -55,7 +55,7 @@ static int prepare(struct sgpu_device *device, struct sgpu_error *error)
 	if (!pages->made) {
 		return sgpu_fail_nomem(error);
 	}
-	rc = sgpu_memory_file_create("sgpu-pages", total, false, false, &pages->fd, error);
+	rc = sgpu_memory_file_create("sgpu-pages", total, false, &pages->fd, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_frames_open(&pages->frames, SMALL, BIG, total / SMALL, error);
 		if (rc < 0) {
