@@ -240,7 +240,7 @@ $(BUILD)/obj/tests/unit/%.o: MORE = -Itests/harness $(if $(filter address fuzzer
 $(BUILD)/obj/tests/gpu/%.o: MORE = -Itests/harness -Itests/unit
 
 # The server's two sides, each against counterparts that lie.
-SERVER_UNITS := $(BUILD)/unit/test_supervisor $(BUILD)/unit/test_serve_worker
+SERVER_UNITS := $(patsubst %,$(BUILD)/unit/test_%,supervisor serve_worker serve_batches)
 SERVER_OBJECTS := $(call objects,$(filter-out %/main.c,$(wildcard tools/sgpu-serve/*.c tools/sgpu-enclave/*.c)))
 $(SERVER_UNITS): LIBS += -lseccomp
 $(SERVER_UNITS): $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(SERVER_OBJECTS) $(COMMON) $(HARNESS) $(LIB)
