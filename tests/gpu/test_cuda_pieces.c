@@ -9,6 +9,13 @@
 #include "cuda_harness.h"
 #include "work_calls.h"
 
+static void free_keys(struct sgpu_device_key **list, int number)
+{
+	for (int i = 0; i < number; i++) {
+		sgpu_device_key_free(&list[i]);
+	}
+}
+
 enum { C = SGPU_CHUNK, KEYS_MAX = 300, PIECES = 45, ROOM = SGPU_REACHED_MAX + 64 };
 
 static const uint64_t sizes[] = { 0, 1, C, 12 * C - 192, 100, 2047, 2 * C + 1 };
@@ -118,7 +125,7 @@ UNIT_TEST(keys_that_are_loaded_together_are_each_their_own)
 		for (int k = 0; k < count; k += 3) {
 			sgpu_device_key_free(&keys[k]);
 		}
-		sgpu_device_keys_free(keys, count);
+		free_keys(keys, count);
 	}
 	sgpu_device_free(device, &plain, SIZE);
 	sgpu_device_free(device, &memory, KEYS_MAX * 2 * SEALED);
@@ -140,9 +147,9 @@ UNIT_TEST(keys_are_used_on_other_streams_before_they_are_set_up)
 		REQUIRE(load(40));
 		stream = user;
 		use_each(40, plain, memory);
-		sgpu_device_keys_free(keys, 40);
+		free_keys(keys, 40);
 		REQUIRE(load(3)); /* never used */
-		sgpu_device_keys_free(keys, 3);
+		free_keys(keys, 3);
 	}
 	sgpu_device_free(device, &plain, SIZE);
 	sgpu_device_free(device, &memory, KEYS_MAX * 2 * SEALED);
@@ -227,7 +234,7 @@ UNIT_TEST(good_and_bad_pieces_of_one_kernel_have_each_their_verdict)
 			check_piece(i, &pieces[i]);
 		}
 	}
-	sgpu_device_keys_free(keys, 4);
+	free_keys(keys, 4);
 	sgpu_device_free(device, &memory, 2 * PIECES * (uint64_t)ROOM);
 	sgpu_host_free(device, &pinned, PIECES * (uint64_t)ROOM);
 	finish();
@@ -264,7 +271,7 @@ UNIT_TEST(pieces_of_one_kernel_seal_to_the_host_what_the_host_seals)
 		CHECK(tasks[i].code == SGPU_OK && memcmp(work[i].to, expected, total) == 0);
 		CHECK(all_are((uint8_t *)work[i].to + total, 16, 0xee));
 	}
-	sgpu_device_keys_free(keys, 4);
+	free_keys(keys, 4);
 	sgpu_device_free(device, &memory, ROOM);
 	sgpu_host_free(device, &pinned, PIECES * (uint64_t)ROOM);
 	finish();

@@ -332,7 +332,9 @@ UNIT_TEST(pieces_of_one_kernel_are_heard_when_all_are_right)
 		CHECK(bad ? is_done_at_once(&p) : sgpu_stream_sync(p.stream, NULL) == SGPU_OK);
 		CHECK(tasks[3].code == SGPU_OK && holds(room + 3 * SEALED, sealed, SEALED));
 		CHECK(tasks[4].code == SGPU_OK && holds(room + 4 * SEALED, sealed, SEALED));
-		sgpu_device_keys_free(five, 5);
+		for (int i = 0; i < 5; i++) {
+			sgpu_device_key_free(&five[i]);
+		}
 	}
 	sgpu_device_free(device, &room, 5 * SEALED);
 	finish_with_key(&p);
