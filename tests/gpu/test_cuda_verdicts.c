@@ -332,8 +332,8 @@ UNIT_TEST(pieces_of_one_kernel_are_heard_when_all_are_right)
 		CHECK(bad ? is_done_at_once(&p) : sgpu_stream_sync(p.stream, NULL) == SGPU_OK);
 		CHECK(tasks[3].code == SGPU_OK && holds(room + 3 * SEALED, sealed, SEALED));
 		CHECK(tasks[4].code == SGPU_OK && holds(room + 4 * SEALED, sealed, SEALED));
-		for (int i = 0; i < 5; i++) {
-			sgpu_device_key_free(&five[i]);
+		for (int k = 0; k < 5; k++) {
+			sgpu_device_key_free(&five[k]);
 		}
 	}
 	sgpu_device_free(device, &room, 5 * SEALED);
