@@ -14,12 +14,10 @@
 #include <time.h>
 
 #include "base/io.h"
-#include "run/job.h"
-#include "run/plan.h"
 #include "run/private.h"
 #include "stage/stage.h"
 
-/* ---- prepared jobs, see job.h ---- */
+/* ---- prepared jobs ---- */
 enum { ENGINE_STREAMS = 8 }; /* of operations on a GPU: as many as its driver has queues */
 
 struct sgpu_prepared *sgpu_prepared_create(struct sgpu_manifest **manifest)
@@ -117,9 +115,9 @@ static int plan_job(struct sgpu_prepared *prepared, struct sgpu_run *run, struct
 {
 	const int streams = ENGINE_STREAMS * run->device_count;
 	struct sgpu_plan *plan;
-	int rc = sgpu_plan_create_limited(prepared->manifest, run->device_count,
-					  &run->runner->traits.costs, SGPU_PLAN_MATRIX_MAX,
-					  &prepared->plan, error);
+	int rc =
+		sgpu_plan_create_limited(prepared->manifest, run->device_count, &run->runner->costs,
+					 SGPU_PLAN_MATRIX_MAX, &prepared->plan, error);
 
 	if (rc != SGPU_OK) {
 		return rc;
@@ -127,7 +125,7 @@ static int plan_job(struct sgpu_prepared *prepared, struct sgpu_run *run, struct
 	plan = prepared->plan;
 	/* Operations use few streams in turn: with more streams than the driver has queues, streams
 	 * would share queues. */
-	if (run->runner->traits.opens_on_device && plan->stream_count > streams) {
+	if (run->runner->opens_on_device && plan->stream_count > streams) {
 		for (int i = 0; i < prepared->manifest->operation_count; i++) {
 			plan->stream[i] %= streams;
 		}

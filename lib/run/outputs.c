@@ -273,7 +273,7 @@ static void place_small(struct sgpu_payload *p)
 		end_output(p, rc, bad->error.text);
 		return;
 	}
-	paths[run->runner->traits.pins ? SGPU_PATH_PINNED : SGPU_PATH_PAGEABLE] = bytes;
+	paths[run->runner->pins ? SGPU_PATH_PINNED : SGPU_PATH_PAGEABLE] = bytes;
 	sgpu_trace_paths(&run->trace, true, paths);
 	rc = find_place(p, &error);
 	rc = rc ? rc : put_header(p, &error);

@@ -14,7 +14,7 @@
  * could have had, since all ancestors of the writer have ended by then.
  */
 #include "run/run.h"
-#include "run/plan.h"
+#include "run/private.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run, and what its files share. A run belongs to the thread that is in sgpu_run_batch; only
+ * What the files of the runner share. A run belongs to the thread that is in sgpu_run_batch; only
  * members that are atomic are for others.
  */
 #ifndef SGPU_RUN_PRIVATE_H
@@ -10,11 +10,194 @@
 #include <stdatomic.h>
 
 #include "base/io.h"
-#include "run/job.h"
-#include "run/plan.h"
 #include "run/run.h"
-#include "run/runner.h"
 #include "transfer/transfer.h"
+
+struct sgpu_run;
+
+/* ---- plan.c ---- */
+/* In the manifest's order, an operation is assigned to the device on which it would end first, if
+ * it waits for its predecessors and a device does one thing at a time; among equals, to the first.
+ * An operation of a module goes where the module's image is. The same manifest gives the same
+ * devices. The unit of costs is the time in which an operation reads or writes one byte. */
+struct sgpu_plan_costs {
+	uint64_t travel; /* of each byte that comes to a device, from the host or from another
+			    device */
+	uint64_t move;	 /* of each move, in addition to its bytes */
+};
+/* Orders of magnitude of a GPU's memory, bus, and time to begin a transfer. */
+#define SGPU_PLAN_COSTS ((struct sgpu_plan_costs){ .travel = 64, .move = (uint64_t)256 << 20 })
+
+/* Most operations for which the planner makes a matrix of ancestors, of 2 MiB. */
+enum { SGPU_PLAN_MATRIX_MAX = 4096 };
+
+/* Whether a reader is in the segment's list for the first time: one with two arguments is in it
+ * twice. */
+bool sgpu_plan_reader_once(const struct sgpu_segment *segment, int index);
+
+/* Returns the buffer in which operations on a device read a segment. Of an INPUT_OUTPUT they read
+ * the value that arrived: readers do not wait for the writer. */
+static inline int sgpu_plan_read_buffer(const struct sgpu_plan *plan,
+					const struct sgpu_manifest *manifest, int segment,
+					int device)
+{
+	for (int i = plan->first_move[segment]; i >= 0; i = plan->moves[i].next) {
+		if (plan->moves[i].to == device) {
+			return plan->moves[i].to_buffer;
+		}
+	}
+	return sgpu_segment_is_input(&manifest->segments[segment]) ? plan->in_buffer[segment]
+								   : plan->out_buffer[segment];
+}
+
+/* As sgpu_plan_create, with other costs, and with a matrix of ancestors for up to `operations_max`
+ * operations. */
+int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int devices,
+			     const struct sgpu_plan_costs *costs, int operations_max,
+			     struct sgpu_plan **plan, struct sgpu_error *error);
+
+/* ---- admit.c ---- */
+/* Prepared jobs: manifests that were parsed, checked against the operations, and planned. A kept
+ * job depends only on the manifest's text, by whose hash it is found, and on the devices. */
+
+enum {
+	SGPU_PREPARED_MAX = 64,		    /* jobs that a runner keeps */
+	SGPU_PREPARED_TEXT_MAX = 256 << 10, /* most bytes of a kept job's manifest */
+};
+
+struct sgpu_prepared {
+	atomic_int references;
+	struct sgpu_manifest *manifest;
+	struct sgpu_plan *plan; /* once it is set, the job does not change */
+};
+
+/* Takes over the manifest, even on failure. The caller gets the only reference. NULL: out of
+ * memory. */
+struct sgpu_prepared *sgpu_prepared_create(struct sgpu_manifest **manifest);
+void sgpu_prepared_drop(struct sgpu_prepared **prepared);
+
+/* The jobs that a runner keeps, for all of its threads. */
+struct sgpu_prepared_table {
+	pthread_mutex_t mutex;
+	unsigned kept; /* so far */
+	struct sgpu_prepared *jobs[SGPU_PREPARED_MAX];
+};
+
+void sgpu_prepared_table_clear(struct sgpu_prepared_table *table);
+/* Finds the job whose manifest has this hash. The caller gets a reference, or NULL. */
+struct sgpu_prepared *sgpu_prepared_find(struct sgpu_prepared_table *table,
+					 const uint8_t sha256[SGPU_SHA256_SIZE]);
+/* Adds a planned job to the table, unless it is large or depends on its batch (on a module's size).
+ * A full table drops the one that it has kept for the longest time. */
+void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared *prepared);
+
+/* The results of admission. They do not change afterwards, except that the key is wiped. */
+struct sgpu_job {
+	const struct sgpu_run_options *options;
+	struct sgpu_batch *batch;
+	struct sgpu_prepared *prepared;
+	const struct sgpu_manifest *manifest; /* of the prepared job */
+	const struct sgpu_plan *plan;
+	bool keyed;
+	uint8_t batch_key[SGPU_KEY_SIZE];
+	char owner[SGPU_KID_SIZE + 1]; /* the first listed owner who signed the batch, or "" */
+	bool has_module;	       /* an operation is of a module */
+	uint8_t response_id[SGPU_RESPONSE_ID_SIZE]; /* of the batch's one response */
+	int *to_manifest; /* by segment of the batch: index in the manifest */
+	int *in_batch;	  /* by segment of the manifest: index in the batch, or -1 */
+};
+
+/* How many bytes a result may have. False: more than can be counted. */
+bool sgpu_result_size(const struct sgpu_batch_segment *segment, uint64_t *size);
+/* The same of the results without a place together, if each begins at a multiple of
+ * SGPU_RESULT_LINE and has `each` more bytes with it. */
+bool sgpu_results_size(const struct sgpu_job *job, uint64_t each, uint64_t *sum);
+enum { SGPU_RESULT_LINE = 64 };
+/* Gives each result without a place one within the `left` bytes at `next`. */
+SGPU_MUST_CHECK int sgpu_results_place(const struct sgpu_job *job, struct sgpu_location next,
+				       uint64_t left, struct sgpu_error *error);
+
+/* Fills in run->job, whose options are set. */
+SGPU_MUST_CHECK int sgpu_admit(struct sgpu_run *run, struct sgpu_tar_reader *tar,
+			       struct sgpu_error *error);
+/* The last check: records the batch, or refuses it if it was recorded before. */
+SGPU_MUST_CHECK int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error);
+void sgpu_job_clear(struct sgpu_job *job);
+
+/* ---- runner.c: what runs share ---- */
+enum { SGPU_IDLE_STREAMS_MAX = 4 * SGPU_PLAN_STREAMS_MAX };
+
+struct sgpu_run_device {
+	int number; /* in the order of the runner's configuration */
+	struct sgpu_device *device;
+	struct sgpu_engine *engine;
+	pthread_mutex_t mutex; /* guards the streams that no run uses */
+	int idle_count;
+	struct sgpu_stream *idle[SGPU_IDLE_STREAMS_MAX];
+};
+
+/* Takes an idle stream, or makes one. */
+SGPU_MUST_CHECK int sgpu_streams_take(struct sgpu_run_device *device, struct sgpu_stream **stream,
+				      struct sgpu_error *error);
+/* Gives a stream back, and clears the pointer; accepts a pointer to NULL. Unless it is known to be
+ * idle, waits for its work. */
+void sgpu_streams_give(struct sgpu_run_device *device, struct sgpu_stream **stream, bool idle);
+
+/* How many runs may have work on the devices, and whether these were told to stop. */
+struct sgpu_presence {
+	const struct sgpu_run_device *devices;
+	int device_count;
+	pthread_mutex_t mutex;
+	pthread_cond_t changed;
+	int count;	 /* runs that have entered */
+	int uncleared;	 /* runs that have left, but whose data the devices still have */
+	bool cancelling; /* the devices were told to stop: no run may enter */
+	int alone;	 /* runs that are inside, or wait, and have a module */
+	bool bound;	 /* a module has been here: only runs of `owner` may enter */
+	char owner[SGPU_KID_SIZE + 1];
+};
+
+void sgpu_presence_init(struct sgpu_presence *presence, const struct sgpu_run_device *devices,
+			int device_count);
+void sgpu_presence_clear(struct sgpu_presence *presence);
+/* `inside` is a member of the run: whether it has entered. It changes under the mutex. */
+/* Lets a run enter; it must do so before it gives work to the devices. Waits while these are being
+ * stopped. A kernel of a module can address all that the process has mapped: a run with one
+ * (has_module) waits until no other is inside or has left data there, and keeps the others out
+ * until it leaves. After that the process takes no batch of another owner. Errors: what `ended`
+ * returns while the run waits; SGPU_ERETRY: the batch is of another owner. */
+SGPU_MUST_CHECK int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside,
+					int (*ended)(void *argument), void *argument,
+					bool has_module, const char *owner,
+					struct sgpu_error *error);
+/* Lets a run leave that has no more work on the devices. Returns whether it was inside: then
+ * sgpu_presence_cleared must follow. */
+bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside, bool has_module);
+/* Notes that the devices have no data any more of a run that has left. */
+void sgpu_presence_cleared(struct sgpu_presence *presence);
+/* Must be called now and then for a run that was stopped at `stopped_ns`. If the run has entered,
+ * stops the devices: immediately if it is alone, else SGPU_RUN_GRACE_NS after `stopped_ns`. */
+void sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, uint64_t stopped_ns);
+
+/* The sealed paths between a runner's devices, opened when they are first needed. */
+struct sgpu_links {
+	pthread_mutex_t mutex;
+	struct sgpu_peer *peers[SGPU_RUN_DEVICES_MAX][SGPU_RUN_DEVICES_MAX];
+};
+
+struct sgpu_runner {
+	bool opens_on_device, pins; /* as its devices do */
+	bool shared_files;
+	struct sgpu_plan_costs costs; /* SGPU_PLAN_COSTS, except in tests */
+	struct sgpu_run_device devices[SGPU_RUN_DEVICES_MAX];
+	int device_count;
+	struct sgpu_links links;
+	struct sgpu_prepared_table prepared;
+	struct sgpu_presence presence;
+	pthread_mutex_t mutex; /* guards `begun` */
+	/* by device: how many runs have it as their first */
+	unsigned begun[SGPU_RUN_DEVICES_MAX];
+};
 
 /* ---- trace.c: spans, their sums, and the paths of payloads ---- */
 struct sgpu_run_trace {
@@ -29,7 +212,7 @@ struct sgpu_run_trace {
 
 void sgpu_trace_init(struct sgpu_run_trace *trace, bool keeps_spans);
 void sgpu_trace_clear(struct sgpu_run_trace *trace);
-/* Adds a span. If begin_ns is 0, the step never ran, and nothing is added. */
+/* If begin_ns is 0, the step never ran, and nothing is added. */
 void sgpu_trace_add(struct sgpu_run_trace *trace, const struct sgpu_span *span);
 void sgpu_trace_paths(struct sgpu_run_trace *trace, bool out, const uint64_t bytes[SGPU_PATHS]);
 /* Sorts the spans by their begin, when the run has ended. */
@@ -153,8 +336,8 @@ bool sgpu_run_advance(struct sgpu_run *run);
 void sgpu_run_pause(struct sgpu_run *run, uint64_t begin_ns);
 /* Formats a text as sgpu_fail does, from malloc; NULL if out of memory. */
 char *sgpu_run_text(const char *format, ...) SGPU_PRINTF(1, 2);
-/* Makes, as sgpu_run_text does, the text of the failure of an "operation" or a "segment"; text:
- * why, or "". Returns the failure's code. After the run's deadline, that is the reason instead. */
+/* Makes the text of the failure of an "operation" or a "segment", and returns its code. After the
+ * run's deadline, that is the reason. */
 int sgpu_run_failure(const struct sgpu_run *run, const char *what, const char *id, int code,
 		     const char *text, char **made);
 /* Returns a stream of the run, which is taken from the runner when it is first needed. */
@@ -239,7 +422,7 @@ bool sgpu_input_bring_small(struct sgpu_payload *input);
 void sgpu_inputs_flush(struct sgpu_run *run);
 /* Ends the groups that the device has passed; returns whether there were any. */
 bool sgpu_inputs_end_groups(struct sgpu_run *run);
-/* Waits for the oldest group; the device has no operation of the run. */
+/* Waits for the oldest group. */
 void sgpu_inputs_sync(struct sgpu_run *run);
 
 /* ---- operations.c: the graph ---- */
@@ -326,14 +509,13 @@ struct sgpu_moved {
 /* Moves payloads within a file. Both before and after, they are in order and do not overlap. */
 SGPU_MUST_CHECK int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list,
 				    int count, struct sgpu_error *error);
-/* Plans where in the response's file results are written before it is complete (run->places). The
- * places are right if no output fails; else sgpu_respond moves the results. There are none if they
- * cannot be known or are not worth it: for a pipe, a file that cannot be read, a module that may
- * break a rule, a result of unknown size. */
+/* Plans where in the response's file results are written before it is complete (run->places): if
+ * no output fails; else sgpu_respond moves them. There are none if they cannot be known or are not
+ * worth it. */
 SGPU_MUST_CHECK int sgpu_respond_plan(struct sgpu_run *run, struct sgpu_error *error);
 /* Reserves the space that the response will need in a file without a name, if the file system can:
- * a batch that is recorded runs only once, and should not find the disk full. Errors:
- * SGPU_ENOSPACE. */
+ * a batch that is recorded runs only once, and should not find the disk full; and pages of a file
+ * in memory cost less in one call. Errors: SGPU_ENOSPACE. */
 SGPU_MUST_CHECK int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error);
 /* Writes the response: each output's outcome and payload. Returns 0; SGPU_ESEGMENTS if some outputs
  * failed; or why the response could not be written. */

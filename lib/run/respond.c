@@ -462,65 +462,37 @@ static bool is_foreseeable(const struct sgpu_job *job)
 	return true;
 }
 
-/* Allocates all pages of a file in memory in one call, so that writes allocate none. Leaves a file
- * alone that others see or hold. If pages cannot be allocated, writing them fails later. */
-static void grow(const struct writer *w, int fd, const struct stat *status,
-		 const struct sgpu_batch *response, const uint64_t *places)
-{
-	struct statfs about;
-	uint64_t end = 0;
-
-	for (int i = 0; i < response->segment_count; i++) {
-		const uint64_t place = places[segment_of(w, response, i)];
-
-		end = place > 0 ? place + sgpu_batch_payload_size(response, i) : end;
-	}
-	if (!w->run->runner->traits.shared_files && status->st_nlink == 0 && end > 0 &&
-	    fstatfs(fd, &about) == 0 && about.f_type == TMPFS_MAGIC) {
-		(void)!fallocate(fd, 0, 0, (off_t)end);
-	}
-}
-
-/* Returns whether the file is in memory without a limit, such as a memfd. Nothing is reserved in
- * it: the head of a batch alone would occupy that memory. */
-static bool has_no_limit(int fd)
-{
-	struct statfs about;
-
-	return fstatfs(fd, &about) == 0 && about.f_type == TMPFS_MAGIC && about.f_blocks == 0;
-}
-
 int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error)
 {
 	const struct sgpu_job *job = &run->job;
 	const int fd = run->submission.out_fd;
 	const off_t begin = lseek(fd, 0, SEEK_CUR);
-	const uint64_t index = INDEX_MOST + sgpu_tar_padded(job->batch->note_size);
-	uint64_t most;
+	struct statfs about = { 0 };
 	struct stat status;
+	bool placed, recorded;
+	uint64_t most;
 
 	/* A file with a name may belong to somebody who does not want it cut. */
 	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
-	    status.st_nlink > 0 || has_no_limit(fd)) {
+	    status.st_nlink > 0 || fstatfs(fd, &about) != 0) {
 		return SGPU_OK;
 	}
-	if (!sgpu_results_size(job, 2 * SGPU_TAR_BLOCK, &most) ||
-	    !sgpu_add_u64(most, index, &most)) {
-		return SGPU_OK; /* the batch will fail with a better error */
-	}
-	if (most > INT64_MAX - (uint64_t)begin) {
-		return SGPU_OK;
+	placed = run->places && !run->runner->shared_files && about.f_type == TMPFS_MAGIC;
+	/* In memory without a limit, such as a memfd, nothing is reserved for others: the head of a
+	 * batch alone would occupy it. */
+	recorded = job->options->replay && !(about.f_type == TMPFS_MAGIC && about.f_blocks == 0);
+	if ((!placed && !recorded) || !sgpu_results_size(job, 2 * SGPU_TAR_BLOCK, &most) ||
+	    !sgpu_add_u64(most, INDEX_MOST + sgpu_tar_padded(job->batch->note_size), &most) ||
+	    most > INT64_MAX - (uint64_t)begin) {
+		return SGPU_OK; /* a batch that is too large fails with a better error */
 	}
 	run->reserved = fallocate(fd, FALLOC_FL_KEEP_SIZE, begin, (off_t)most) == 0;
-	if (run->reserved) {
-		return SGPU_OK;
-	}
-	if (errno == ENOSPC || errno == EDQUOT) {
+	if (!run->reserved && recorded && (errno == ENOSPC || errno == EDQUOT)) {
 		run->response_size = most;
 		return sgpu_fail_errno(error, "cannot reserve %llu bytes for the response '%s'",
 				       (unsigned long long)most, run->submission.out_name);
 	}
-	return SGPU_OK; /* the file system cannot reserve */
+	return SGPU_OK; /* or the file system cannot reserve */
 }
 
 int sgpu_respond_plan(struct sgpu_run *run, struct sgpu_error *error)
@@ -548,7 +520,6 @@ int sgpu_respond_plan(struct sgpu_run *run, struct sgpu_error *error)
 	rc = rc ? rc : place_payloads(&w, response, (uint64_t)begin, &run->places, error);
 	if (rc == SGPU_OK) {
 		note_size(run, response);
-		grow(&w, fd, &status, response, run->places);
 	}
 	sgpu_batch_free(&response);
 	return rc;

@@ -161,7 +161,7 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 		atomic_store(&run->busy_ns, sgpu_now_ns());
 		rc = make_objects(run, error);
 	}
-	if (rc == SGPU_OK && run->submission.options.replay) {
+	if (rc == SGPU_OK) {
 		rc = sgpu_respond_reserve(run, error);
 		run->descriptor_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
 	}

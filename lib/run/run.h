@@ -55,12 +55,9 @@ struct sgpu_plan {
 
 /* An operation gets a stream of its own, unless it is the first to follow another: then it
  * continues that one's stream, so that such a chain needs no event. Above SGPU_PLAN_STREAMS_MAX,
- * streams are used in turn. A buffer is reused for a second value only if the graph proves that the
- * writer and the readers of the first are ancestors of the second's writer. An output keeps its
- * buffer. With more than 4096 operations, only operations of one chain share buffers, so that
- * planning stays fast. With several devices, an operation goes where it would end first
- * (lib/run/plan.h), and an input arrives on the device that reads it first. Errors: SGPU_EUSAGE
- * (not 1 to SGPU_RUN_DEVICES_MAX devices), SGPU_EINVALID, SGPU_ENOMEM. */
+ * streams are used in turn. With more than 4096 operations, only operations of one chain share
+ * buffers, so that planning stays fast. An input arrives on the device that reads it first. Errors:
+ * SGPU_EUSAGE (not 1 to SGPU_RUN_DEVICES_MAX devices), SGPU_EINVALID, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_plan_create(const struct sgpu_manifest *manifest, int devices,
 				     struct sgpu_plan **plan, struct sgpu_error *error);
 void sgpu_plan_free(struct sgpu_plan **plan);
@@ -72,9 +69,7 @@ void sgpu_plan_sizes(struct sgpu_manifest *manifest, const struct sgpu_batch *ba
  * A process makes one runner for one or more devices, and runs batches on it, each on a thread of
  * the caller, also several at a time. The runner keeps what is slow to create: streams, staging
  * memory, and threads that help to copy. A batch's device memory is cleared and freed when the
- * batch ends, for whatever reason. With several devices, the operations of each batch are spread
- * over them. Segments that move between two devices are sealed on one and opened on the other
- * (sgpu_peer_copy).
+ * batch ends, for whatever reason.
  */
 struct sgpu_runner;
 
@@ -91,7 +86,7 @@ struct sgpu_runner_config {
 };
 #define SGPU_RUNNER_PINNED_MAX ((uint64_t)64 << 20)
 
-/* Errors: SGPU_EUSAGE (too many devices, or not all of one kind), SGPU_ENOMEM, SGPU_ESYSTEM,
+/* Errors: SGPU_EUSAGE (too many devices), SGPU_ENOMEM, SGPU_ESYSTEM,
  * SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_runner_create(const struct sgpu_runner_config *config,
 				       struct sgpu_runner **runner, struct sgpu_error *error);
@@ -134,10 +129,9 @@ struct sgpu_run_options {
 	struct sgpu_replay *replay; /* records the batch, refuses a recorded one; or NULL */
 	uint64_t deadline_ns;	    /* sgpu_now_ns() clock; 0: none */
 	bool spans;		    /* record spans */
-	/* The maker of a batch could name files in it and guess their digests: the guess that
-	 * matches reveals what a file holds, byte by byte. So payloads in files are fetched only
-	 * from these directories, and only for batches with a MAC. NULL: batches with payloads in
-	 * files are refused (SGPU_EPOLICY). */
+	/* The maker of a batch could guess a file's digest, byte by byte. So payloads in files are
+	 * fetched only from these directories, and only for batches with a MAC. NULL: batches with
+	 * payloads in files are refused (SGPU_EPOLICY). */
 	const struct sgpu_files *files;
 	const char *refuse_regions; /* why batches that name a region are refused (SGPU_EPOLICY);
 				       NULL: they are not */
@@ -195,7 +189,7 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 /* Returns the run's batch once its head has been read, else NULL. It lives as long as the run. */
 const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run);
 
-/* Sums over all spans of a kind, kept whether spans are recorded or not. */
+/* Sums over all spans of a kind. */
 struct sgpu_run_total {
 	uint64_t count, ns, bytes;
 };

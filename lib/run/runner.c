@@ -2,7 +2,7 @@
  *
  * A runner: made once a process, so that batches need not make streams or staging memory.
  */
-#include "run/runner.h"
+#include "run/private.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -159,40 +159,6 @@ void sgpu_streams_give(struct sgpu_run_device *device, struct sgpu_stream **stre
 }
 
 /* ---- the runner ---- */
-static struct sgpu_device *device_at(const struct sgpu_runner_config *config, int number)
-{
-	return number == 0 ? config->device : config->more[number - 1];
-}
-
-static int learn_traits(const struct sgpu_runner_config *config, struct sgpu_run_traits *traits,
-			struct sgpu_error *error)
-{
-	struct sgpu_device_info info, other;
-
-	for (int i = 0; i <= config->more_count; i++) {
-		int rc = sgpu_device_get_info(device_at(config, i), &other, error);
-
-		if (rc != SGPU_OK) {
-			return rc;
-		}
-		info = i == 0 ? other : info;
-		if (other.opens_on_device != info.opens_on_device ||
-		    other.pins_host_memory != info.pins_host_memory ||
-		    other.secure != info.secure) {
-			return sgpu_fail(
-				error, SGPU_EUSAGE,
-				"the devices of a runner are of one kind, and these are not");
-		}
-	}
-	*traits = (struct sgpu_run_traits){
-		.opens_on_device = info.opens_on_device,
-		.pins = info.pins_host_memory,
-		.shared_files = config->shared_files,
-		.costs = SGPU_PLAN_COSTS,
-	};
-	return SGPU_OK;
-}
-
 static int make_device(struct sgpu_runner *r, struct sgpu_device *device,
 		       const struct sgpu_engine_config *engine, struct sgpu_error *error)
 {
@@ -211,6 +177,7 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	const struct sgpu_engine_config engine = { .workers = config->jobs,
 						   .pinned_max = config->pinned_max,
 						   .shared_files = config->shared_files };
+	struct sgpu_device_info info;
 	int rc;
 
 	*runner = NULL;
@@ -221,12 +188,18 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	pthread_mutex_init(&r->links.mutex, NULL);
 	pthread_mutex_init(&r->prepared.mutex, NULL);
 	sgpu_presence_init(&r->presence, r->devices, config->more_count + 1);
-	rc = config->more_count < 0 || config->more_count >= SGPU_RUN_DEVICES_MAX
-		     ? sgpu_fail(error, SGPU_EUSAGE, "a runner has 1 to %d devices",
-				 SGPU_RUN_DEVICES_MAX)
-		     : learn_traits(config, &r->traits, error);
+	rc = config->more_count < SGPU_RUN_DEVICES_MAX
+		     ? sgpu_device_get_info(config->device, &info, error)
+		     : sgpu_fail(error, SGPU_EUSAGE, "a runner has 1 to %d devices",
+				 SGPU_RUN_DEVICES_MAX);
+	if (rc == SGPU_OK) {
+		r->opens_on_device = info.opens_on_device;
+		r->pins = info.pins_host_memory;
+		r->shared_files = config->shared_files;
+		r->costs = SGPU_PLAN_COSTS;
+	}
 	for (int i = 0; rc == SGPU_OK && i <= config->more_count; i++) {
-		rc = make_device(r, device_at(config, i), &engine, error);
+		rc = make_device(r, i == 0 ? config->device : config->more[i - 1], &engine, error);
 	}
 	if (rc < 0) {
 		sgpu_runner_free(&r);

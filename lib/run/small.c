@@ -53,9 +53,9 @@ static void end_member(const struct member *member)
 	}
 	sgpu_payload_note(p, p->sealed ? SGPU_SPAN_OPEN : SGPU_SPAN_COPY_IN, member->check.begin_ns,
 			  member->check.end_ns, bytes);
-	paths[!run->runner->traits.pins ? SGPU_PATH_PAGEABLE
-	      : p->leased		? SGPU_PATH_REGISTERED
-					: SGPU_PATH_PINNED] = p->code == SGPU_OK ? bytes : 0;
+	paths[!run->runner->pins ? SGPU_PATH_PAGEABLE
+	      : p->leased	 ? SGPU_PATH_REGISTERED
+				 : SGPU_PATH_PINNED] = p->code == SGPU_OK ? bytes : 0;
 	sgpu_trace_paths(&run->trace, false, paths);
 	sgpu_input_end(p);
 }

@@ -20,7 +20,7 @@
 #include "run/run.h"
 #include "channel/channel.h"
 
-#include "run/runner.h"
+#include "run/private.h"
 #include "sealed.h"
 #include "unit.h"
 #include "run_thread.h"
@@ -414,7 +414,7 @@ static inline int make_runner(struct sgpu_runner **runner)
 	}
 	rc = sgpu_runner_create(&config, runner, &error);
 	if (rc == SGPU_OK && more_count > 0) {
-		(*runner)->traits.costs = (struct sgpu_plan_costs){ 0, 0 };
+		(*runner)->costs = (struct sgpu_plan_costs){ 0, 0 };
 	}
 	return rc;
 }

@@ -11,7 +11,7 @@
 
 #include "ops/ops.h"
 #include "run/run.h"
-#include "run/plan.h"
+#include "run/private.h"
 #include "unit.h"
 
 /* ---- manifests as text ---- */

@@ -5,8 +5,7 @@
  */
 #include "run_harness.h"
 
-#include "run/job.h"
-#include "run/runner.h"
+#include "run/private.h"
 
 static struct sgpu_runner *runner;
 

@@ -9,7 +9,6 @@
 #include <sgpu/base.h>
 
 #include "device/backend.h"
-#include "run/runner.h"
 #include "run/private.h"
 #include "unit.h"
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which device an operation goes to: chains, branches, diamonds, ties, sizes of nothing and of more
- * than can be counted.
+ * Which device an operation goes to: chains, branches, diamonds, ties, odd sizes.
  */
 #include <stdarg.h>
 
 #include <sgpu/base.h>
 
 #include "ops/ops.h"
-#include "run/plan.h"
+#include "run/private.h"
 #include "unit.h"
 
 enum { DEVICES = 3 };

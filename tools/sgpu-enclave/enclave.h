@@ -72,8 +72,7 @@ SGPU_MUST_CHECK int key_files_note(struct enclave *enclave, const char *key,
 /* Call once the process is confined: refuses a key that it can still open by its name
  * (SGPU_EPOLICY), since a run could, too. */
 SGPU_MUST_CHECK int key_files_refuse(const struct enclave *enclave, struct sgpu_error *error);
-/* Closes every descriptor of these files but `kept`, inherited ones too. Errors: SGPU_ESYSTEM:
- * there is no /proc. */
+/* Closes every descriptor of these files but `kept`, inherited ones too. */
 SGPU_MUST_CHECK int key_files_close(const struct enclave *enclave, int kept,
 				    struct sgpu_error *error);
 
