@@ -531,8 +531,7 @@ static bool has_ended(struct sgpu_run *run, struct launch *l)
 	int rc = op->event ? sgpu_event_query(op->event, &done, &error) : SGPU_OK;
 
 	if (rc != SGPU_OK) { /* the device is lost, or still at work */
-		(void)!sgpu_stream_sync(run->plan_streams[run->job.plan->stream[l->operation]],
-					NULL);
+		(void)!sgpu_stream_sync(run->streams[run->job.plan->stream[l->operation]], NULL);
 		if (l->task.code == SGPU_OK) {
 			l->task.code = rc;
 			l->task.error = error;

@@ -284,8 +284,7 @@ struct sgpu_run {
 	int first; /* its first device; the plan's device 0 */
 	int device_count;
 	struct sgpu_run_device *devices[SGPU_RUN_DEVICES_MAX]; /* in the plan's order */
-	struct sgpu_stream *streams[SGPU_RUN_DEVICES_MAX][SGPU_RUN_STREAMS]; /* NULL: not yet */
-	struct sgpu_stream **plan_streams; /* by stream of the plan; NULL: not yet */
+	struct sgpu_stream **streams; /* the plan's, then others; NULL: not taken yet */
 	bool unsure; /* a stream may have work left when all that the run waits for has ended */
 
 	struct sgpu_run_trace trace;

@@ -83,20 +83,23 @@ int sgpu_run_failure(const struct sgpu_run *run, const char *what, const char *i
 }
 
 /* ---- streams ---- */
-int sgpu_run_get_stream(struct sgpu_run *run, int device, enum sgpu_run_stream which,
-			struct sgpu_stream **stream, struct sgpu_error *error)
+/* Streams that operations have on each device, at least. */
+static int streams_each(const struct sgpu_run *run)
 {
-	struct sgpu_stream **own = &run->streams[device][which];
-	int rc = *own ? SGPU_OK : sgpu_streams_take(run->devices[device], own, error);
+	const int count = run->job.plan->stream_count, devices = run->device_count;
 
-	*stream = *own;
-	return rc;
+	return count == 0 ? 1 : (count + devices - 1) / devices;
+}
+
+static int stream_count(const struct sgpu_run *run)
+{
+	return (streams_each(run) + SGPU_RUN_STREAMS) * run->device_count;
 }
 
 int sgpu_run_plan_stream(struct sgpu_run *run, int number, struct sgpu_stream **stream,
 			 struct sgpu_error *error)
 {
-	struct sgpu_stream **own = &run->plan_streams[number];
+	struct sgpu_stream **own = &run->streams[number];
 	int rc = *own ? SGPU_OK
 		      : sgpu_streams_take(run->devices[number % run->device_count], own, error);
 
@@ -104,24 +107,20 @@ int sgpu_run_plan_stream(struct sgpu_run *run, int number, struct sgpu_stream **
 	return rc;
 }
 
-static int stream_count(const struct sgpu_run *run)
+int sgpu_run_get_stream(struct sgpu_run *run, int device, enum sgpu_run_stream which,
+			struct sgpu_stream **stream, struct sgpu_error *error)
 {
-	const int count = run->job.plan->stream_count;
+	const int number = (streams_each(run) + (int)which) * run->device_count + device;
 
-	return count < run->device_count ? run->device_count : count;
+	return sgpu_run_plan_stream(run, number, stream, error);
 }
 
 /* Waits for the streams and gives them back. */
 static void settle(struct sgpu_run *run)
 {
-	for (int i = 0; run->plan_streams && i < stream_count(run); i++) {
-		sgpu_streams_give(run->devices[i % run->device_count], &run->plan_streams[i],
+	for (int i = 0; run->streams && i < stream_count(run); i++) {
+		sgpu_streams_give(run->devices[i % run->device_count], &run->streams[i],
 				  !run->unsure);
-	}
-	for (int i = 0; i < run->device_count; i++) {
-		for (int k = 0; k < SGPU_RUN_STREAMS; k++) {
-			sgpu_streams_give(run->devices[i], &run->streams[i][k], !run->unsure);
-		}
 	}
 	run->uncleared =
 		sgpu_presence_leave(&run->runner->presence, &run->inside, run->job.has_module);
@@ -135,8 +134,8 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 	int rc;
 
 	run->rank = sgpu_now_ns() + plan->bytes / BYTES_PER_NS;
-	run->plan_streams = calloc((size_t)stream_count(run), sizeof(struct sgpu_stream *));
-	if (!run->plan_streams) {
+	run->streams = calloc((size_t)stream_count(run), sizeof(struct sgpu_stream *));
+	if (!run->streams) {
 		return sgpu_fail_nomem(error);
 	}
 	/* before the buffers, since the sealed paths take memory, too */
@@ -410,7 +409,7 @@ void sgpu_run_free(struct sgpu_run **run)
 	sgpu_moves_free(r);
 	free(r->modules);
 	free(r->broken_rule);
-	free(r->plan_streams);
+	free(r->streams);
 	sgpu_job_clear(&r->job);
 	sgpu_trace_clear(&r->trace);
 	sgpu_close(r->wake_fd);
