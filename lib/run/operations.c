@@ -50,7 +50,6 @@ struct sgpu_operations {
 	int work_head, work_tail;
 	int inputs_open, operations_open, ahead;
 	struct launch *first, **last; /* under way */
-	const char *unused_input;
 };
 
 /* ---- creation ---- */
@@ -602,14 +601,9 @@ static void end_wait(struct sgpu_run *run, const struct sgpu_segment *segment, i
 
 void sgpu_graph_arrived(struct sgpu_run *run, int segment, int rc, const char *text)
 {
-	const struct sgpu_segment *s = &run->job.manifest->segments[segment];
-	const char *cause = text ? text : sgpu_strerror(rc);
-
 	run->operations->inputs_open--;
-	end_wait(run, s, -1, rc, cause);
-	if (rc != SGPU_OK && s->reader_count == 0 && !run->operations->unused_input) {
-		run->operations->unused_input = cause;
-	}
+	end_wait(run, &run->job.manifest->segments[segment], -1, rc,
+		 text ? text : sgpu_strerror(rc));
 }
 
 void sgpu_graph_moved(struct sgpu_run *run, int move, int rc, const char *text)
@@ -637,9 +631,4 @@ int sgpu_graph_outcome(const struct sgpu_run *run, int operation, const char **t
 	*text = op->text;
 	*cause = op->cause;
 	return op->state == DONE ? SGPU_OK : op->code != SGPU_OK ? op->code : SGPU_EDEPENDENCY;
-}
-
-const char *sgpu_graph_unused_input(const struct sgpu_run *run)
-{
-	return run->operations->unused_input;
 }

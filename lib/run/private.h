@@ -442,8 +442,6 @@ bool sgpu_operations_ended(const struct sgpu_run *run);
  * *cause says why it was not run. Only after the graph has ended. */
 int sgpu_graph_outcome(const struct sgpu_run *run, int operation, const char **text,
 		       const char **cause);
-/* Returns the text of a failed input that no operation reads, or NULL. Only after the end. */
-const char *sgpu_graph_unused_input(const struct sgpu_run *run);
 
 /* ---- moves.c: sealed copies between the runner's devices ---- */
 /* Opens the sealed paths (struct sgpu_peer) that the plan needs, and keeps them in the runner. */

@@ -394,9 +394,14 @@ static int verdict(const struct sgpu_run *run, const struct sgpu_batch *response
 		return sgpu_fail(error, SGPU_ESEGMENTS, "%d of %d outputs failed: %s", failed,
 				 response->segment_count, first);
 	}
-	if (sgpu_graph_unused_input(run)) {
-		return sgpu_fail(error, SGPU_ESEGMENTS, "%s; no operation reads it",
-				 sgpu_graph_unused_input(run));
+	for (int i = 0; i < run->job.batch->segment_count; i++) {
+		const struct sgpu_payload *p = &run->payloads[i];
+
+		if (p->code != SGPU_OK &&
+		    run->job.manifest->segments[p->segment].reader_count == 0) {
+			return sgpu_fail(error, SGPU_ESEGMENTS, "%s; no operation reads it",
+					 p->text ? p->text : sgpu_strerror(p->code));
+		}
 	}
 	return SGPU_OK;
 }
