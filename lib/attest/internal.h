@@ -24,9 +24,7 @@ enum {
 	SGPU_AK_DAYS = 30,	      /* longest life of an AK's certificate */
 };
 
-/* Returns a context that signs with ES384, or NULL. */
 EVP_MD_CTX *sgpu_signer_context(const struct sgpu_signer *signer);
-/* As sgpu_signer_fingerprint. */
 SGPU_MUST_CHECK int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE],
 					 struct sgpu_error *error);
 /* Whether a key names its curve so, and has no explicit parameters; false for NULL. */
@@ -43,11 +41,11 @@ SGPU_MUST_CHECK int sgpu_certificate_key(const X509 *certificate, const char *wh
 					 struct sgpu_error *error);
 /* Whether this is a CA of path length 0 that another key certified, as EKs are; false for NULL. */
 bool sgpu_is_ek_certificate(X509 *certificate);
-/* Converts a time to seconds since 1970; -1 if it is malformed. */
+/* Seconds since 1970; -1 if it is malformed. */
 int64_t sgpu_certificate_time(const ASN1_TIME *time);
 /* Copies a memory BIO to a string from malloc, and wipes the BIO's own copy. */
 SGPU_MUST_CHECK int sgpu_bio_text(BIO *bio, char **text, size_t *size, struct sgpu_error *error);
-/* Parses a certificate of exactly `size` bytes of DER; NULL if it is malformed. */
+/* Of exactly `size` bytes of DER; NULL if it is malformed. */
 X509 *sgpu_certificate_parse(const uint8_t *der, size_t size);
 
 /* Verifies the chain from `leaf` through `others` to one of the self-signed roots. machine: for an
@@ -56,7 +54,6 @@ X509 *sgpu_certificate_parse(const uint8_t *der, size_t size);
 SGPU_MUST_CHECK int sgpu_chain_check(X509 *leaf, X509 *const *others, int other_count,
 				     const struct sgpu_chain *roots, int64_t now, uint8_t *machine,
 				     const char *owner, struct sgpu_error *error);
-/* The same for an AK's. */
 SGPU_MUST_CHECK int sgpu_chain_verify(const struct sgpu_chain *chain,
 				      const struct sgpu_chain *roots, int64_t now,
 				      uint8_t machine[SGPU_SHA256_SIZE], struct sgpu_error *error);
@@ -82,11 +79,11 @@ SGPU_MUST_CHECK int sgpu_jws_sign(const struct sgpu_signer *signer, const struct
 SGPU_MUST_CHECK int sgpu_jws_open(const char *token, size_t size, struct sgpu_jws *jws,
 				  struct sgpu_chain *chain, struct sgpu_error *error);
 void sgpu_jws_clear(struct sgpu_jws *jws);
-/* Verifies the signature. Errors: SGPU_ESIGNATURE. */
+/* Errors: SGPU_ESIGNATURE. */
 SGPU_MUST_CHECK int sgpu_jws_check(const struct sgpu_jws *jws, EVP_PKEY *key,
 				   struct sgpu_error *error);
 
-/* Parses the text of a file of owners. Errors: SGPU_EINVALID. */
+/* Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_owners_parse(const char *text, size_t size, const char *path,
 				      struct sgpu_owners *owners, struct sgpu_error *error);
 

@@ -68,7 +68,6 @@ static bool has_bytes(const json_t *value, size_t least, size_t most)
 	return !rc && size >= least && size <= most;
 }
 
-/* Whether a value is what its row says; what is inside of it may still be wrong. */
 static bool fits(const struct sgpu_member *row, const json_t *value)
 {
 	const char *text = json_string_value(value);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the files on quotes: names of claims, and the functions that make and check them.
- * sgpu-quote(5) describes every field.
+ * Shared by the files on quotes; sgpu-quote(5) describes every field.
  */
 #ifndef SGPU_ATTEST_QUOTE_H
 #define SGPU_ATTEST_QUOTE_H
@@ -56,21 +55,20 @@ struct sgpu_member {
 /* Parses JSON from outside; `where` and the place begin the message. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_document_parse(const char *text, size_t size, const char *where,
 					json_t **document, struct sgpu_error *error);
-/* Checks an object, `where` in messages. Errors: SGPU_EINVALID. */
+/* Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_members_check(const json_t *object, const char *where,
 				       const struct sgpu_member *table, struct sgpu_error *error);
 /* Returns the value at a path, in which a number selects an item of an array; NULL when there is
  * none. */
 const json_t *sgpu_member_at(const json_t *object, const char *path);
 
-/* Checks the types, sizes and members of all claims. Errors: SGPU_EINVALID. */
+/* Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_claims_check(const json_t *claims, struct sgpu_error *error);
 /* Returns the claims of an object that sgpu defines, or NULL. */
 const json_t *sgpu_claims_own(const json_t *object);
 /* Returns the device's submodule, or NULL; *name receives its name. */
 const json_t *sgpu_claims_device_of(const json_t *claims, const char **name);
 
-/* Makes the report data of the AK and the claims. */
 SGPU_MUST_CHECK int sgpu_quote_report_data(const json_t *claims, const uint8_t ak[SGPU_SHA256_SIZE],
 					   uint8_t report_data[64], struct sgpu_error *error);
 void sgpu_quote_ueid(const uint8_t machine[SGPU_SHA256_SIZE], uint8_t ueid[SGPU_UEID_SIZE]);

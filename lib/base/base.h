@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Interfaces of lib/base for the rest of the library and the programs, besides the installed
- * headers.
+ * Interfaces of lib/base besides the installed headers.
  */
 #ifndef SGPU_BASE_BASE_H
 #define SGPU_BASE_BASE_H
@@ -52,9 +51,9 @@ void sgpu_limit_count_in(enum sgpu_limited what, _Atomic uint64_t *counter);
  * counted then. */
 SGPU_MUST_CHECK int sgpu_limit_take(enum sgpu_limited what, uint64_t bytes,
 				    struct sgpu_error *error);
-/* Gives back what one call of sgpu_limit_take took. */
+/* As much as one call of sgpu_limit_take took. */
 void sgpu_limit_give(enum sgpu_limited what, uint64_t bytes);
-/* Returns the bytes that can be taken at this moment; UINT64_MAX without a limit. */
+/* UINT64_MAX without a limit. */
 uint64_t sgpu_limit_left(enum sgpu_limited what);
 
 /* ---- memory_file.c ----
@@ -84,7 +83,6 @@ struct sgpu_range {
 /* Inserts a range. Returns false if it overlaps another, or if out of memory. */
 bool sgpu_ranges_insert(void **tree, struct sgpu_range *range);
 void sgpu_ranges_remove(void **tree, struct sgpu_range *range);
-/* Returns the range that contains `address`, or NULL. */
 struct sgpu_range *sgpu_ranges_find(void *const *tree, uint64_t address);
 /* Returns any range, so that a loop can remove all; NULL when there is none. */
 struct sgpu_range *sgpu_ranges_any(void *const *tree);
@@ -100,7 +98,7 @@ SGPU_MUST_CHECK int sgpu_thread_start(pthread_t *thread, void *(*function)(void 
 void sgpu_signals_block(sigset_t *before);
 
 /* ---- spin.c ----
- * Short waits without sleeping, since waking a thread takes longer than most such waits. */
+ * Short waits without sleeping: waking a thread takes longer. */
 static inline void sgpu_pause(void)
 {
 #if defined(__x86_64__)
@@ -108,7 +106,7 @@ static inline void sgpu_pause(void)
 #endif
 }
 
-/* Waits at most `ns` until *word differs from `seen`. Returns whether it differs. */
+/* Waits at most `ns` until *word differs from `seen`. */
 bool sgpu_spin(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns);
 
 /* ---- message.c: messages of errors, and of the faults of a manifest ---- */
@@ -150,7 +148,6 @@ int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_ma
 void sgpu_json_place(const char *text, size_t position, int *line, int *column);
 
 /* ---- output_walk.c: the directory and name of an output ---- */
-/* Directories that were missing and were made. */
 struct sgpu_output_made {
 	struct {
 		int directory; /* descriptor of its parent */
@@ -167,11 +164,11 @@ struct sgpu_walk {
 	bool whole; /* the last component is a directory, too */
 	int links;
 	/* the result: */
-	int descriptor;	    /* the process's own descriptor that the path names, else -1 */
-	int directory;	    /* descriptor of the last component's directory */
-	char *name;	    /* the last component, from malloc */
-	int found;	    /* O_PATH descriptor of `name`, or -1: absent */
-	struct stat status; /* the status of `found` */
+	int descriptor; /* the process's own descriptor that the path names, else -1 */
+	int directory;	/* descriptor of the last component's directory */
+	char *name;	/* the last component, from malloc */
+	int found;	/* O_PATH descriptor of `name`, or -1: absent */
+	struct stat status;
 	struct sgpu_output_made made;
 };
 

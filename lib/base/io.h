@@ -41,7 +41,6 @@ bool sgpu_is_trusted(const struct stat *status);
  * which": "says whose work is taken". */
 SGPU_MUST_CHECK int sgpu_check_trusted(int fd, const char *name, const char *what,
 				       struct sgpu_error *error);
-/* Checks such a file, and reads it as sgpu_read_file does. */
 SGPU_MUST_CHECK int sgpu_read_trusted_file(const char *path, const char *what, size_t limit,
 					   char **data, size_t *size, struct sgpu_error *error);
 
@@ -84,16 +83,16 @@ void sgpu_close(int fd);
  * After open, no path is looked up. Under Landlock commit needs MAKE_REG, and REMOVE_FILE to
  * replace. */
 struct sgpu_output {
-	int fd;		 /* to write to; -1 when closed */
+	int fd;		 /* -1 when closed */
 	bool regular;	 /* positioned writes are possible and commit makes it appear */
-	char *path;	 /* as given, for messages */
+	char *path;	 /* for messages */
 	char *temporary; /* the temporary name, or NULL while it has none */
 	int directory;	 /* descriptor of the directory, or -1 */
 	char *name;	 /* its final name in the directory */
 	int kept_mode;	 /* permission bits of the user's own file that commit replaces, or -1 */
 	bool is_new;	 /* commit must not replace */
 	bool unsynced;	 /* commit does not sync data and names to the disk: the caller does */
-	struct sgpu_output_made made; /* directories that were missing */
+	struct sgpu_output_made made;
 };
 
 /* mode: permission bits of a new file. If the file replaces one of the user's own, it keeps that
@@ -108,7 +107,6 @@ SGPU_MUST_CHECK int sgpu_output_open(struct sgpu_output *output, const char *pat
 SGPU_MUST_CHECK int sgpu_output_open_beneath(struct sgpu_output *output, int root, const char *path,
 					     const char *shown, mode_t mode, bool is_new,
 					     struct sgpu_error *error);
-/* Changes the mode as though the output had been opened with it. */
 SGPU_MUST_CHECK int sgpu_output_set_mode(struct sgpu_output *output, mode_t mode,
 					 struct sgpu_error *error);
 /* Flushes to the disk and makes the file appear; after an error, it does not appear. */
@@ -142,7 +140,7 @@ void sgpu_output_directory_close(struct sgpu_output_directory *directory, bool k
 
 /* ---- sniff.c: what a file is, by its first bytes ----
  * Only for messages that a file is of the wrong kind; no decision may depend on it. */
-enum { SGPU_SNIFF_SIZE = 512 }; /* bytes that are looked at */
+enum { SGPU_SNIFF_SIZE = 512 };
 
 enum sgpu_sniffed {
 	SGPU_SNIFFED_UNKNOWN,
@@ -155,7 +153,6 @@ enum sgpu_sniffed {
 	SGPU_SNIFFED_OTHER,
 };
 
-/* Recognises a file by its first `size` bytes, at most SGPU_SNIFF_SIZE. */
 enum sgpu_sniffed sgpu_sniff(const void *first, size_t size);
 
 /* Reports what kind of data `name`, read from fd, is instead of `wanted`, perhaps with a hint.

@@ -47,8 +47,8 @@ struct sgpu_json_list {
 SGPU_MUST_CHECK int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists,
 				    size_t list_count, size_t frame_max, json_t **frame, int *line,
 				    int *column, struct sgpu_error *error);
-/* Parses one element. After an error, *line and *column are the place in `text`, the whole
- * document; all three may be NULL. */
+/* After an error, *line and *column are the place in `text`, the whole document; all three may be
+ * NULL. */
 SGPU_MUST_CHECK int sgpu_json_part_parse(const struct sgpu_json_part *part, const char *text,
 					 json_t **value, int *line, int *column,
 					 struct sgpu_error *error);

@@ -54,7 +54,6 @@ static void SGPU_PRINTF(2, 3) put_format(struct text *out, const char *format, .
 	}
 }
 
-/* Decodes the next code point of valid UTF-8. */
 static uint32_t next_point(const unsigned char **text)
 {
 	const unsigned char *p = *text;

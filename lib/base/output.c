@@ -200,7 +200,7 @@ static int open_descriptor(struct sgpu_output *output, int descriptor, struct sg
 	return output->fd < 0 ? sgpu_fail_write(error, output->path) : 0;
 }
 
-/* Opens a regular file, and takes over the walk's name and directory. */
+/* Takes over the walk's name and directory. */
 static int open_regular(struct sgpu_output *output, struct sgpu_walk *walk, mode_t mode,
 			struct sgpu_error *error)
 {

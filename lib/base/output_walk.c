@@ -159,7 +159,7 @@ static int make_directory(struct sgpu_walk *walk, const char *name, struct sgpu_
 	return 0;
 }
 
-/* Enters a directory, follows a link, or ends at the last component. `fd` is taken over. */
+/* `fd` is taken over. */
 static int enter(struct sgpu_walk *walk, const char *name, bool last, int fd,
 		 const struct stat *status, struct sgpu_error *error)
 {

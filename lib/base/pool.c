@@ -41,7 +41,6 @@ struct sgpu_pool {
 	pthread_t *threads;
 };
 
-/* Takes pieces until none is left or the pool is cancelled. */
 static void run_pieces(struct sgpu_pool *pool, struct loop *loop)
 {
 	while (!atomic_load_explicit(&pool->cancelled, memory_order_relaxed)) {

@@ -27,7 +27,7 @@ SGPU_MUST_CHECK int sgpu_pool_create(unsigned jobs, struct sgpu_pool **pool,
 void sgpu_pool_free(struct sgpu_pool **pool);
 unsigned sgpu_pool_jobs(const struct sgpu_pool *pool);
 
-/* Take and give back a token. sgpu_pool_enter waits until a token is free. Not recursive. */
+/* sgpu_pool_enter waits until a token is free. Not recursive. */
 void sgpu_pool_enter(struct sgpu_pool *pool);
 void sgpu_pool_leave(struct sgpu_pool *pool);
 

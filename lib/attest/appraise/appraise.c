@@ -43,7 +43,6 @@ static const char *text_of(const json_t *object, const char *key, const char *ot
 	return text ? text : otherwise;
 }
 
-/* Whether a text is in a policy's list, which may be missing, or the list is the text "any". */
 static bool is_listed(const json_t *list, const char *text)
 {
 	bool found = json_is_string(list);
@@ -366,7 +365,6 @@ static void judge_measured(struct judging *s, const json_t *wanted)
 	}
 }
 
-/* Judges whether the host, or other software in the guest, can reach the runner. */
 static void judge_guest(struct judging *s, const json_t *wanted)
 {
 	const struct sgpu_tee_report *tee = &s->result->tee;

@@ -14,7 +14,6 @@
 #include "attest/collect/evidence.h"
 #include "attest/quote.h"
 
-/* Checks that the chain begins with the AK's certificate and its EK's, which names the machine. */
 static int check_ak(const struct sgpu_signer *ak, const struct sgpu_chain *chain,
 		    uint8_t fingerprint[SGPU_SHA256_SIZE], uint8_t machine[SGPU_SHA256_SIZE],
 		    struct sgpu_error *error)
@@ -48,7 +47,6 @@ int sgpu_quote_check_key(const struct sgpu_signer *ak, const struct sgpu_chain *
 	return check_ak(ak, ak_chain, fingerprint, machine, error);
 }
 
-/* Sets "records" and "absent" in the claims. */
 static int claim_records(json_t *claims, const struct sgpu_record *record, struct sgpu_error *error)
 {
 	json_t *own = json_object_get(claims, SGPU_OWN), *present = json_object(),
@@ -186,7 +184,6 @@ static int sign_claims(json_t *claims, const struct sgpu_signer *ak, const struc
 	return rc;
 }
 
-/* Completes claims that lack only the machine, the records and the signature. */
 static int finish(json_t *claims, struct sgpu_device *device, const struct sgpu_signer *ak,
 		  const struct sgpu_chain *ak_chain, char **quote, size_t *size,
 		  struct sgpu_error *error)

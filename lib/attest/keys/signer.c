@@ -232,7 +232,6 @@ static int decode(const char *name, const char *text, size_t size, struct sgpu_s
 	return 0;
 }
 
-/* Whether both halves are there and belong together. */
 static int check_pair(const char *name, const struct sgpu_signer *signer, struct sgpu_error *error)
 {
 	EVP_PKEY_CTX *context =

@@ -12,7 +12,6 @@
 #include "attest/collect/evidence.h"
 #include "attest/quote.h"
 
-/* The parts of a quote, unverified. */
 struct parts {
 	char *token;
 	size_t token_size;
@@ -221,7 +220,6 @@ static int check_time(const json_t *claims, const struct sgpu_quote_checks *chec
 	return 0;
 }
 
-/* Whether a claim is these bytes; false if it is missing. */
 static bool is_bytes(const json_t *object, const char *key, const uint8_t *expected, size_t size)
 {
 	uint8_t got[SGPU_SHA512_SIZE];

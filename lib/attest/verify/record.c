@@ -31,7 +31,6 @@ static int compare(const char *label, const uint8_t *got, const uint8_t *expecte
 				   label);
 }
 
-/* Reads a member in base64url of any length. */
 static int get_blob(const json_t *object, const char *where, const char *key, uint8_t **data,
 		    size_t *size, struct sgpu_error *error)
 {

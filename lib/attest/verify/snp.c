@@ -265,7 +265,7 @@ static int check_shape(struct sgpu_bytes blob, const struct sgpu_tee_report *rep
 	return SGPU_OK;
 }
 
-/* Converts the little-endian parts of a signature to big-endian r || s. */
+/* To big-endian r || s. */
 static int read_signature(const uint8_t *field, uint8_t signature[2 * HALF],
 			  struct sgpu_error *error)
 {
@@ -284,7 +284,6 @@ static int read_signature(const uint8_t *field, uint8_t signature[2 * HALF],
 	return SGPU_OK;
 }
 
-/* Finds the certificate whose key signed the report. */
 static int find_signer(struct sgpu_bytes blob, const struct sgpu_snp_certificates *certificates,
 		       const char *name, X509 **signer, struct sgpu_error *error)
 {

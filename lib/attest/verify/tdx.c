@@ -36,7 +36,6 @@ enum {
 static const uint8_t vendor[VENDOR_SIZE] = { 0x93, 0x9a, 0x72, 0x33, 0xf7, 0x9c, 0x4c, 0xa9,
 					     0x94, 0x0a, 0x0d, 0xb3, 0x95, 0x7f, 0x06, 0x07 };
 
-/* Takes the next `size` bytes, or fails if fewer are left. */
 static int take(struct sgpu_bytes *rest, size_t size, const char *what, struct sgpu_bytes *part,
 		struct sgpu_error *error)
 {

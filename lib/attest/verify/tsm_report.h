@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verifying reports of TDX and SEV-SNP guests: a file for each format, and what they share.
+ * Verifying reports of TDX and SEV-SNP guests.
  */
 #ifndef SGPU_ATTEST_VERIFY_TSM_REPORT_H
 #define SGPU_ATTEST_VERIFY_TSM_REPORT_H
@@ -67,8 +67,8 @@ SGPU_MUST_CHECK int sgpu_tsm_verify(const char *record, size_t size,
 enum { SGPU_TDX_HALF = 32 /* bytes of a coordinate on P-256 */, SGPU_QE_REPORT_SIZE = 384 };
 struct sgpu_tdx_quote {
 	uint16_t version;
-	struct sgpu_bytes head;		   /* header and body: what the attestation key signs */
-	struct sgpu_bytes body;		   /* the TD's report */
+	struct sgpu_bytes head; /* header and body: what the attestation key signs */
+	struct sgpu_bytes body;
 	const uint8_t *signature;	   /* r || s */
 	struct sgpu_bytes attestation_key; /* x || y */
 	struct sgpu_bytes qe_report;	   /* the quoting enclave's report, and its signature by the
