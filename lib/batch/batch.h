@@ -19,7 +19,6 @@ SGPU_MUST_CHECK int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **m
  * descriptor, then calls sgpu_tar_consumed. */
 int sgpu_tar_fd(struct sgpu_tar_reader *reader);
 void sgpu_tar_consumed(struct sgpu_tar_reader *reader, uint64_t bytes);
-/* Writes what follows a payload of `size` bytes. */
 SGPU_MUST_CHECK int sgpu_tar_padding(int fd, const char *name, uint64_t size,
 				     struct sgpu_error *error);
 
@@ -69,21 +68,20 @@ SGPU_MUST_CHECK int sgpu_batch_read_index(struct sgpu_tar_reader *reader, struct
 SGPU_MUST_CHECK int sgpu_batch_read_rest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
 					 const struct sgpu_manifest_source *source,
 					 struct sgpu_error *error);
-/* Returns the recipient with this id, or NULL. */
 const json_t *sgpu_batch_recipient(const struct sgpu_batch *batch, const char *kid);
 /* Makes the note anew. files: by segment of the manifest, what is to be said of its file's format,
  * borrowed, or NULL; or NULL for all. */
 SGPU_MUST_CHECK int sgpu_batch_make_note(struct sgpu_batch *batch,
 					 const struct sgpu_manifest *manifest, json_t *const *files,
 					 struct sgpu_error *error);
-/* Makes all that precedes the payloads, from malloc. */
+/* *head: from malloc. */
 SGPU_MUST_CHECK int sgpu_batch_head(struct sgpu_batch *batch, uint8_t **head, size_t *size,
 				    struct sgpu_error *error);
 /* Writes it. For each inline payload, in order, the caller then writes its header, the payload and
  * its padding; at last it calls sgpu_tar_end. */
 SGPU_MUST_CHECK int sgpu_batch_write_head(int fd, const char *name, struct sgpu_batch *batch,
 					  struct sgpu_error *error);
-/* Writes seal.json alone, as the first member of an archive: what SGPU_READ_SEAL reads. */
+/* What SGPU_READ_SEAL reads. */
 SGPU_MUST_CHECK int sgpu_batch_write_seal(int fd, const char *name, struct sgpu_batch *batch,
 					  struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_batch_payload_header(const struct sgpu_batch *batch, int segment,

@@ -48,7 +48,6 @@ static int read_text(struct sgpu_tar_reader *reader, uint64_t size, uint64_t mos
 	return 0;
 }
 
-/* Reads the member `wanted`, which has to be the next. */
 static int read_member(struct sgpu_tar_reader *reader, const char *wanted, uint64_t most,
 		       char **text, size_t *size, struct sgpu_error *error)
 {
@@ -289,7 +288,6 @@ static int read_locations(struct sgpu_tar_reader *reader, struct sgpu_batch *bat
 	return rc ? rc : check_locations(batch, error);
 }
 
-/* Fails, and says what the archive is instead of the wanted batch or response. */
 static int fail_other(const struct sgpu_tar_reader *reader, const struct sgpu_batch *batch,
 		      unsigned what, struct sgpu_error *error)
 {

@@ -46,7 +46,6 @@ SGPU_MUST_CHECK int sgpu_fields_read(const json_t *object, const char *where,
 				     const struct sgpu_field *fields, size_t count,
 				     struct sgpu_error *error);
 
-/* Returns a new reference for the optional member of a json_pack, or NULL. */
 json_t *sgpu_bytes_json(bool there, const uint8_t *data, size_t size);
 
 struct sgpu_list {
@@ -61,26 +60,23 @@ SGPU_MUST_CHECK int sgpu_list_open(const char *text, size_t size, const char *wh
 				   const char *key, struct sgpu_list *list,
 				   struct sgpu_error *error);
 void sgpu_list_close(struct sgpu_list *list);
-/* Parses the next of list->split.count entries. */
 SGPU_MUST_CHECK int sgpu_list_next(struct sgpu_list *list, struct sgpu_error *error);
 /* Finds the segment of the entry. Entries are in the order of the index, so none is there twice.
  * *segment: that of the entry before, or -1. */
 SGPU_MUST_CHECK int sgpu_list_segment(const struct sgpu_list *list, const struct sgpu_batch *batch,
 				      int *segment, struct sgpu_error *error);
-/* Returns "batch.json" or "response.json". */
 const char *sgpu_index_name(const struct sgpu_batch *batch);
 
 /* ---- seal.json ---- */
 /* Parses seal.json into a new batch, which has no segments yet, and checks its form. */
 SGPU_MUST_CHECK int sgpu_seal_json_parse(const char *text, size_t size, struct sgpu_batch **batch,
 					 struct sgpu_error *error);
-/* Makes the texts of the index and of the payload where they are missing. */
 SGPU_MUST_CHECK int sgpu_seal_json_freeze(struct sgpu_batch *batch, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_seal_json_text(const struct sgpu_batch *batch, char **text, size_t *size,
 					struct sgpu_error *error);
 
 /* ---- batch.json, response.json ---- */
-/* Parses the index into a batch whose seal.json was parsed. */
+/* seal.json was parsed before. */
 SGPU_MUST_CHECK int sgpu_index_parse(const char *text, size_t size, struct sgpu_batch *batch,
 				     struct sgpu_error *error);
 /* *text: from malloc. */

@@ -217,7 +217,6 @@ static int read_file(struct sgpu_replay *replay, struct sgpu_error *error)
 	return rc;
 }
 
-/* Writes all records as a new file, which replaces the old one. */
 static int write_file(struct sgpu_replay *replay, struct sgpu_error *error)
 {
 	const int fd = openat(replay->directory, new_name,

@@ -17,7 +17,6 @@ enum {
 	INFO_MAX = sizeof(label) + SGPU_SALT_SIZE + SGPU_CONTEXT_MAX,
 };
 
-/* Derives the other members of *keys from `key`, `context` and keys->salt. */
 static int derive(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,
 		  struct sgpu_sealed_keys *keys, struct sgpu_error *error)
 {

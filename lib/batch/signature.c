@@ -27,7 +27,7 @@ int sgpu_batch_identity(const struct sgpu_batch *batch, uint8_t identity[SGPU_SH
 	return sgpu_sha256(text, sizeof(text), identity, error);
 }
 
-/* Gets the key that a signature names; verifies nothing. */
+/* Verifies nothing. */
 static int named_key(const struct sgpu_batch *batch, size_t index, struct sgpu_signing_key *key,
 		     struct sgpu_error *error)
 {

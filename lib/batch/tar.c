@@ -237,13 +237,11 @@ static int read_exact(struct sgpu_tar_reader *reader, void *data, size_t size,
 	return got == size ? 0 : cut_short(reader, error);
 }
 
-/* Moves the descriptor's position to where reading continues. */
 static bool move_descriptor(const struct sgpu_tar_reader *reader)
 {
 	return !reader->seekable || lseek(reader->fd, (off_t)reader->position, SEEK_SET) >= 0;
 }
 
-/* Goes to the end of the current member. */
 static int finish_member(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	uint8_t buffer[1 << 16];
@@ -304,7 +302,6 @@ static bool parse_size(const char field[12], uint64_t *value)
 	return *value <= SIZE_LIMIT;
 }
 
-/* Whether a string field has only NULs after its text. */
 static bool text_field(const char *field, size_t width)
 {
 	const size_t length = strnlen(field, width);

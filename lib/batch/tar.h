@@ -14,27 +14,25 @@ enum { SGPU_TAR_NAME_MAX = 100 };
 
 struct sgpu_tar_reader {
 	int fd;
-	char *name; /* of the archive, for messages */
+	char *name; /* for messages */
 	char member[SGPU_TAR_NAME_MAX + 1];
 	bool seekable;
 	uint64_t position, file_size; /* seekable: where reading continues; size at opening */
 	uint8_t ahead[32 << 10];      /* seekable: bytes read from ahead_at on: a small batch */
 	uint64_t ahead_at;
 	size_t ahead_size;
-	uint64_t remaining;	 /* unread payload bytes of the current member */
-	unsigned padding;	 /* bytes after the payload */
+	uint64_t remaining; /* of the current member's payload */
+	unsigned padding;
 	bool begun, ended, lost; /* lost: the position is not known */
 	bool again;		 /* the current member is also the next */
 	int cursor;		 /* the next segment for sgpu_batch_next_payload */
 };
 
-/* Returns the size of a payload with its padding. */
 static inline uint64_t sgpu_tar_padded(uint64_t size)
 {
 	return (size + SGPU_TAR_BLOCK - 1) / SGPU_TAR_BLOCK * SGPU_TAR_BLOCK;
 }
 
-/* Makes the header of a member. */
 SGPU_MUST_CHECK int sgpu_tar_header(const char *member, uint64_t size,
 				    uint8_t block[SGPU_TAR_BLOCK], struct sgpu_error *error);
 
@@ -46,7 +44,6 @@ struct sgpu_tar_member {
 /* Makes whole members in memory, from malloc. */
 SGPU_MUST_CHECK int sgpu_tar_members(const struct sgpu_tar_member *members, size_t count,
 				     uint8_t **text, size_t *size, struct sgpu_error *error);
-/* The same, written. */
 SGPU_MUST_CHECK int sgpu_tar_write(int fd, const char *name, const struct sgpu_tar_member *members,
 				   size_t count, struct sgpu_error *error);
 

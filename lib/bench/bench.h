@@ -51,14 +51,13 @@ struct sgpu_bench;
  * any other error means that it failed. sgpu_bench_keep and the like keep the things that run()
  * makes. */
 struct sgpu_bench_case {
-	const char *name;	   /* "secure-copy"; NULL ends a table */
-	const char *help;	   /* one line, lower case, no full stop */
+	const char *name; /* "secure-copy"; NULL ends a table */
+	const char *help;
 	enum sgpu_bench_unit unit; /* of the value shown to people */
 	enum sgpu_bench_need needs;
 	int (*run)(struct sgpu_bench *bench, struct sgpu_error *error);
 };
 
-/* ---- points and variants ---- */
 enum { SGPU_BENCH_PARAMETERS_MAX = 8, SGPU_BENCH_NAME_MAX = 48 };
 
 /* A parameter of a point: a text, or a number whose unit is in the key: "size_bytes", "streams". */
@@ -96,8 +95,7 @@ struct sgpu_bench_variant {
 	void *argument;
 };
 
-/* Samples the variants and records each; ratios are to the first. Errors: those of the
- * variants; SGPU_ECANCELED. */
+/* Ratios are to the first. Errors: those of the variants; SGPU_ECANCELED. */
 SGPU_MUST_CHECK int sgpu_bench_measure(struct sgpu_bench *bench,
 				       const struct sgpu_bench_point *point,
 				       const struct sgpu_bench_variant *variants, int count,
@@ -106,7 +104,6 @@ SGPU_MUST_CHECK int sgpu_bench_measure(struct sgpu_bench *bench,
 void sgpu_bench_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 		      const char *variant, const char *format, ...) SGPU_PRINTF(4, 5);
 
-/* Whether --size allows a size. */
 bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size);
 /* Returns SGPU_ENOMEM and the reason unless the host and the device have this much memory: the
  * kernel would kill the process rather than refuse the memory. */
@@ -120,8 +117,8 @@ void sgpu_bench_give_cpu_ns(struct sgpu_bench *bench, uint64_t ns);
 
 /* ---- things that a case makes and keeps until its end ---- */
 typedef void sgpu_bench_end_fn(struct sgpu_bench *bench, uintptr_t what, uint64_t size);
-/* Registers end(bench, what, size) for the end of the case, also after an error, in reverse order.
- * If this function fails, it calls end() itself. Errors: SGPU_ENOMEM. */
+/* end() is called at the end of the case, also after an error, in reverse order. If this function
+ * fails, it calls end() itself. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_bench_keep(struct sgpu_bench *bench, sgpu_bench_end_fn *end,
 				    uintptr_t what, uint64_t size, struct sgpu_error *error);
 /* Defines a sgpu_bench_end_fn from a function that takes a pointer to the thing's pointer. */
@@ -160,9 +157,7 @@ struct sgpu_bench_exit {
 	uint64_t cycles_per_second; /* of the time-stamp counter */
 	uint64_t guest_exit_cycles; /* of a CPUID, which exits a virtual machine; 0: not in one */
 };
-/* Executes CPUID, which makes a virtual machine exit. */
 void sgpu_bench_leave_guest(void);
-/* Measures for some milliseconds. */
 struct sgpu_bench_exit sgpu_bench_measure_exit(void);
 
 /* ---- work on streams ---- */
@@ -217,7 +212,7 @@ struct sgpu_bench_record {
 	const double *samples_ns;
 	enum sgpu_bench_stop stopped;
 	double cpu_ns;			    /* median of the processor time of a sample */
-	double goal_ns;			    /* what a sample should take; 0: there is no goal */
+	double goal_ns;			    /* 0: there is no goal */
 	char ratio_to[SGPU_BENCH_NAME_MAX]; /* the variant that `ratio` compares with, or "" */
 	struct sgpu_bench_statistics ratio;
 };
@@ -236,11 +231,11 @@ struct sgpu_bench_options {
 
 /* The environment of a case. */
 struct sgpu_bench {
-	struct sgpu_device *device;	   /* NULL if the case needs none */
+	struct sgpu_device *device;
 	struct sgpu_stream *stream;	   /* of the device */
-	struct sgpu_device_info info;	   /* of the device; zero without a device */
+	struct sgpu_device_info info;	   /* zero without a device */
 	struct sgpu_bench_options options; /* jobs is never 0 here */
-	int variant;			   /* index of the variant being sampled */
+	int variant;			   /* the one being sampled */
 	struct sgpu_bench_private *state;
 };
 
@@ -279,7 +274,7 @@ SGPU_MUST_CHECK int sgpu_bench_read(const char *text, size_t size, const char *n
 				    struct sgpu_bench_results *results, struct sgpu_error *error);
 /* "bandwidth pinned direction=h2d size_bytes=4096", with the parameters sorted by name. */
 void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_KEY_MAX]);
-/* Returns the median in the unit of the case; 0 if the measurement did not pass. */
+/* In the unit of the case; 0 if the measurement did not pass. */
 double sgpu_bench_value(const struct sgpu_bench_record *record);
 
 /* ---- comparison ---- */
@@ -300,8 +295,8 @@ struct sgpu_bench_difference {
 	double change;			 /* of the median time: 0.1 is a tenth slower */
 	double noise; /* |log(1 + change)| must exceed this to be more than noise */
 };
-/* Pairs the measurements of two runs by their keys, in the order of the first. ratios:
- * compares the ratios, not the times. The array comes from malloc. */
+/* By their keys, in the order of the first. ratios: compares these, not the times. The array comes
+ * from malloc. */
 SGPU_MUST_CHECK int sgpu_bench_compare(const struct sgpu_bench_results *first,
 				       const struct sgpu_bench_results *second, bool ratios,
 				       struct sgpu_bench_difference **differences, size_t *count,

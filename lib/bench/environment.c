@@ -61,7 +61,6 @@ static json_t *line_json(const char *path)
 				      : json_string(line);
 }
 
-/* Returns the system's name, PRETTY_NAME of os-release(5). */
 static const char *system_name(char text[4096])
 {
 	char *name;

@@ -25,7 +25,6 @@ static const double half_width_settled = 0.005;
  * measuring. */
 static const uint64_t verify_always = (uint64_t)64 << 20;
 
-/* The samples of a variant, by round. */
 enum series { NS, CPU_NS, RATIO, SERIES };
 
 struct measurement {
@@ -108,7 +107,6 @@ static int take_round(struct measurement *m, bool verify, int *failed, struct sg
 	return rc;
 }
 
-/* Returns the statistics of a series and keeps its order. */
 static struct sgpu_bench_statistics summarise(struct measurement *m, int variant,
 					      enum series series)
 {
@@ -137,7 +135,6 @@ static bool is_settled(struct measurement *m, uint64_t elapsed_ns)
 	return true;
 }
 
-/* Returns why the next round is the last, if it is. */
 static enum sgpu_bench_stop stops_by(struct measurement *m, uint64_t elapsed_ns, uint64_t round_ns)
 {
 	const struct sgpu_bench_options *o = &m->bench->options;

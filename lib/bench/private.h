@@ -7,7 +7,7 @@
 
 #include <bench/bench.h>
 
-/* The gate that holds streams back (gate.c); made on first use. */
+/* The gate (gate.c), made on first use. */
 struct sgpu_bench_gate {
 	struct sgpu_stream *stream;
 	sgpu_devptr device_memory;
@@ -16,7 +16,6 @@ struct sgpu_bench_gate {
 	uint64_t size;	   /* bytes that the next gate copies */
 };
 
-/* A thing that a case has made, and how it is ended. */
 struct sgpu_bench_kept {
 	sgpu_bench_end_fn *end;
 	uintptr_t what;
@@ -28,7 +27,7 @@ struct sgpu_bench_private {
 	const struct sgpu_bench_case *row;
 	void (*record)(void *argument, const struct sgpu_bench_record *record);
 	void *argument;
-	int counts[3]; /* records so far, by status */
+	int counts[3]; /* by status */
 	bool told;     /* an error of a variant was recorded already */
 	struct sgpu_bench_gate gate;
 	struct sgpu_bench_kept *kept;
@@ -42,7 +41,7 @@ extern const char *const sgpu_bench_stops[]; /* NULL-terminated */
 void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 			     const char *variant, struct sgpu_bench_record *record);
 void sgpu_bench_give(struct sgpu_bench *bench, const struct sgpu_bench_record *record);
-/* Gives a record for an error: waived if something is lacking, else failed. */
+/* Waived if something is lacking, else failed. */
 void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 			   const char *variant, const struct sgpu_error *error);
 
@@ -68,8 +67,7 @@ struct sgpu_bench_member {
 /* Members of all records; of records that passed; of those that did not. */
 extern const struct sgpu_bench_member sgpu_bench_heads[], sgpu_bench_members[], sgpu_bench_reason[];
 
-/* Computes the statistics; all zero if n is 0. Overwrites the samples with their distances from the
- * median. */
+/* All zero if n is 0. Overwrites the samples with their distances from the median. */
 void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statistics *statistics);
 
 #endif
