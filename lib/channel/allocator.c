@@ -10,7 +10,6 @@
 #include "base/base.h"
 #include "channel/channel.h"
 
-/* The pages that one command mapped. */
 struct run {
 	struct run *next; /* at a higher address */
 	uint64_t va, size;
@@ -54,7 +53,6 @@ static bool are_free(const struct sgpu_allocator *allocator, uint32_t first, uin
 	return true;
 }
 
-/* Takes the frames of a page of `kind`, from *first on. Returns false if none are free. */
 static bool take_page(struct sgpu_allocator *allocator, int kind, uint32_t *first)
 {
 	const uint32_t count = allocator->layout.frames_of[kind];

@@ -9,9 +9,8 @@
  *   allocator   not trusted: decides by commands which pages are mapped where
  *   session     trusted, the owner's: holds the channel key (CEK), seals groups, checks answers
  *
- * Each channel has its own context: an address space, a CEK, page tables and pages. Another
- * channel, even one of the same owner, shares none of these. Memory is counted in frames, the small
- * pages of the device.
+ * Each channel has its own context: an address space, a CEK, page tables and pages. Channels share
+ * none of these, even of one owner. Memory is counted in frames, the small pages of the device.
  */
 #ifndef SGPU_CHANNEL_CHANNEL_H
 #define SGPU_CHANNEL_CHANNEL_H
@@ -91,7 +90,7 @@ struct sgpu_command {
 };
 
 /* Why a command was refused. It changed nothing, unless the device failed: then mapped pages may
- * have been cleared. The numbers are in messages: sgpu-session(5). */
+ * have been cleared. The numbers: sgpu-session(5). */
 enum sgpu_refusal {
 	SGPU_REFUSED_NOT, /* the command was carried out */
 	SGPU_REFUSED_MALFORMED,
@@ -111,9 +110,9 @@ enum sgpu_refusal {
 	SGPU_REFUSED_DEVICE,	   /* the device failed, or a channel cannot be made */
 	SGPU_REFUSALS
 };
-/* The result of CH_CREATE for the channel's owner. The CEK is sealed with HPKE (base mode) to the
- * owner's key: info SGPU_GRANT_INFO, associated data the members before `enc`. A grant is sent as
- * it lies in memory. */
+/* For the channel's owner. The CEK is sealed with HPKE (base mode) to the owner's key: info
+ * SGPU_GRANT_INFO, associated data the members before `enc`. A grant is sent as it lies in
+ * memory. */
 #define SGPU_GRANT_INFO "sgpu channel v1"
 struct sgpu_grant {
 	uint32_t channel;
@@ -182,7 +181,6 @@ void sgpu_processor_free(struct sgpu_processor **processor);
 int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_command *command,
 			   struct sgpu_reply *reply);
 
-/* Finds the base and size of the address space of a channel. */
 SGPU_MUST_CHECK int sgpu_processor_space(struct sgpu_processor *processor, uint32_t channel,
 					 sgpu_devptr *base, uint64_t *size,
 					 struct sgpu_error *error);
@@ -191,9 +189,9 @@ struct sgpu_hello; /* keys.h */
 /* Begins a request. Every range must be mapped in the channel's context, which becomes the one that
  * kernels reach. Requests are served in the order of the calls; one for the active context does not
  * wait until others have left. Until sgpu_processor_leave nothing is unmapped and no other context
- * becomes reachable. In between the caller enqueues the request, but sends no command and begins no
- * other request. Errors, after which there is nothing to leave: SGPU_EUSAGE (a range outside of the
- * context, no such channel), SGPU_EDEVICE. */
+ * becomes reachable. In between the caller sends no command and begins no other request. Errors,
+ * after which there is nothing to leave: SGPU_EUSAGE (a range outside of the context, no such
+ * channel), SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t channel,
 					 const struct sgpu_device_range *ranges, int count,
 					 struct sgpu_error *error);
@@ -258,7 +256,6 @@ SGPU_MUST_CHECK int sgpu_allocator_create(const struct sgpu_pages_info *info,
 					  struct sgpu_allocator **allocator,
 					  struct sgpu_error *error);
 void sgpu_allocator_free(struct sgpu_allocator **allocator);
-/* Makes a channel for an owner's key. */
 SGPU_MUST_CHECK int sgpu_allocator_channel(struct sgpu_allocator *allocator,
 					   const uint8_t owner_key[32], struct sgpu_grant *grant,
 					   struct sgpu_error *error);
@@ -280,10 +277,8 @@ SGPU_MUST_CHECK int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uin
 					   struct sgpu_error *error);
 
 /* ---- secure contexts ----
- * The functions of Graviton's runtime (cudaSecureMalloc and others) as library calls. A context
- * makes a processor, an allocator and a session over the device. All its memory comes from pages of
- * the context. A request is a direct call. The processor refuses it if it names memory outside of
- * the context, else makes the context the only one that kernels reach; then the device enqueues it.
+ * The functions of Graviton's runtime (cudaSecureMalloc and others) as library calls; context.h
+ * says how.
  *
  * sgpu_secure_device() returns the context as a device, so that all code written for sgpu/device.h,
  * such as lib/run, can run inside it.
@@ -299,7 +294,7 @@ struct sgpu_secure_config {
 	struct sgpu_secure *sibling;
 	/* For tests: it is called between the allocator and the processor. NULL: not used. */
 	sgpu_command_fn between;
-	void *between_argument; /* first argument of `between` */
+	void *between_argument;
 };
 
 /* config NULL: all members are 0. The device is borrowed and must outlive the context. Errors:
@@ -340,11 +335,10 @@ SGPU_MUST_CHECK int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr
 					uint64_t size, bool keyed, uint8_t digest[SGPU_KT128_SIZE],
 					struct sgpu_error *error);
 
-/* Figures of a context, for statistics and for -v. */
 struct sgpu_secure_stats {
-	uint64_t requests;		   /* accepted requests that touch device memory */
+	uint64_t requests;		   /* accepted ones that touch device memory */
 	uint64_t commands, refused;	   /* the allocator's commands; how many were refused */
-	uint64_t mapped_bytes, used_bytes; /* bytes of mapped pages; of allocations */
+	uint64_t mapped_bytes, used_bytes; /* of pages; of allocations */
 };
 void sgpu_secure_get_stats(struct sgpu_secure *context, struct sgpu_secure_stats *stats);
 

@@ -28,7 +28,7 @@ static int send_command(struct sgpu_secure *context, const struct sgpu_command *
 	return rc;
 }
 
-/* Sends a command of the allocator. The ground's lock is held. */
+/* The ground's lock is held. */
 static int send_for_allocator(void *argument, const struct sgpu_command *given,
 			      struct sgpu_reply *reply)
 {

@@ -39,13 +39,13 @@ struct sgpu_ground {
 	struct sgpu_processor_config config;
 	struct sgpu_processor *processor;
 	struct sgpu_allocator *allocator;
-	pthread_mutex_t lock;	      /* guards the allocator and the members below */
+	pthread_mutex_t lock;	      /* guards the allocator and what follows */
 	struct sgpu_secure *sender;   /* the context for which the allocator sends commands */
 	bool taken[SGPU_CHANNEL_MAX]; /* in use, or could not be destroyed */
 };
 
 struct sgpu_secure {
-	struct sgpu_device_object object; /* the context as a struct sgpu_device */
+	struct sgpu_device_object object;
 	struct sgpu_device_guard guard;
 	struct sgpu_ground *ground;
 	struct sgpu_key owner;
@@ -54,22 +54,20 @@ struct sgpu_secure {
 	bool poisons; /* CPU device: unused memory is poisoned */
 	struct sgpu_grant grant;
 	bool has_channel;
-	struct sgpu_session *session; /* checks reports and authorises */
-	sgpu_devptr base;	      /* device address of the context's space */
+	struct sgpu_session *session;
+	sgpu_devptr base; /* of the context's space */
 	/* The range that the summaries of a mapping have described so far, empty if both are 0; or
 	 * the range that is still to be unmapped. */
 	uint64_t first, next, end;
-	/* memory */
 	pthread_mutex_t arena_lock;
 	struct sgpu_arena arena;
 	uint64_t mapped_most;	     /* most bytes ever mapped at the same time */
 	bool authorisation_lost;     /* an authorisation was sent that may still be unused */
-	struct sgpu_stream *clearer; /* the stream that clears freed blocks */
+	struct sgpu_stream *clearer; /* clears freed blocks */
 	/* module.c */
 	pthread_mutex_t copy_lock;
 	struct sgpu_engine *copier;
 	struct sgpu_live_key *copy_key; /* NULL: nothing was copied yet */
-	/* figures */
 	atomic_uint_fast64_t requests, refused, commands;
 };
 
@@ -97,7 +95,6 @@ struct sgpu_secure *sgpu_secure_of(struct sgpu_device *device);
 /* ---- heap.c ---- */
 /* Authorises a CH_PTE of the allocator that unmaps the next part of the range, and no other. */
 void sgpu_secure_authorise(struct sgpu_secure *context, struct sgpu_command *command);
-/* Checks the summary of a CH_PTE of the allocator. */
 SGPU_MUST_CHECK int sgpu_secure_take_summary(struct sgpu_secure *context,
 					     const struct sgpu_command *command,
 					     struct sgpu_report *summary, struct sgpu_error *error);

@@ -46,9 +46,9 @@ enum sgpu_item_kind {
 /* An item. Members that its kind does not use are zero (group_codec.c: `kinds`). Its head, up to
  * the tail, is sent as it lies in memory. */
 struct sgpu_item {
-	uint8_t kind; /* enum sgpu_item_kind */
+	uint8_t kind;
 	uint8_t zero;
-	uint8_t last; /* 0 or 1 */
+	uint8_t last;
 	uint8_t pad;
 	uint32_t buffer, zeros, object;
 	uint64_t offset, other_offset, size, first;
@@ -85,7 +85,7 @@ bool sgpu_submit_decode(const uint8_t *message, size_t size, struct sgpu_command
 /* Sends a message and waits for the answer, of SGPU_MESSAGE_MAX bytes at most. */
 typedef int (*sgpu_exchange_fn)(void *argument, const uint8_t *message, size_t size,
 				uint8_t *answer, size_t *answer_size, struct sgpu_error *error);
-enum { SGPU_GROUP_SENDS = 3 }; /* how often a group without an answer is sent */
+enum { SGPU_GROUP_SENDS = 3 };
 
 struct sgpu_group_client;
 
@@ -98,10 +98,9 @@ SGPU_MUST_CHECK int sgpu_group_client_open(const struct sgpu_signing_key *owner,
 					   void *argument, struct sgpu_group_client **client,
 					   struct sgpu_error *error);
 void sgpu_group_client_close(struct sgpu_group_client **client);
-/* Adds an item to the group that is sent next. Errors: SGPU_EUSAGE. */
+/* Errors: SGPU_EUSAGE. */
 SGPU_MUST_CHECK int sgpu_group_client_add(struct sgpu_group_client *client,
 					  const struct sgpu_item *item, struct sgpu_error *error);
-/* Whether an item with a tail of `tail` bytes fits into the next group. */
 bool sgpu_group_client_has_room(const struct sgpu_group_client *client, size_t tail);
 /* Sends the group and waits until it has been carried out. Returns the code of the first item that
  * failed, or SGPU_OK. If no valid answer comes, sends the same bytes again, so that the group is
@@ -163,13 +162,12 @@ SGPU_MUST_CHECK int sgpu_group_server_create(struct sgpu_secure *context,
 					     const struct sgpu_group_config *config,
 					     struct sgpu_group_server **server,
 					     struct sgpu_error *error);
-/* Destroys the session's channel, and all objects of the session. */
 void sgpu_group_server_free(struct sgpu_group_server **server);
 /* Handles a message from the session. The answer to a question is a challenge, the answer to a
  * hello the grant; the answer to a group is its number (8) and the sealed answer. A refused message
  * is answered by zero (8) and an enum sgpu_refusal (1). If the last group comes again, it gets the
- * same answer and is not carried out again. After an error the server is of no use any more. One
- * thread at a time. */
+ * same answer and is not carried out again. After an error the server is of no use. One thread at a
+ * time. */
 SGPU_MUST_CHECK int sgpu_group_server_handle(struct sgpu_group_server *server,
 					     const uint8_t *message, size_t size,
 					     uint8_t answer[SGPU_MESSAGE_MAX], size_t *answer_size,

@@ -54,7 +54,6 @@ bool sgpu_group_client_has_room(const struct sgpu_group_client *client, size_t t
 	       SGPU_GROUP_BYTES - client->size >= SGPU_ITEM_HEAD + tail;
 }
 
-/* Whether c->answer has the number `counter`, and opens under it. */
 static bool is_answer(struct sgpu_group_client *c, uint64_t counter, size_t size)
 {
 	struct sgpu_reader reader = { .next = c->answer, .left = size };

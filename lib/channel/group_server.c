@@ -117,7 +117,6 @@ static int open_channel(struct sgpu_group_server *s, const uint8_t *text, size_t
 	return rc;
 }
 
-/* Carries out a group that was opened, and keeps the sealed answer. */
 static int answer_group(struct sgpu_group_server *s, size_t items_size, struct sgpu_error *error)
 {
 	size_t size = 0;

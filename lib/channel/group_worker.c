@@ -17,7 +17,6 @@ struct buffer {
 	uint64_t size;
 };
 
-/* The session's objects, and the current group. */
 struct sgpu_group_worker {
 	struct sgpu_device *device;
 	struct sgpu_group_config config;
@@ -86,7 +85,7 @@ static uint64_t memory_left(const struct sgpu_group_worker *w)
 	return w->config.memory_limit > 0 ? w->config.memory_limit - w->used : UINT64_MAX;
 }
 
-/* Allocates device memory for the session, within its limit and that of the process. */
+/* Within the session's limit and that of the process. */
 static int alloc(struct sgpu_group_worker *w, uint64_t size, sgpu_devptr *memory,
 		 struct sgpu_error *error)
 {

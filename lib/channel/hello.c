@@ -48,7 +48,6 @@ static json_t *payload_of(const struct content *c, const char *kid)
 	return bad ? NULL : payload;
 }
 
-/* Signs the payload, and writes the JWS in its flattened serialization. */
 static int sign(json_t *payload, const struct sgpu_signing_key *owner, struct sgpu_hello *hello,
 		struct sgpu_error *error)
 {

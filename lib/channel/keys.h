@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys of a channel and computations with them, for both trusted sides, the processor and the
- * session.
+ * Keys of a channel and computations with them, for both trusted sides.
  */
 #ifndef SGPU_CHANNEL_KEYS_H
 #define SGPU_CHANNEL_KEYS_H

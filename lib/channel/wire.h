@@ -16,7 +16,6 @@ struct sgpu_reader {
 	bool bad;
 };
 
-/* Returns the next `size` bytes, or NULL if fewer are left. */
 static inline const uint8_t *sgpu_take(struct sgpu_reader *reader, size_t size)
 {
 	const uint8_t *at = reader->next;

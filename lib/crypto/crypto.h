@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Primitives: digests, key derivation, key wrapping, HPKE, detached JWS, and AES-256-GCM with its
- * providers. Everything except the bulk cipher and KT128 uses libcrypto.
+ * Primitives. Everything except the bulk cipher and KT128 uses libcrypto.
  */
 #ifndef SGPU_CRYPTO_CRYPTO_H
 #define SGPU_CRYPTO_CRYPTO_H
@@ -19,7 +18,7 @@
 extern "C" {
 #endif
 
-/* Fills memory with cryptographically secure random bytes. Errors: SGPU_ESYSTEM. */
+/* Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_random(void *data, size_t size, struct sgpu_error *error);
 
 /* SHA-256 and SHA-512 (FIPS 180-4). */
@@ -30,8 +29,7 @@ SGPU_MUST_CHECK int sgpu_sha512(const void *data, size_t size, uint8_t digest[SG
 				struct sgpu_error *error);
 
 /* KangarooTwelve, KT128 (RFC 9861), with a customisation string that may be empty: a digest of any
- * length; resistance to collisions needs 32 bytes. KT128 hashes a tree, so several processors can
- * share large data. */
+ * length; resistance to collisions needs 32 bytes. */
 void sgpu_kt128(const void *data, size_t size, const void *custom, size_t custom_size,
 		uint8_t *digest, size_t digest_size);
 /* The same on the workers of a pool; the calling thread holds a token of the pool. Errors:

@@ -60,9 +60,8 @@ SGPU_MUST_CHECK int sgpu_x25519(const uint8_t private_key[32], const uint8_t *pu
 EVP_PKEY *sgpu_p256_key(const uint8_t public_half[64], const uint8_t *secret);
 
 /* ---- sign.c: r || s, each big-endian of `half` bytes, at most 48 ---- */
-/* Signs the data with the key of a context for signing. */
 bool sgpu_ecdsa_sign(EVP_MD_CTX *context, const void *data, size_t size, uint8_t *raw, int half);
-/* Whether r || s signs the data. The digest: "SHA256" or "SHA384". */
+/* digest: "SHA256" or "SHA384". */
 bool sgpu_ecdsa_verifies(EVP_PKEY *key, const char *digest, const void *data, size_t size,
 			 const uint8_t *raw, int half);
 

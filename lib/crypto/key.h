@@ -22,7 +22,6 @@ SGPU_MUST_CHECK int sgpu_key_thumbprint(struct sgpu_key *key, struct sgpu_error 
 SGPU_MUST_CHECK int sgpu_signing_thumbprint(struct sgpu_signing_key *key, struct sgpu_error *error);
 const char *sgpu_signing_algorithm(const struct sgpu_signing_key *key); /* the "alg" of JWS */
 json_t *sgpu_signing_public_json(const struct sgpu_signing_key *key);
-/* Whether the set holds a secret. */
 bool sgpu_key_set_secret(const struct sgpu_key_set *set);
 
 /* ---- key_load.c ---- */
@@ -41,15 +40,14 @@ extern int (*sgpu_key_unlock)(const char *name, char **text, size_t *size,
  * SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_signing_check(const struct sgpu_signing_key *key,
 				       struct sgpu_error *error);
-/* Signs the data. Errors: SGPU_EKEY when the secret is not known. */
+/* Errors: SGPU_EKEY when the secret is not known. */
 SGPU_MUST_CHECK int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data,
 				      size_t size, uint8_t signature[SGPU_SIGNATURE_SIZE],
 				      struct sgpu_error *error);
-/* Verifies a signature of the data. Errors: SGPU_EAUTH. */
+/* Errors: SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_signing_verify(const struct sgpu_signing_key *key, const void *data,
 					size_t size, const uint8_t signature[SGPU_SIGNATURE_SIZE],
 					struct sgpu_error *error);
-/* Copies the key without its secret. */
 void sgpu_signing_public(const struct sgpu_signing_key *key, struct sgpu_signing_key *public_key);
 
 #endif

@@ -59,7 +59,6 @@ void sgpu_kt128_take(struct sgpu_kt128 *state, const uint8_t *values, uint64_t c
 	state->leaves += count;
 }
 
-/* Ends the leaf that was being filled; the node takes its chaining value. */
 static void end_leaf(struct sgpu_kt128 *state)
 {
 	uint8_t value[SGPU_KT128_VALUE];

@@ -55,9 +55,8 @@ enum {
 
 /* The RFC's length_encode. Returns how many bytes of `out` it took. */
 unsigned sgpu_kt128_length(uint64_t value, uint8_t out[]);
-/* Computes the chaining values of `count` whole leaves in a row. */
 void sgpu_kt128_leaves(const uint8_t *data, uint64_t count, uint8_t *values);
-/* Ends the final node after `count` chaining values. */
+/* After `count` chaining values. */
 void sgpu_kt128_end(struct sgpu_turboshake *node, uint64_t count, uint8_t *out, size_t size);
 
 /* ---- kt128.c: a digest under way ---- */
@@ -81,7 +80,7 @@ struct sgpu_measure_custom {
 	size_t size;
 	uint8_t bytes[sizeof(SGPU_MEASURE_CUSTOM) + SGPU_KEY_SIZE];
 };
-/* Makes the string; key: SGPU_KEY_SIZE bytes, or NULL. */
+/* key: SGPU_KEY_SIZE bytes, or NULL. */
 void sgpu_measure_custom(const uint8_t *key, struct sgpu_measure_custom *custom);
 
 #ifdef __cplusplus

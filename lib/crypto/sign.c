@@ -155,7 +155,7 @@ bool sgpu_ecdsa_sign(EVP_MD_CTX *context, const void *data, size_t size, uint8_t
 	return done;
 }
 
-/* Converts r || s to DER. Returns its size, or 0 if that fails. */
+/* 0 if that fails. */
 static int to_der(const uint8_t *raw, int half, uint8_t der[DER_MAX])
 {
 	ECDSA_SIG *parts = ECDSA_SIG_new();

@@ -184,7 +184,6 @@ static int clear_table(struct sgpu_processor *processor, struct sgpu_channel *ch
 	return rc;
 }
 
-/* Frees the pages of a table, and the table. */
 static void leave_table(struct sgpu_processor *processor, struct sgpu_table *table, int kind)
 {
 	for (uint32_t i = 0; table && i < processor->layout.entries_of[kind]; i++) {

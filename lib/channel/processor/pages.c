@@ -48,7 +48,6 @@ int sgpu_page_check(const struct sgpu_processor *processor, uint32_t channel, ui
 	return SGPU_OK;
 }
 
-/* Returns the kind of the page that is mapped at `va`, or SGPU_KINDS. */
 static int kind_at(const struct sgpu_processor *processor, const struct sgpu_channel *channel,
 		   uint64_t va)
 {
@@ -159,7 +158,6 @@ struct job {
 	bool unmaps;
 };
 
-/* Checks that nothing is mapped at the addresses, and that the channel can get the pages. */
 static int check_new(const struct job *job)
 {
 	struct sgpu_processor *processor = job->processor;
@@ -188,7 +186,6 @@ static int check_new(const struct job *job)
 	return rc;
 }
 
-/* Checks that all entries hold pages, and that their owner lets them go. */
 static int check_old(const struct job *job, bool authorised)
 {
 	for (uint32_t i = 0; i < job->count; i++) {
@@ -203,7 +200,6 @@ static int check_old(const struct job *job, bool authorised)
 					(unsigned long long)job->va);
 }
 
-/* Finds the table and the addresses that the command names. */
 static int check_place(struct job *job)
 {
 	const struct sgpu_layout *layout = &job->processor->layout;

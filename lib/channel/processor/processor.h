@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The state of the command processor: the table of pages, page tables, contexts and channels, and
- * the locks that guard them.
+ * The state of the command processor, and the locks that guard it.
  *
  * The lock `tables` guards all that `activation` does not guard. Commands that change tables hold
  * it as writers, a request as a reader from sgpu_processor_enter to sgpu_processor_leave, so that
@@ -31,13 +30,13 @@ _Static_assert(sizeof(struct sgpu_frame_entry) == 8, "an entry takes 8 bytes a f
 _Static_assert(SGPU_CHANNEL_ENTRIES <= 1 << 12 && SGPU_CHANNEL_MAX <= 1 << 10,
 	       "indexes fit into an entry");
 
-/* The contents of a page table, which are not in its frame. */
+/* A page table, which is not in its frame. */
 struct sgpu_table {
 	uint32_t frame, used; /* used: how many entries hold pages */
 	uint32_t entries[];   /* first frames of pages, SGPU_NO_FRAME for none */
 };
 
-/* A channel with its context: an address space, and the tables of the pages in it. */
+/* A channel with its context. */
 struct sgpu_channel {
 	uint32_t id, directory;
 	struct sgpu_grant grant;
@@ -53,7 +52,7 @@ struct sgpu_channel {
 
 struct sgpu_processor {
 	struct sgpu_device *device;
-	struct sgpu_stream *stream; /* clears and measures pages */
+	struct sgpu_stream *stream;
 	struct sgpu_processor_config config;
 	struct sgpu_layout layout;
 	uint8_t id[16];
@@ -61,8 +60,7 @@ struct sgpu_processor {
 	pthread_rwlock_t tables;
 	struct sgpu_frame_entry *frames;
 	struct sgpu_channel *channels[SGPU_CHANNEL_MAX];
-	uint32_t serials; /* serial numbers given so far */
-	/* pages of the current command */
+	uint32_t serials;
 	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 
 	pthread_mutex_t activation;
@@ -83,7 +81,6 @@ static inline void sgpu_tables_leave(struct sgpu_processor *processor)
 }
 
 /* ---- processor.c ---- */
-/* Fills in the reply and returns its code. */
 int sgpu_refuse(struct sgpu_reply *reply, enum sgpu_refusal refusal, const char *format, ...)
 	SGPU_PRINTF(3, 4);
 /* As sgpu_refuse, when the device failed. The text ends with the device's own, if it gave one. */
@@ -106,7 +103,6 @@ bool sgpu_range_is_mapped(const struct sgpu_processor *processor,
 			  const struct sgpu_channel *channel, uint64_t at, uint64_t size);
 
 /* ---- channels.c ---- */
-/* Returns channel `id`, or NULL. */
 static inline struct sgpu_channel *sgpu_channel_of(const struct sgpu_processor *processor,
 						   uint32_t id)
 {
