@@ -66,7 +66,6 @@ static void pull(struct sgpu_arena *arena, struct sgpu_block *block)
 	block->previous = block->next = NULL;
 }
 
-/* Returns the first non-empty bin from `bin` on, or -1. */
 static int next_filled(const struct sgpu_arena *arena, int bin)
 {
 	for (int word = bin / 64; word < (int)SGPU_ARRAY_LENGTH(arena->filled); word++) {

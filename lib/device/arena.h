@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The records of which bytes of kept memory are in use: pages of a secure context, regions of a
- * GPU's memory, pinned host memory. The memory itself is not accessed here. Blocks are cut from
- * regions, best fit, and adjacent free blocks are merged. Not safe for several threads at a time.
+ * Which bytes of kept memory are in use: pages of a secure context, regions of a GPU's memory,
+ * pinned host memory. Blocks are cut from regions, best fit, and adjacent free blocks are merged.
+ * Not safe for several threads at a time.
  */
 #ifndef SGPU_DEVICE_ARENA_H
 #define SGPU_DEVICE_ARENA_H
@@ -64,7 +64,6 @@ struct sgpu_arena {
 SGPU_MUST_CHECK int sgpu_arena_add(struct sgpu_arena *arena, sgpu_devptr address, uint64_t extent);
 /* Takes a block of `size` bytes into use. NULL: no free block is large enough. */
 struct sgpu_block *sgpu_arena_take(struct sgpu_arena *arena, uint64_t size);
-/* Returns the used block that contains an address, or NULL. */
 static inline struct sgpu_block *sgpu_arena_find(const struct sgpu_arena *arena,
 						 sgpu_devptr address)
 {
@@ -75,17 +74,14 @@ void sgpu_arena_leave(struct sgpu_arena *arena, struct sgpu_block *block);
 void sgpu_arena_release(struct sgpu_arena *arena, struct sgpu_block *block);
 /* Appends an unused block to those in clearing, with the next serial. */
 void sgpu_arena_await(struct sgpu_arena *arena, struct sgpu_block *block);
-/* Notes that all clearings up to this serial are over. */
+/* All clearings up to this serial are over. */
 void sgpu_arena_note_cleared(struct sgpu_arena *arena, uint64_t serial);
 /* Unlinks and returns the next block whose clearing is over, for the caller to release; or NULL. */
 struct sgpu_block *sgpu_arena_next_cleared(struct sgpu_arena *arena);
-/* Whether all of a region is free. */
 bool sgpu_arena_is_idle(const struct sgpu_arena_region *region);
 /* Keeps an idle region's memory from being taken, and the region from being added again. */
 void sgpu_arena_withhold(struct sgpu_arena *arena, struct sgpu_arena_region *region);
-/* Removes a region that is idle or withheld. */
 void sgpu_arena_drop(struct sgpu_arena *arena, struct sgpu_arena_region *region);
-/* Frees all records. */
 void sgpu_arena_clear(struct sgpu_arena *arena);
 
 static inline uint64_t sgpu_arena_extent(uint64_t size)

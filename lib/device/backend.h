@@ -77,7 +77,6 @@ struct sgpu_device_page_calls {
 	int (*access)(struct sgpu_space *space, bool on, struct sgpu_error *error);
 };
 
-/* Calls for two devices of this backend. */
 struct sgpu_device_peer_calls {
 	int (*alloc)(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
 		     sgpu_devptr *memory, struct sgpu_error *error);
@@ -144,7 +143,6 @@ struct sgpu_device_guard {
 };
 
 struct sgpu_device_guard_calls {
-	/* Changes the device's own figures to those of the context. */
 	void (*info)(struct sgpu_device_guard *guard, struct sgpu_device_info *info);
 	int (*alloc)(struct sgpu_device_guard *guard, uint64_t size, sgpu_devptr *memory,
 		     struct sgpu_error *error);
@@ -201,10 +199,9 @@ int sgpu_task_refuse(struct sgpu_task *task, int code, const char *text);
 int sgpu_task_refuse_range(struct sgpu_task *task, sgpu_devptr address, uint64_t size);
 
 /* ---- elf.c: shared objects before the loader sees them ---- */
-/* Whether the image has an ELF shared object's header. */
 bool sgpu_elf_is_shared(const void *image, size_t size);
-/* Whether an ELF file is for this machine. For any other file, the loader would report that there
- * is no such file. */
+/* Whether an ELF file is for this machine. For others the loader would report that there is no such
+ * file. */
 bool sgpu_elf_is_native(const void *image);
 /* Whether a native ELF file holds all bytes that will be mapped: the loader does not check, and
  * would read past the end of a truncated file. */
@@ -223,9 +220,7 @@ bool sgpu_elf_find_section(const void *image, size_t size, const char *name,
 /* ---- the digest of device code, in a file or loaded ---- */
 #define SGPU_CODE_SECTION ".nv_fatbin"
 
-/* Fills in *code for these bytes. */
 void sgpu_device_code_digest(const void *bytes, uint64_t size, struct sgpu_device_code *code);
-/* Maps the bytes of a file; the caller unmaps them. */
 SGPU_MUST_CHECK int sgpu_code_file_map(const char *path, const void **image, size_t *size,
 				       struct sgpu_error *error);
 void sgpu_code_file_unmap(const void *image, size_t size);
@@ -237,9 +232,9 @@ enum { SGPU_CUDA_PLUGIN_ABI = 12 };
 #define SGPU_CUDA_PLUGIN_SYMBOL "sgpu_cuda_plugin"
 
 struct sgpu_cuda_plugin {
-	uint32_t abi;	       /* always the first member */
-	uint32_t backend_size; /* sizeof(struct sgpu_device_backend) */
-	const char *version;   /* SGPU_VERSION */
+	uint32_t abi; /* always the first member */
+	uint32_t backend_size;
+	const char *version; /* SGPU_VERSION */
 	const struct sgpu_device_backend *backend;
 };
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls of devices beyond those of sgpu/device.h, for other parts of the library and the programs:
- * launches, events, keys, pages, and copies from one device to another.
+ * Calls of devices beyond those of sgpu/device.h.
  */
 #ifndef SGPU_DEVICE_DEVICE_H
 #define SGPU_DEVICE_DEVICE_H
@@ -55,7 +54,6 @@ struct sgpu_launch {
 	unsigned *counters;
 };
 enum { SGPU_LAUNCH_COUNTERS = 64 };
-/* A device's implementation of an operation. */
 typedef int (*sgpu_op_fn)(struct sgpu_op_call *call, struct sgpu_launch *launch);
 typedef int (*sgpu_launch_fn)(struct sgpu_launch *launch, void *argument);
 
@@ -71,8 +69,8 @@ enum { SGPU_DEVICE_PARTS_MAX = 8 };
 /* ---- devices ---- */
 /* Returns a kind of devices, in order of preference: "cuda", "cpu"; NULL after the last. */
 const char *sgpu_device_kind(int index);
-/* Lists the parts that all kinds of devices need, found or missing; needs no device. Fills in at
- * most SGPU_DEVICE_PARTS_MAX parts and returns their number. */
+/* Lists the parts that all kinds of devices need; needs no device. Returns how many,
+ * SGPU_DEVICE_PARTS_MAX at most. */
 int sgpu_device_parts(struct sgpu_device_part *parts);
 
 /* Starts the processes in which the next `devices` CPU devices run modules. Such a process, the
@@ -84,7 +82,6 @@ SGPU_MUST_CHECK int sgpu_device_prepare_modules(const char *program, int devices
 /* Returns the implementation of operation `name` for devices of a kind, or NULL; needs no device.
  * Always NULL for "cpu", whose implementations are in the table of operations. */
 sgpu_op_fn sgpu_device_kind_op(const char *kind, const char *name);
-/* The same as sgpu_device_kind_op, for a device. */
 sgpu_op_fn sgpu_device_op(struct sgpu_device *device, const char *name);
 /* The workers of the host on which the device computes, or NULL. */
 struct sgpu_pool *sgpu_device_pool(struct sgpu_device *device);
@@ -123,9 +120,9 @@ SGPU_MUST_CHECK int sgpu_event_record(struct sgpu_stream *stream, struct sgpu_ev
  * before that. When that later work has ended, so has the work before the event, but nobody may
  * have looked at the tasks of the event's stream yet: see above. */
 SGPU_MUST_CHECK int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
-/* Waits until an event that was recorded has completed. */
+/* The event was recorded. */
 SGPU_MUST_CHECK int sgpu_event_sync(struct sgpu_event *event, struct sgpu_error *error);
-/* Tells without waiting whether the event has completed. */
+/* Does not wait. */
 SGPU_MUST_CHECK int sgpu_event_query(struct sgpu_event *event, bool *done,
 				     struct sgpu_error *error);
 /* Enqueues a launch, naming the memory that it touches: a secure context (lib/channel) refuses
@@ -165,7 +162,7 @@ SGPU_MUST_CHECK int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct s
 enum { SGPU_REACHED_MAX = 12 * SGPU_SEALED_CHUNK };
 bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
 
-/* Pauses before another look at work that is waited for since `begin_ns`. */
+/* Between two looks at work that is waited for since `begin_ns`. */
 void sgpu_device_pause(uint64_t begin_ns);
 
 /* ---- work ---- */

@@ -226,7 +226,6 @@ static int first_failure(const struct slot *slot, struct sgpu_error *error)
 			 : SGPU_OK;
 }
 
-/* Waits for the run in the slot, if any, and returns the run's first failure. */
 static int end_run(struct slot *slot, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
@@ -349,7 +348,6 @@ static int check_ranges(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", task.error.text);
 }
 
-/* Starts the runs in order, up to the first failure. */
 static int start_runs(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size,
 		      struct sgpu_error *error)
 {
@@ -375,7 +373,7 @@ static int start_runs(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, 
 	return rc;
 }
 
-/* Clears all of `to` after a failed copy, even the chunks that verified. */
+/* Even the chunks that verified. */
 static void clear_all(struct sgpu_peer *peer, sgpu_devptr to, uint64_t size)
 {
 	struct sgpu_error ignored;

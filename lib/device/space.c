@@ -38,7 +38,6 @@ static uint64_t mask(uint32_t first, uint32_t count)
 	return count >= 64 ? UINT64_MAX : (((uint64_t)1 << count) - 1) << (first % 64);
 }
 
-/* Whether any of frames [first, first + count) is mapped; `count` is 1 or that of a big page. */
 static bool any_mapped(const struct sgpu_frames *frames, uint32_t first, uint32_t count)
 {
 	uint64_t bits = mask(first, count);
@@ -69,7 +68,6 @@ static int misplaced(const char *what, uint64_t at, struct sgpu_error *error)
 	return sgpu_fail(error, SGPU_EUSAGE, "%s %#llx of the space", what, (unsigned long long)at);
 }
 
-/* Checks that the pages fit at `at` and that nothing is mapped there. */
 static int check_place(const struct sgpu_space *space, uint64_t at, size_t count,
 		       uint64_t page_size, struct sgpu_error *error)
 {
@@ -144,7 +142,6 @@ static int enter(struct sgpu_space *space, uint64_t at, const uint32_t *list, si
 	return rc;
 }
 
-/* Checks that a range to unmap is whole pages and cuts no big page in two. */
 static int check_range(const struct sgpu_space *space, uint64_t at, uint64_t size,
 		       struct sgpu_error *error)
 {
@@ -168,7 +165,6 @@ static int check_range(const struct sgpu_space *space, uint64_t at, uint64_t siz
 	return SGPU_OK;
 }
 
-/* Removes the entries of a checked range. */
 static void leave(struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	struct sgpu_frames *frames = space->frames;

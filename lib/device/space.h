@@ -21,7 +21,7 @@ struct sgpu_frames {
 	uint64_t small, big;	 /* bytes of a page; 0: not opened yet */
 	uint32_t count, per_big; /* frames in all, and in a big page */
 	uint64_t *mapped;	 /* one bit per frame */
-	void *spaces;		 /* the spaces, by address */
+	void *spaces;		 /* by address */
 };
 
 struct sgpu_space {
@@ -45,14 +45,13 @@ struct sgpu_frame_calls {
 	/* Unmaps what a space maps, and releases its addresses. Returns false if pages of it may
 	 * still be mapped. */
 	bool (*release)(struct sgpu_space *space);
-	/* Maps pages that have been entered. After a failure none is mapped, or the space is
-	 * faulted. */
+	/* After a failure none is mapped, or the space is faulted. */
 	int (*map)(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
 		   uint64_t page_size, struct sgpu_error *error);
-	/* Unmaps the pages of a range. After a failure all are mapped, or the space is faulted. */
+	/* After a failure all are mapped, or the space is faulted. */
 	int (*unmap)(struct sgpu_space *space, uint64_t at, uint64_t size,
 		     struct sgpu_error *error);
-	/* Grants or revokes access to all pages. After a failure it may have changed for some. */
+	/* After a failure the access to some pages may have changed. */
 	int (*access)(struct sgpu_space *space, bool on, struct sgpu_error *error);
 	/* Keeps everybody from a space whose access could not be revoked. Returns SGPU_EDEVICE. */
 	int (*lose)(struct sgpu_space *space, struct sgpu_error *error);
@@ -61,7 +60,6 @@ struct sgpu_frame_calls {
 /* Initialises all but the lock, the device and its calls. `count` is a multiple of big / small. */
 SGPU_MUST_CHECK int sgpu_frames_open(struct sgpu_frames *frames, uint64_t small, uint64_t big,
 				     uint64_t count, struct sgpu_error *error);
-/* Removes all spaces. */
 void sgpu_frames_empty(struct sgpu_frames *frames);
 void sgpu_frames_close(struct sgpu_frames *frames);
 

@@ -36,7 +36,6 @@ int sgpu_work_ranges(const struct sgpu_work *work, struct sgpu_device_range rang
 	}
 }
 
-/* Refuses a piece that no device could enqueue. */
 static int check_work(const struct sgpu_stream *stream, const struct sgpu_work *work)
 {
 	const bool seals = work->kind == SGPU_WORK_SEAL || work->kind == SGPU_WORK_SEAL_TO;

@@ -32,7 +32,7 @@ struct sgpu_dsa {
 	uint64_t timeout_ns;  /* for an answer, plus 1 ns for each byte */
 	uint64_t patience_ns; /* how long to wait for room in a full queue */
 	bool dead;
-	struct sgpu_error why; /* why the device is dead */
+	struct sgpu_error why;
 	/* For reader.c: held by the thread that uses the device; bytes that were read. */
 	pthread_mutex_t lock;
 	uint64_t copied;
@@ -48,7 +48,7 @@ SGPU_MUST_CHECK int sgpu_dsa_open_in(const struct sgpu_dsa_place *place, struct 
 				     struct sgpu_error *error);
 /* Makes a queue that reaches no device yet; the caller fills in name, submit and timeout_ns. */
 SGPU_MUST_CHECK int sgpu_dsa_create(struct sgpu_dsa **dsa, struct sgpu_error *error);
-/* Checks that the device copies correctly: SGPU_EDEVICE if not. */
+/* SGPU_EDEVICE if it does not copy correctly. */
 SGPU_MUST_CHECK int sgpu_dsa_prove(struct sgpu_dsa *dsa, struct sgpu_error *error);
 
 /* ---- reader.c ---- */

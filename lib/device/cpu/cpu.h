@@ -48,7 +48,6 @@ struct sgpu_cpu_memory {
 /* Maps unused memory at a multiple of `alignment`, itself one of pages; NULL: there is none. */
 void *sgpu_cpu_map(uint64_t size, uint64_t alignment, int protection);
 void sgpu_cpu_memory_open(struct sgpu_cpu_memory *memory, uint64_t limit);
-/* Clears and frees everything. */
 void sgpu_cpu_memory_close(struct sgpu_cpu_memory *memory);
 SGPU_MUST_CHECK int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
 				   struct sgpu_error *error);
@@ -60,10 +59,8 @@ void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, ui
 /* Counts bytes as in use until the device closes. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_cpu_memory_promise(struct sgpu_cpu_memory *memory, uint64_t size,
 					    struct sgpu_error *error);
-/* Returns how many bytes can be allocated in all. */
 uint64_t sgpu_cpu_memory_most(struct sgpu_cpu_memory *memory);
 
-/* As sgpu_shared_alloc. */
 SGPU_MUST_CHECK int sgpu_cpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer,
 					  uint64_t size, sgpu_devptr *memory,
 					  struct sgpu_error *error);
@@ -90,7 +87,6 @@ struct sgpu_cpu_host {
 	struct sgpu_module_confinement confinement;
 	atomic_bool broke_rules; /* a module made a forbidden system call */
 };
-/* Takes a prepared host if there is one. */
 void sgpu_cpu_host_take(struct sgpu_device *device);
 /* Errors: SGPU_EUNAVAILABLE (the device has no host). */
 SGPU_MUST_CHECK int sgpu_cpu_host_check(struct sgpu_device *device, struct sgpu_error *error);
@@ -99,7 +95,6 @@ void sgpu_cpu_host_stop(struct sgpu_device *device);
 /* ---- stream.c ---- */
 enum sgpu_cpu_kind { SGPU_CPU_WORK, SGPU_CPU_RECORD, SGPU_CPU_WAIT, SGPU_CPU_END };
 
-/* One entry of a stream's queue. */
 struct sgpu_cpu_item {
 	enum sgpu_cpu_kind kind;
 	/* WORK: performs the item; its result becomes the task's code */
@@ -112,9 +107,9 @@ struct sgpu_cpu_item {
 	const void *from;
 	uint64_t size;		     /* bytes */
 	struct sgpu_device_key *key; /* to open or seal with */
-	uint64_t first;		     /* the first chunk's index */
-	bool last;		     /* the last chunk ends the segment */
-	bool shared;		     /* the sealed chunks are in memory of the host */
+	uint64_t first;
+	bool last;   /* the last chunk ends the segment */
+	bool shared; /* the sealed chunks are in memory of the host */
 	sgpu_launch_fn launch;
 	void *argument;		  /* of launch; or the key of a measure */
 	struct sgpu_event *event; /* RECORD, WAIT: the item holds a reference */
@@ -128,9 +123,9 @@ struct sgpu_stream {
 	uint64_t capacity;	     /* a power of two */
 	uint64_t enqueued, ended;    /* items, so far */
 	bool lent;		     /* the thread that enqueues runs an item itself */
-	pthread_cond_t work;	     /* an item was enqueued */
-	pthread_cond_t progress;     /* an item ended */
-	struct sgpu_stream *next;    /* the device's next stream */
+	pthread_cond_t work;
+	pthread_cond_t progress;
+	struct sgpu_stream *next; /* of the device */
 	struct sgpu_stream *next_spare;
 };
 
@@ -157,9 +152,7 @@ struct sgpu_device {
 
 /* Waits until all enqueued work has ended. Not to be called from a launch. */
 void sgpu_cpu_wait_idle(struct sgpu_device *device);
-/* Waits for all work, then ends the threads and frees the streams. */
 void sgpu_cpu_streams_close(struct sgpu_device *device);
-/* Enqueues a copy of *item. */
 SGPU_MUST_CHECK int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *item);
 /* Also for an event of another device. */
 SGPU_MUST_CHECK int sgpu_cpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);

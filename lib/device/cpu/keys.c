@@ -73,7 +73,6 @@ struct run {
 	uint64_t bad_chunk;
 };
 
-/* Opens or seals `count` chunks from number `first` on. */
 static int work_chunks(const struct run *run, struct sgpu_aead *aead, uint64_t first, bool last,
 		       const uint8_t *in, uint64_t size, uint8_t *out, uint64_t *bad_chunk)
 {

@@ -145,7 +145,6 @@ uint64_t sgpu_cpu_memory_most(struct sgpu_cpu_memory *memory)
 	return most;
 }
 
-/* Returns a block of pages for `size` bytes, or NULL. */
 static struct sgpu_cpu_block *map_block(uint64_t size)
 {
 	const uint64_t page = size >= HUGE_PAGE ? HUGE_PAGE : SGPU_CPU_PAGE;

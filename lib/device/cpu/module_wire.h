@@ -55,11 +55,11 @@ struct sgpu_host_answer {
 /* ---- channel ---- */
 /* From the device: run the launch in this memory, whose descriptor comes along. */
 struct sgpu_host_call {
-	uint64_t size; /* of the memory */
+	uint64_t size;
 };
 
 struct sgpu_host_argument {
-	uint32_t size;	 /* of the value */
+	uint32_t size;
 	uint32_t points; /* the value is the shared memory's address plus `at` */
 	uint64_t at;
 	uint8_t value[SGPU_HOST_VALUE];
@@ -73,7 +73,6 @@ struct sgpu_host_launch {
 };
 
 /* ---- messages ---- */
-/* Sends one message with at most one descriptor; -1: none. */
 static inline bool sgpu_host_send(int socket, const void *data, size_t size, int fd)
 {
 	return sgpu_send_descriptors(socket, data, size, &fd, fd >= 0, 0);

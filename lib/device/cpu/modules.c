@@ -139,7 +139,6 @@ static int wait_for(struct sgpu_device_module *module, struct sgpu_host_answer *
 	return rc;
 }
 
-/* Has the host start a worker. */
 static int start_worker(struct sgpu_device_module *module, struct sgpu_error *error)
 {
 	struct sgpu_cpu_host *host = &module->device->host;
@@ -226,7 +225,6 @@ static void module_free(struct sgpu_device_module *module)
 	free(module);
 }
 
-/* Makes a memory file of the image that nobody can change. */
 static int image_file(const void *image, size_t size, int *fd, struct sgpu_error *error)
 {
 	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
@@ -346,7 +344,6 @@ static int run_function(struct module_launch *l, struct sgpu_error *error)
 	return rc;
 }
 
-/* Performs a launch, unless it is cancelled, and frees it. */
 static int perform_launch(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 			  struct sgpu_task *task)
 {

@@ -32,7 +32,6 @@ struct agreement {
 	uint8_t out[SGPU_AGREE_KEY + SGPU_AGREE_PROOF];
 };
 
-/* Checks the enqueueing, and waits for what was enqueued. */
 static int finish(struct sgpu_device *device, CUresult result, const char *what,
 		  struct sgpu_error *error)
 {
@@ -92,7 +91,6 @@ static int hear(struct agreement *a, CUresult result, uint8_t bytes[32], struct 
 	return SGPU_OK;
 }
 
-/* Takes the device's public key, makes the host's, and derives the session key. */
 static int exchange(struct agreement *a, struct sgpu_error *error)
 {
 	uint8_t random[32], shared[32] = { 0 }, proof[SGPU_AGREE_PROOF];
@@ -327,7 +325,6 @@ static const char *run_kernel(struct test *t, enum sgpu_cuda_kernel kernel, int 
 		       : "it takes a key that was changed";
 }
 
-/* Runs the known-answer test with a key sealed under the session key. */
 static int known_answer(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct test t = { .device = device, .bytes = calloc(1, SGPU_SEALED_CHUNK + SGPU_CHUNK) };

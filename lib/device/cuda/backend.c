@@ -181,7 +181,6 @@ bool sgpu_cuda_in_confidential_mode(const struct sgpu_device *device)
 	       strcmp(device->info.confidential, "devtools") == 0;
 }
 
-/* Fills in what NVML tells and what depends on it. */
 static void look_closer(struct sgpu_device *device)
 {
 	sgpu_cuda_confidential(device->info.confidential, sizeof(device->info.confidential));
@@ -214,7 +213,7 @@ static int take_context(struct sgpu_device *device, struct sgpu_error *error)
 		       : sgpu_cuda_fail(error, result, "cannot make a context on the GPU");
 }
 
-/* Opens the device's parts; closing the device closes them. */
+/* Closing the device closes them. */
 static int set_up(struct sgpu_device *device, const struct sgpu_device_config *config,
 		  struct sgpu_error *error)
 {

@@ -31,13 +31,11 @@ struct sgpu_cuda_mark {
 	struct sgpu_cuda_mark *next;
 };
 
-/* How a device times work. */
 struct sgpu_cuda_timer {
 	enum sgpu_device_timer name;
 	/* Makes a mark; may give others to the device, too. Returns NULL if out of memory. */
 	struct sgpu_cuda_mark *(*make)(struct sgpu_device *device);
 	CUresult (*put)(CUstream native, struct sgpu_cuda_mark *mark);
-	/* Tells the time from one mark to another, which the device has passed. */
 	CUresult (*measure)(struct sgpu_device *device, struct sgpu_cuda_mark *from,
 			    struct sgpu_cuda_mark *to, double *ns);
 };

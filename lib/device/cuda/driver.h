@@ -38,7 +38,7 @@ struct sgpu_cuda_driver {
 	SGPU_CUDA_FUNCTIONS(SGPU_CUDA_MEMBER)
 #undef SGPU_CUDA_MEMBER
 	int version; /* newest CUDA version that the driver serves: 13000 is 13.0 */
-	int count;   /* devices that it shows */
+	int count;
 };
 
 /* Filled once sgpu_cuda_driver_load has succeeded. */
@@ -48,7 +48,6 @@ extern struct sgpu_cuda_driver sgpu_cu;
  * get it. From any thread. */
 SGPU_MUST_CHECK int sgpu_cuda_driver_load(struct sgpu_error *error);
 
-/* Stores a symbol's address in a pointer to a function. Returns false if there is none. */
 bool sgpu_cuda_find(void *library, const char *name, void *function);
 /* Fills in an error, "WHAT: CUDA_ERROR_... (its text)". Returns SGPU_ENOMEM, SGPU_EUNAVAILABLE or
  * SGPU_EDEVICE. */
@@ -56,7 +55,6 @@ int sgpu_cuda_fail(struct sgpu_error *error, CUresult result, const char *what);
 /* Returns a result's name, or a text with its number; valid until the next call in this thread. */
 const char *sgpu_cuda_name(CUresult result);
 const char *sgpu_cuda_text(CUresult result);
-/* Whether the context is unusable after this result. */
 bool sgpu_cuda_sticky(CUresult result);
 
 #endif

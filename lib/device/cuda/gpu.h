@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A GPU that is open: its parts, its errors, and what is known about it.
+ * A GPU that is open.
  */
 #ifndef SGPU_DEVICE_CUDA_GPU_H
 #define SGPU_DEVICE_CUDA_GPU_H
@@ -42,7 +42,7 @@ struct sgpu_device {
 	struct sgpu_device_info info; /* all but what memory is left */
 	bool sees_words;	      /* what kernels write into host memory is seen at once */
 	bool registers_read_only;
-	CUstream internal; /* clears and frees */
+	CUstream internal;
 
 	atomic_int faulted; /* 0, or the code with which all work ends */
 	pthread_mutex_t fault_lock;
@@ -55,7 +55,7 @@ struct sgpu_device {
 
 	struct sgpu_cuda_clock clock;
 
-	atomic_bool kernels_loaded;	/* all kernels of this build */
+	atomic_bool kernels_loaded;
 	atomic_uint_fast64_t cancel_ns; /* 0, or when all work was cancelled */
 
 	pthread_mutex_t lock;			    /* everything below */
@@ -74,7 +74,6 @@ SGPU_MUST_CHECK int sgpu_cuda_check(struct sgpu_device *device, CUresult result,
 /* The same for a call without which the device is of no use: any failure faults the device. */
 SGPU_MUST_CHECK int sgpu_cuda_must(struct sgpu_device *device, CUresult result,
 				   struct sgpu_error *error);
-/* Does as sgpu_cuda_check, but fills in no error. */
 void sgpu_cuda_note(struct sgpu_device *device, CUresult result);
 /* Faults the device: all work, pending and later, ends with `code`. SGPU_ECANCELED: a kernel does
  * not end. */
@@ -99,7 +98,7 @@ void sgpu_cuda_events_close(struct sgpu_device *device);
  * the device was cancelled. Returns whether the device is faulted. Whoever waits for work calls
  * this, so no wait lasts for ever. */
 bool sgpu_cuda_overdue(struct sgpu_device *device, uint64_t since_ns);
-/* Waits for an event. Fails only if the device is faulted. */
+/* Fails only if the device is faulted. */
 SGPU_MUST_CHECK int sgpu_cuda_wait(struct sgpu_device *device, CUevent event,
 				   struct sgpu_error *error);
 /* Waits, without an event, until the stream is idle or the device is faulted. */

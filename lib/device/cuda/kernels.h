@@ -52,7 +52,7 @@ struct sgpu_cuda_verdict {
 struct sgpu_cuda_run {
 	uint64_t state; /* of the key */
 	uint64_t in, out;
-	uint64_t size;	   /* bytes read */
+	uint64_t size;
 	uint64_t first;	   /* number of the first chunk */
 	uint64_t verdict;  /* device address of a struct sgpu_cuda_verdict */
 	uint64_t counter;  /* device address of 256 bytes that are zero, for the kernel's use */
@@ -64,8 +64,7 @@ struct sgpu_cuda_run {
  * the one for long runs. */
 enum sgpu_cuda_kernel { SGPU_CUDA_FASTEST, SGPU_CUDA_SMALL, SGPU_CUDA_LARGE };
 
-/* Loads the kernels. Called first, once for each device, with its context current.
- */
+/* Once for each device, first, with its context current. */
 int sgpu_cuda_aead_prepare(void);
 /* Makes `state` from `material`, which the kernel clears after reading it. */
 int sgpu_cuda_key_setup(void *stream, uint64_t material, uint64_t state);
@@ -85,17 +84,15 @@ int sgpu_cuda_run_chunks(void *stream, int multiprocessors, bool open, struct sg
  *
  * Chaining values and the head cross the bus, never the message. But whoever knows its first 8064
  * bytes can compute the next 128 from the head. A message of one node stays on the GPU. */
-/* Bytes of pinned host memory that a digest needs. */
+/* Bytes of pinned host memory. */
 size_t sgpu_cuda_digest_room(uint64_t size);
 int sgpu_cuda_digest_enqueue(void *stream, uint64_t memory, uint64_t size, void *room);
 /* Makes the digest of what the kernel left in `room`, of `size` bytes. */
 void sgpu_cuda_digest_finish(const void *room, size_t size, uint8_t *result);
 
 /* ---- measure.cu: the digests of pages of device memory, of which a measure is made ----
- * The GPU computes them, many at the same time, and nothing else of the memory leaves it. The CPU
- * computes the digest of their list. */
+ * Nothing else of the memory leaves the GPU. The CPU computes the digest of their list. */
 struct sgpu_measure_custom; /* crypto/measure.h */
-/* Bytes of scratch memory that the kernels need. */
 size_t sgpu_cuda_measure_scratch(void);
 /* Enqueues the digests. Work enqueued on the stream later finds SGPU_KT128_SIZE bytes a page at
  * `digests`, in host memory, and `scratch` cleared. After a failure some work may still run. */
@@ -104,7 +101,6 @@ int sgpu_cuda_measure_enqueue(void *stream, uint64_t memory, uint64_t size,
 			      uint8_t *digests);
 
 /* ---- timer.cu ---- */
-/* Stores %globaltimer, in ns, at an address of device memory. */
 int sgpu_cuda_store_time(void *stream, uint64_t address);
 
 /* ---- agree.cu: an agreement on a key, in the order in which the kernels run ----

@@ -46,7 +46,6 @@ CUresult sgpu_cuda_clear(struct sgpu_device *device, CUdeviceptr address, uint64
 		       : result;
 }
 
-/* How many bytes of the GPU's memory are free. */
 static uint64_t unused(void)
 {
 	size_t free_bytes = 0, total = 0;

@@ -50,7 +50,6 @@ SGPU_MUST_CHECK int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t
 					    CUdeviceptr *memory, struct sgpu_error *error);
 /* Clears and frees such memory, in the order of the internal stream. Accepts 0. */
 void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr memory);
-/* Waits until all work on the internal stream has ended. */
 SGPU_MUST_CHECK int sgpu_cuda_sync_internal(struct sgpu_device *device, struct sgpu_error *error);
 /* Clears memory, and waits for that; the context is current. */
 CUresult sgpu_cuda_clear(struct sgpu_device *device, CUdeviceptr memory, uint64_t size);
@@ -58,13 +57,11 @@ CUresult sgpu_cuda_clear(struct sgpu_device *device, CUdeviceptr memory, uint64_
 SGPU_MUST_CHECK int sgpu_cuda_memory_count(struct sgpu_device *device, uint64_t size,
 					   struct sgpu_error *error);
 void sgpu_cuda_memory_uncount(struct sgpu_device *device, uint64_t size);
-/* Fills in the error for an allocation of `size` bytes that failed. */
 int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_t size,
 			    struct sgpu_error *error);
-/* Returns how many bytes can be allocated if `spare` bytes are left to others. */
+/* As many as can be allocated if `spare` are left to others. */
 uint64_t sgpu_cuda_memory_spare(struct sgpu_device *device, uint64_t spare);
-/* Clears memory, and waits for that, from any thread, if the device is not faulted. Accepts 0
- * bytes. */
+/* As sgpu_cuda_clear, from any thread, if the device is not faulted. Accepts 0 bytes. */
 void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr memory, uint64_t size);
 
 /* ---- pages.c ---- */
@@ -74,17 +71,15 @@ struct sgpu_cuda_frame {
 	bool made, big;
 };
 struct sgpu_cuda_pages {
-	struct sgpu_frames frames;    /* its lock guards this struct; taken after a stream's `lock`,
-					 before the device's lock */
-	struct sgpu_cuda_frame *list; /* an entry for each frame */
-	CUdeviceptr scratch;	      /* addresses at which pages are cleared */
+	struct sgpu_frames frames; /* its lock guards this struct; taken after a stream's `lock`,
+				      before the device's lock */
+	struct sgpu_cuda_frame *list;
+	CUdeviceptr scratch; /* addresses at which pages are cleared */
 };
 extern const struct sgpu_frame_calls sgpu_cuda_frame_calls;
 extern const struct sgpu_device_page_calls sgpu_cuda_page_calls;
-/* Allocates memory to be mapped. */
 CUresult sgpu_cuda_handle_make(struct sgpu_device *device, uint64_t size,
 			       CUmemGenericAllocationHandle *handle);
-/* Grants or revokes this device's access to mapped addresses. */
 CUresult sgpu_cuda_page_access(struct sgpu_device *device, CUdeviceptr at, uint64_t size, bool on);
 void sgpu_cuda_pages_close(struct sgpu_device *device);
 
@@ -107,7 +102,6 @@ SGPU_MUST_CHECK int sgpu_cuda_host_alloc(struct sgpu_device *device, uint64_t si
 void sgpu_cuda_host_free(struct sgpu_device *device, void *memory, uint64_t size);
 /* Returns a line of zeros; NULL: out of memory. */
 struct sgpu_cuda_status *sgpu_cuda_status_take(struct sgpu_device *device);
-/* Gives a line back, cleared. */
 void sgpu_cuda_status_give(struct sgpu_device *device, struct sgpu_cuda_status *status);
 
 SGPU_MUST_CHECK int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory,
@@ -137,7 +131,6 @@ SGPU_MUST_CHECK int sgpu_cuda_keys_load(struct sgpu_stream *stream,
 					const struct sgpu_sealed_keys *material, int count,
 					struct sgpu_device_key **keys, struct sgpu_error *error);
 void sgpu_cuda_key_free(struct sgpu_device_key *key);
-/* Notes that work with the key has ended, and so has its set-up. */
 void sgpu_cuda_key_was_used(struct sgpu_device_key *key);
 /* Gets the state's address, and makes later work of `stream` wait until the key is set up, as it
  * does already if the key was loaded together with `before`, unless that is NULL. */

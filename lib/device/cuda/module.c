@@ -96,7 +96,6 @@ static CUresult load(const void *image, size_t size, CUmodule *module, char log[
 	return result;
 }
 
-/* Loads all functions of the module, before one of them runs. */
 static CUresult load_functions(CUmodule module)
 {
 	CUfunction *functions = NULL;
@@ -211,7 +210,7 @@ static int check_args(CUfunction function, const char *name, const size_t *sizes
 	return SGPU_OK;
 }
 
-/* Finds the function and checks the call; the context is current. */
+/* The context is current. */
 static int prepare(struct sgpu_device_module *module, const char *name,
 		   const struct sgpu_module_shape *shape, const size_t *sizes, int count,
 		   CUfunction *function, struct sgpu_error *error)

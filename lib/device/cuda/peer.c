@@ -20,7 +20,6 @@ struct shared {
 	CUmemGenericAllocationHandle handle;
 };
 
-/* Allocates memory, maps it for both devices, and clears it. */
 static int make(struct sgpu_device *device, struct sgpu_device *peer, struct shared *new,
 		CUdeviceptr *address, struct sgpu_error *error)
 {

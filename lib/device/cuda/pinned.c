@@ -163,7 +163,7 @@ static bool add_step(struct sgpu_device *device, uint64_t size)
 	return false;
 }
 
-/* Adds a whole step, or else `size` bytes; the lock is held. */
+/* The lock is held. */
 static bool grow(struct sgpu_device *device, uint64_t size)
 {
 	struct sgpu_cuda_host *host = &device->host;

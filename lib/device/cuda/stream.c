@@ -368,7 +368,6 @@ static CUresult ask(struct sgpu_event *event)
 	return result;
 }
 
-/* Ends the records before an event that has completed. */
 static int event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error)
 {
 	struct sgpu_device *device = event->device;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Streams of the CUDA device, and the records of work on them.
+ * Streams of the CUDA device.
  *
  * A stream is a CUDA stream and a queue of records, one for each piece of work whose outcome the
  * host wants to know. The device has no thread of its own: whoever waits for a stream or for an
@@ -45,7 +45,7 @@ struct sgpu_stream {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
 	CUstream native;
-	struct sgpu_stream *next;      /* all streams of the device */
+	struct sgpu_stream *next;      /* of the device */
 	struct sgpu_stream *next_idle; /* under the device's lock */
 	pthread_mutex_t lock;	       /* everything below */
 	CUdeviceptr counters;	       /* sets of counters for launches; 0: none yet */
@@ -71,7 +71,7 @@ struct sgpu_event {
 SGPU_MUST_CHECK int sgpu_cuda_clock_open(struct sgpu_device *device, enum sgpu_device_timer timer,
 					 struct sgpu_error *error);
 void sgpu_cuda_clock_close(struct sgpu_device *device);
-/* Enqueues a mark. *mark is to be given back even after a failure. */
+/* *mark is to be given back even after a failure. */
 CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_mark **mark);
 /* Gives a mark back, unless it is NULL. */
 void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_mark **mark);
@@ -92,7 +92,7 @@ SGPU_MUST_CHECK int sgpu_cuda_begin(struct sgpu_stream *stream, struct sgpu_task
 /* `result` is that of the enqueueing; if it failed, the error's text begins with `what`. */
 SGPU_MUST_CHECK int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record,
 				     CUresult result, const char *what);
-/* Does as sgpu_cuda_commit, for records of pieces of one operation, which end together. */
+/* For records of pieces of one operation, which end together. */
 SGPU_MUST_CHECK int sgpu_cuda_commit_all(struct sgpu_stream *stream,
 					 struct sgpu_cuda_record *records, int count,
 					 CUresult result, const char *what);
@@ -116,7 +116,7 @@ CUresult sgpu_cuda_digest(struct sgpu_stream *stream, const struct sgpu_work *wo
 			  struct sgpu_cuda_record *record);
 CUresult sgpu_cuda_measure(struct sgpu_stream *stream, const struct sgpu_work *work,
 			   struct sgpu_cuda_record *record);
-/* Makes the result; the device has passed the record. */
+/* The device has passed the record. */
 void sgpu_cuda_sum_finish(const struct sgpu_cuda_sum *sum);
 /* Accepts a pointer to NULL; clears the pointer. */
 void sgpu_cuda_sum_free(struct sgpu_device *device, struct sgpu_cuda_sum **sum);

@@ -217,7 +217,6 @@ static int admit(struct sgpu_device *device, const struct sgpu_work *work, struc
 	return rc;
 }
 
-/* Enqueues a piece of work, or short runs for one launch. */
 static int enqueue_together(struct sgpu_stream *stream, const struct sgpu_work *work, int count)
 {
 	const bool moves = work->kind <= SGPU_WORK_CLEAR, runs = work->kind >= SGPU_WORK_OPEN;
