@@ -131,7 +131,6 @@ static int begin_pair(struct sgpu_file *file, int fd, int other, int *elements, 
 	return rc || sgpu_file_is_nifti(file) ? rc : begin(file, fd, size);
 }
 
-/* Reads a NIfTI header, and goes to the file with the elements. */
 static int enter_nifti(struct sgpu_file *file, int elements, uint64_t *size)
 {
 	uint8_t first[sizeof(file->first)];
@@ -321,7 +320,6 @@ static void swap(uint8_t *data, size_t size, size_t width)
 	}
 }
 
-/* Looks at what follows the last element. */
 static int check_end(struct sgpu_file *file)
 {
 	uint8_t byte;

@@ -112,10 +112,9 @@ struct sgpu_file_writer;
 SGPU_MUST_CHECK int sgpu_file_create(int fd, const char *name, const struct sgpu_file_style *style,
 				     const struct sgpu_type *type, struct sgpu_file_writer **writer,
 				     struct sgpu_error *error);
-/* Writes the next bytes of the elements. */
 SGPU_MUST_CHECK int sgpu_file_write(struct sgpu_file_writer *writer, const void *data, size_t size,
 				    struct sgpu_error *error);
-/* Ends the file, of which all elements must have been written. */
+/* All elements must have been written. */
 SGPU_MUST_CHECK int sgpu_file_end(struct sgpu_file_writer *writer, struct sgpu_error *error);
 void sgpu_file_writer_free(struct sgpu_file_writer **writer); /* accepts NULL */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file that is read, and the interface between the files of this part.
+ * Shared by the files of lib/files.
  */
 #ifndef SGPU_FILES_INTERNAL_H
 #define SGPU_FILES_INTERNAL_H
@@ -40,11 +40,9 @@ struct sgpu_file {
 /* Begins with a range. */
 SGPU_MUST_CHECK int sgpu_file_range(struct sgpu_file *file, int fd, enum files_coding coding,
 				    uint64_t begin, uint64_t end);
-/* Goes to a position of what is read. */
 SGPU_MUST_CHECK int sgpu_file_seek(struct sgpu_file *file, uint64_t position);
-/* Reads `size` bytes, or fewer at the end. */
+/* Fewer at the end. */
 SGPU_MUST_CHECK int sgpu_file_get(struct sgpu_file *file, void *data, size_t size, size_t *got);
-/* Begins with a range and reads `first`. */
 SGPU_MUST_CHECK int sgpu_file_first(struct sgpu_file *file, int fd, enum files_coding coding,
 				    uint64_t begin, uint64_t end);
 

@@ -129,7 +129,6 @@ static void put(uint8_t *header, int version, enum field field, int i, double va
 	files_put(at(header, version, field, i), width, bits);
 }
 
-/* Makes a big-endian header little-endian. */
 static void swap_fields(uint8_t *header, int version)
 {
 	for (int field = 0; field < FIELDS; field++) {

@@ -25,7 +25,6 @@ static bool reads_high(const struct sgpu_segment *segment)
 	return segment->high_flow;
 }
 
-/* Returns the operation that made a segment HIGH, or -1 if it was declared HIGH. */
 static int made_by(const struct flow *flow, int segment, bool as_read)
 {
 	const struct sgpu_segment *s = &flow->manifest->segments[segment];

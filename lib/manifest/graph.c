@@ -6,7 +6,6 @@
 
 #include "manifest/reader.h"
 
-/* Notes the segment's writer; reports other writers, and any of an INPUT. */
 static void note_writer(struct sgpu_reader *reader, int index, const struct sgpu_argument *argument)
 {
 	struct sgpu_manifest *manifest = reader->manifest;
@@ -30,7 +29,6 @@ static void note_writer(struct sgpu_reader *reader, int index, const struct sgpu
 	}
 }
 
-/* Whether an earlier argument of the same operation reads the same segment. */
 static bool is_repeated(const struct sgpu_operation *operation, int argument)
 {
 	for (int i = 0; i < argument; i++) {

@@ -18,7 +18,6 @@ size_t sgpu_id_length(const char *id);
 /* Returns the length of a name of letters, digits and '_' without a digit first; 0 for any other.
  */
 size_t sgpu_identifier(const char *name);
-/* Whether a path holds control characters. */
 bool sgpu_has_control(const char *text);
 size_t sgpu_dtype_size(enum sgpu_dtype dtype); /* bytes of one element; 0 for SGPU_NONE */
 /* False unless the product of the extents is below 2^53. */

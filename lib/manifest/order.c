@@ -92,7 +92,6 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Stores the edges, sorted and each once, as operations[].before. */
 static bool make_before(struct sgpu_manifest *manifest, struct edges *edges)
 {
 	int *next = manifest->before = calloc(edges->count + 1, sizeof(*next));

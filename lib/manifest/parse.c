@@ -53,7 +53,6 @@ static void read_manifest_id(struct sgpu_reader *reader, const json_t *value)
 	reader->manifest->id = sgpu_reader_keep(reader, id);
 }
 
-/* Checks that the value is an array, and counts its entries. */
 static void read_array(struct sgpu_reader *reader, int list, json_t *value, int *count)
 {
 	const char *field = reader->lists[list].key;

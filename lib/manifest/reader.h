@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the files of the manifest part: the state of one parse and how it reports diagnostics.
+ * Shared by the files of lib/manifest.
  */
 #ifndef SGPU_MANIFEST_READER_H
 #define SGPU_MANIFEST_READER_H
@@ -30,11 +30,11 @@ struct sgpu_reader {
 	struct sgpu_manifest *manifest;
 	struct sgpu_diagnostics *diagnostics;
 	unsigned options;
-	struct sgpu_json_list lists[2]; /* texts of segments and operations */
-	json_t *outputs;		/* normalised locations of the outputs */
-	json_t *variables;		/* values of client_dma_*_var so far */
-	char where[SGPU_WHERE_MAX];	/* JSON pointer to the value being read */
-	uint8_t *unsure;		/* per segment: set of enum sgpu_unsure, all reported */
+	struct sgpu_json_list lists[2];
+	json_t *outputs;
+	json_t *variables;
+	char where[SGPU_WHERE_MAX]; /* JSON pointer */
+	uint8_t *unsure;	    /* per segment: set of enum sgpu_unsure, all reported */
 	struct sgpu_dependency *dependencies;
 	size_t dependency_count, dependency_capacity;
 	bool use_unsure; /* an id or a reference is wrong, so who uses a segment is not known */
@@ -57,7 +57,7 @@ enum { SGPU_NUMBER_TEXT_MAX = 32 };
 const char *sgpu_reader_number(double number, char text[SGPU_NUMBER_TEXT_MAX]);
 /* Returns the value, shortened and quoted, or the name of its kind. */
 const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX]);
-/* Adds a diagnostic whose text begins with the value. */
+/* The text begins with the value. */
 bool sgpu_reader_refuse(struct sgpu_reader *reader, const char *field, const char *hint,
 			const json_t *value, const char *format, ...) SGPU_PRINTF(5, 6);
 /* Stores the members of an object in values[], in the order of the NULL-terminated list of names.
@@ -70,7 +70,6 @@ bool sgpu_reader_fields(struct sgpu_reader *reader, json_t *object, const char *
 const char *sgpu_reader_string(struct sgpu_reader *reader, const char *field, const json_t *value);
 /* The same, for an id. */
 const char *sgpu_reader_id(struct sgpu_reader *reader, const char *field, const json_t *value);
-/* Reads a whole number below 2^53. */
 bool sgpu_reader_u64(struct sgpu_reader *reader, const char *field, const json_t *value,
 		     uint64_t *number);
 /* Returns an index into the NULL-terminated choices, or `otherwise` after a diagnostic. */
@@ -100,7 +99,7 @@ enum {
 };
 void sgpu_reader_module(struct sgpu_reader *reader, json_t *const values[SGPU_MODULE_FIELDS],
 			json_t *params, struct sgpu_operation *operation);
-/* After all segments are read, checks the one with the module of operation `index`. */
+/* After all segments are read. */
 void sgpu_reader_module_segment(struct sgpu_reader *reader, int index);
 void sgpu_reader_location(struct sgpu_reader *reader, json_t *value, struct sgpu_segment *segment);
 /* After all segments are read, checks that no two outputs share a file and that none needs the name
@@ -108,11 +107,9 @@ void sgpu_reader_location(struct sgpu_reader *reader, json_t *value, struct sgpu
 void sgpu_reader_outputs(struct sgpu_reader *reader);
 void sgpu_reader_variable(struct sgpu_reader *reader, const char *field, const json_t *value,
 			  const char *id, const char **variable);
-/* Finds the writers and readers of segments, and checks them. */
 void sgpu_reader_graph(struct sgpu_reader *reader);
-/* Makes the edges, `before` and the order of the operations. */
 void sgpu_reader_order(struct sgpu_reader *reader);
-/* Checks the information flow; needs the order. */
+/* Needs the order. */
 void sgpu_reader_flow(struct sgpu_reader *reader);
 
 int sgpu_ids_index(const json_t *ids, const char *id);

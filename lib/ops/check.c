@@ -109,7 +109,6 @@ static bool check_input_type(struct sgpu_ops_checker *checker, const struct sgpu
 	return true;
 }
 
-/* Fills the types of the inputs; returns false when the type of a required input is not known. */
 static bool take_inputs(struct sgpu_ops_checker *checker, struct sgpu_op_call *call,
 			const int segment[SGPU_ARGUMENTS_MAX])
 {
@@ -136,7 +135,6 @@ static bool take_inputs(struct sgpu_ops_checker *checker, struct sgpu_op_call *c
 	return ready;
 }
 
-/* Gives a segment the type of its input argument, which infer may have filled in. */
 static void give_input(struct sgpu_ops_checker *checker, const struct sgpu_op_call *call, int arg,
 		       int segment)
 {
@@ -290,7 +288,6 @@ static void check_operation(struct sgpu_ops_checker *checker)
 	}
 }
 
-/* At first, only the types that the manifest states for inputs are known. */
 static void start_types(struct sgpu_ops_checker *checker)
 {
 	const struct sgpu_manifest *manifest = checker->manifest;

@@ -108,7 +108,7 @@ struct sgpu_op {
 	bool (*at_most)(const struct sgpu_op_call *call); /* NULL: never */
 };
 
-/* All operations, sorted by name; the array is static and ends with NULL. */
+/* Sorted by name; static; ends with NULL. */
 const struct sgpu_op *const *sgpu_ops(void);
 const struct sgpu_op *sgpu_op_find(const char *name);
 bool sgpu_op_is_output(const struct sgpu_op_argument *argument);

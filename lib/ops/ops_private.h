@@ -72,22 +72,19 @@ void sgpu_ops_infer_same(struct sgpu_op_call *call, struct sgpu_op_report *repor
 void sgpu_ops_infer_pair(struct sgpu_op_call *call, struct sgpu_op_report *report);
 
 struct sgpu_type sgpu_ops_type(enum sgpu_dtype dtype, int rank, const uint64_t *shape);
-/* The number of elements of a type that was checked before, so the product does not overflow. */
+/* The type was checked, so the product does not overflow. */
 uint64_t sgpu_ops_count(const struct sgpu_type *type);
-/* Product of shape[from] ... shape[to - 1]. */
 uint64_t sgpu_ops_extent(const struct sgpu_type *type, int from, int to);
 
 SGPU_INLINE uint64_t sgpu_ops_min(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
-/* Returns how many parts of `size` items hold `items` items. */
 SGPU_INLINE uint64_t sgpu_ops_ceil(uint64_t items, uint64_t size)
 {
 	return items / size + (items % size != 0);
 }
 
-/* A sum that was kept in eight lanes. */
 SGPU_INLINE double sgpu_ops_add_lanes(const double lanes[8])
 {
 	return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
@@ -170,11 +167,10 @@ struct sgpu_gemm {
 /* Takes c from the output. The calling thread holds a token of the pool. Errors:
  * SGPU_ECANCELED. */
 SGPU_MUST_CHECK int sgpu_gemm(const struct sgpu_gemm *gemm, struct sgpu_launch *launch);
-/* The matrix product that a call of gemm, or of dense, computes. */
 struct sgpu_gemm sgpu_op_gemm_describe(const struct sgpu_op_call *call);
 struct sgpu_gemm sgpu_op_dense_describe(const struct sgpu_op_call *call);
 
-/* An element of labels, which are i32 or u8. */
+/* i32 or u8. */
 SGPU_INLINE int32_t sgpu_ops_label(const void *labels, enum sgpu_dtype dtype, uint64_t at)
 {
 	return dtype == SGPU_U8 ? ((const uint8_t *)labels)[at] : ((const int32_t *)labels)[at];
@@ -209,7 +205,6 @@ struct sgpu_move_axis {
 struct sgpu_move {
 	struct sgpu_move_axis axis[SGPU_RANK_MAX];
 };
-/* How an argument goes into the output, from where the one before it ends. */
 struct sgpu_move sgpu_concatenate_move(const struct sgpu_op_call *call, int input);
 /* Axes that stay neighbours are one. If the input's last is not the last, it is the last but one.
  */
@@ -270,7 +265,6 @@ struct sgpu_nearest {
 	uint64_t query, queries, row, rows; /* the extent of the tile */
 };
 struct sgpu_nearest sgpu_nearest_describe(const struct sgpu_op_call *call);
-/* Moves to the tile that begins at a query and a row; returns its product. */
 struct sgpu_gemm sgpu_nearest_tile(struct sgpu_nearest *job, uint64_t query, uint64_t row);
 
 /* A candidate as a number, all ones for none: in the upper half its distance, mapped to an integer
@@ -400,7 +394,6 @@ struct sgpu_percentile {
 	double weight; /* of the second one */
 };
 
-/* Before the first pass over n elements. */
 SGPU_INLINE void sgpu_percentile_rank(struct sgpu_percentile *p, double q, double n)
 {
 	double place = n > 0 ? q / 100 * (n - 1) : 0;
@@ -410,7 +403,6 @@ SGPU_INLINE void sgpu_percentile_rank(struct sgpu_percentile *p, double q, doubl
 	p->weight = place - (double)p->rank[0];
 }
 
-/* Takes the next digits from the counts, and clears them. */
 SGPU_INLINE void sgpu_percentile_step(struct sgpu_percentile *p)
 {
 	for (int i = 0; i < 2; i++) {
@@ -426,7 +418,6 @@ SGPU_INLINE void sgpu_percentile_step(struct sgpu_percentile *p)
 	}
 }
 
-/* The percentile between the two. */
 SGPU_INLINE double sgpu_percentile_between(const struct sgpu_percentile *p, double a, double b)
 {
 	double t = p->weight;
@@ -457,9 +448,9 @@ struct sgpu_ops_checker {
 	struct sgpu_manifest *manifest;
 	struct sgpu_diagnostics *diagnostics; /* NULL: diagnostics only set `failed` */
 	const struct sgpu_operation *operation;
-	int index;     /* of the operation */
-	bool failed;   /* the current operation has a diagnostic */
-	bool *known;   /* by segment: its type is known */
+	int index;
+	bool failed;   /* of the current operation */
+	bool *known;   /* by segment */
 	bool *missing; /* by segment: its type was needed but not stated */
 };
 
@@ -469,15 +460,14 @@ void sgpu_ops_report(struct sgpu_ops_checker *checker, const char *member, const
 /* Records a diagnostic at /segments/<segment>/<member>; member may be NULL. */
 void sgpu_ops_segment_report(struct sgpu_ops_checker *checker, int segment, const char *member,
 			     const char *hint, const char *format, ...) SGPU_PRINTF(5, 6);
-/* Reports an unknown argument or parameter. `row` is the name in the first row of the table of the
- * known ones. */
+/* `row` is the name in the first row of the table of the known ones. */
 void sgpu_ops_unknown(struct sgpu_ops_checker *checker, const char *member, const char *name,
 		      const char *what, const char *const *row, size_t row_size);
 /* Returns the hint "did you mean 'x'?" for the nearest of the names, or NULL if none is near. */
 const char *sgpu_ops_near(const char *name, const char *const *names,
 			  char hint[SGPU_ERROR_HINT_MAX]);
 
-/* Reads the operation's parameters into the call, in which `op` is set. */
+/* call->op is set. */
 void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call *call);
 
 #ifdef __cplusplus

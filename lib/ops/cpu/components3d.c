@@ -26,7 +26,6 @@ uint64_t sgpu_ops_keep_largest_scratch(const uint64_t shape[3])
 	return sizeof(uint32_t) * shape[0] * shape[1] * (1 + 4 * ((shape[2] + 1) / 2));
 }
 
-/* Makes a set of each run of a row. */
 static void find_runs(struct runs *runs, uint64_t row)
 {
 	const uint8_t *mask = runs->mask + row * runs->width;

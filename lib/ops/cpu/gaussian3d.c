@@ -15,7 +15,6 @@ enum {
 	GRAIN = 1 << 15, /* voxels in a piece of work, about */
 };
 
-/* Scratch memory: the data between two passes. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	return sgpu_ops_count(&call->type[INPUT]) * sgpu_dtype_size(call->type[INPUT].dtype);

@@ -237,7 +237,6 @@ static double least_adjacent(const struct job *job, uint64_t begin, uint64_t end
 	return result;
 }
 
-/* An item is one piece of one outer index. */
 static void adjacent_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
@@ -270,7 +269,6 @@ static void combine(const struct job *job, double *into, const double *row, uint
 	}
 }
 
-/* An item is one tile of one piece of one outer index. */
 static void strided_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
