@@ -48,7 +48,7 @@ SGPU_MUST_CHECK int sgpu_carrier_pipe(int in, int out, struct sgpu_carrier **car
 enum {
 	LINK_MESSAGE = SGPU_RING_OPCODE_SERVICE, /* `length`: of the message */
 	LINK_ENTRIES = 16,			 /* of each queue */
-	LINK_SIZE = SGPU_AREA_SIZE + (20 << 10), /* bytes of the file */
+	LINK_SIZE = SGPU_AREA_SIZE + (20 << 10),
 };
 _Static_assert(SGPU_MESSAGE_MAX <= LINK_SIZE - SGPU_AREA_SIZE, "a message has room");
 
@@ -59,7 +59,7 @@ SGPU_MUST_CHECK int sgpu_carrier_ring(const struct sgpu_remote_ring *ring,
  * this fails, *area is NULL. */
 SGPU_MUST_CHECK int sgpu_link_map(int fd, uint8_t **area, struct sgpu_error *error);
 void sgpu_link_unmap(uint8_t **area);
-/* Makes the two shared files, which the caller closes. */
+/* The caller closes both. */
 SGPU_MUST_CHECK int sgpu_link_create(int *memory, int *area, struct sgpu_error *error);
 
 /* ---- frame.c ----
@@ -73,7 +73,6 @@ SGPU_MUST_CHECK int sgpu_link_create(int *memory, int *area, struct sgpu_error *
 #define SGPU_FRAME_PUT UINT32_C(0xffffff01)
 #define SGPU_FRAME_GET UINT32_C(0xffffff02)
 
-/* A frame without its bytes. */
 struct sgpu_remote_frame {
 	uint32_t kind; /* SGPU_FRAME_PUT, SGPU_FRAME_GET, or 0: a message */
 	/* size 0 of a message: the stream has ended between frames */
@@ -87,10 +86,8 @@ SGPU_MUST_CHECK int sgpu_remote_frame_read(int fd, struct sgpu_remote_frame *fra
 					   struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_message_write(int fd, const uint8_t *message, size_t size,
 				       struct sgpu_error *error);
-/* Writes the head of a put or a get. */
 SGPU_MUST_CHECK int sgpu_remote_frame_write(int fd, uint32_t kind, uint64_t offset, uint64_t size,
 					    struct sgpu_error *error);
-/* Reads exactly `size` bytes. */
 SGPU_MUST_CHECK int sgpu_remote_frame_bytes(int fd, void *bytes, size_t size,
 					    struct sgpu_error *error);
 

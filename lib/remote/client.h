@@ -28,8 +28,8 @@ _Static_assert((int)SGPU_REMOTE_BUFFERS_MAX == SGPU_GROUP_BUFFERS - 2 &&
 struct sgpu_remote_direction {
 	struct sgpu_sealed_keys keys;
 	struct sgpu_aead *aead; /* NULL: there is no key yet */
-	uint32_t object;	/* the key's handle */
-	uint64_t next;		/* the number of the next chunk */
+	uint32_t object;
+	uint64_t next;
 };
 
 /* A piece that the next group copies from the device. */
@@ -69,7 +69,6 @@ SGPU_MUST_CHECK int sgpu_remote_reserve(struct sgpu_remote *remote, uint64_t byt
 /* Sends the items added so far as a group, and waits for the answer. */
 SGPU_MUST_CHECK int sgpu_remote_flush(struct sgpu_remote *remote, struct sgpu_error *error);
 
-/* client.c: checks that a buffer has such a range. */
 SGPU_MUST_CHECK int sgpu_remote_check(const struct sgpu_remote *remote, uint32_t buffer,
 				      uint64_t offset, uint64_t size, struct sgpu_error *error);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a program asks `sgpu-serve` for a session: it sends a packet with descriptors of the
- * ring's memory and the area over a SOCK_SEQPACKET socket, and gets an answer.
+ * How a program asks sgpu-serve for a session, over a SOCK_SEQPACKET socket.
  */
 #ifndef SGPU_REMOTE_GREETING_H
 #define SGPU_REMOTE_GREETING_H
@@ -31,7 +30,6 @@ struct sgpu_greeting {
 	uint32_t zero;
 };
 
-/* The beginning of SGPU_GREETING_REFUSED. */
 struct sgpu_refusal_of_session {
 	struct sgpu_greeting greeting;
 	struct sgpu_error error;
@@ -58,9 +56,9 @@ struct sgpu_service_path {
 SGPU_MUST_CHECK int sgpu_service_find(const char *given, struct sgpu_service_path *path,
 				      struct sgpu_error *error);
 
-/* Connects; returns a descriptor, or -1 with errno. */
+/* Returns a descriptor, or -1 with errno. */
 int sgpu_service_reach(const char *path);
-/* Connects. Errors: SGPU_ESYSTEM; SGPU_EUNAVAILABLE: there is no such socket. */
+/* Errors: SGPU_ESYSTEM; SGPU_EUNAVAILABLE: there is no such socket. */
 SGPU_MUST_CHECK int sgpu_service_connect(const struct sgpu_service_path *path, int *fd,
 					 struct sgpu_error *error);
 

@@ -55,13 +55,13 @@ struct sgpu_job_run {
 struct sgpu_job {
 	struct sgpu_device *device;
 	struct sgpu_manifest *manifest;
-	struct place *places; /* by segment */
+	struct place *places;
 	int range_count;
 	/* in the order of execution; then copies of each INPUT_OUTPUT's new value over the old one,
 	 * which no operation reads any more */
 	struct step *steps;
 	int step_count;
-	struct sgpu_job_run *spare; /* ended runs, for reuse */
+	struct sgpu_job_run *spare; /* for reuse */
 	sgpu_devptr scratch;	    /* as much as any step needs */
 	uint64_t scratch_size;
 	uint64_t bytes; /* all device memory of the job */

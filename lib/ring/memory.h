@@ -42,7 +42,7 @@ struct sgpu_ring_header {
 };
 
 struct sgpu_ring_memory {
-	struct sgpu_ring_header *header; /* start of the mapping */
+	struct sgpu_ring_header *header;
 	uint64_t size;
 	/* have copies of the header's counts, which are not read again */
 	struct sgpu_queue submissions, completions;

@@ -14,8 +14,8 @@
 struct sgpu_rpc_request {
 	enum sgpu_rpc_operation operation;
 	int fd;
-	void *data;  /* of POLL: array of struct pollfd */
-	size_t size; /* bytes */
+	void *data; /* of POLL: array of struct pollfd */
+	size_t size;
 	uint64_t argument;
 };
 

@@ -19,13 +19,12 @@
 
 #include <sgpu/error.h>
 
-/* Members of both the producer and the consumer of a queue. */
 struct sgpu_queue {
 	_Atomic uint64_t *entries; /* shared */
 	_Atomic uint64_t *head;	   /* shared; the consumer writes it */
 	uint32_t count;		   /* a power of two */
 	uint32_t shift;		   /* log2 of count */
-	unsigned words;		   /* words of an entry */
+	unsigned words;		   /* of an entry */
 };
 
 struct sgpu_producer {
@@ -46,7 +45,7 @@ void sgpu_queue_set(struct sgpu_queue *queue, _Atomic uint64_t *entries, unsigne
  * is full. SGPU_EINVALID: the consumer has published an impossible head. */
 SGPU_MUST_CHECK int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words,
 				      struct sgpu_error *error);
-/* Tells how many entries the consumer, by its head, has not taken. */
+/* By the consumer's head. */
 SGPU_MUST_CHECK int sgpu_producer_pending(struct sgpu_producer *producer, uint64_t *pending,
 					  struct sgpu_error *error);
 

@@ -25,7 +25,7 @@ struct sgpu_ring_descriptor {
 	uint32_t reserved;
 	uint64_t cookie; /* returned in the result; in shared memory: the submission's id */
 	uint64_t handle; /* never a pointer */
-	uint64_t offset; /* bytes into the object of `handle` */
+	uint64_t offset; /* into the object */
 	uint64_t length; /* bytes */
 	uint64_t reserved2;
 	uint64_t argument; /* its meaning depends on the opcode */
@@ -78,7 +78,7 @@ struct sgpu_ring_client_config {
 
 /* A completion as the client's program gets it. */
 struct sgpu_ring_result {
-	uint64_t cookie; /* the cookie given to sgpu_ring_submit */
+	uint64_t cookie; /* of the submission */
 	int status;	 /* 0 or a code */
 	uint64_t value;
 };
@@ -143,7 +143,7 @@ SGPU_MUST_CHECK int sgpu_ring_next(struct sgpu_ring_worker *worker,
  * for a ticket that is not in use. */
 SGPU_MUST_CHECK int sgpu_ring_finish(struct sgpu_ring_worker *worker, uint32_t ticket, int status,
 				     uint64_t value, struct sgpu_error *error);
-/* Waits for a submission, as sgpu_ring_client_wait does for a completion. */
+/* As sgpu_ring_client_wait. */
 SGPU_MUST_CHECK int sgpu_ring_worker_wait(struct sgpu_ring_worker *worker, uint64_t deadline_ns,
 					  struct sgpu_error *error);
 

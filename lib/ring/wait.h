@@ -38,12 +38,11 @@ struct sgpu_sleeper {
 void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own,
 		      struct sgpu_ring_side *other, int doorbell,
 		      const struct sgpu_ring_wait *wait);
-/* Waits until there is an entry. Errors: as sgpu_ring_client_wait. */
+/* Errors: as sgpu_ring_client_wait. */
 SGPU_MUST_CHECK int sgpu_sleeper_wait(struct sgpu_sleeper *sleeper,
 				      const struct sgpu_consumer *consumer, uint64_t deadline_ns,
 				      struct sgpu_error *error);
 
-/* Called by sgpu_wake if the other side sleeps. */
 void sgpu_wake_sleeper(struct sgpu_sleeper *sleeper);
 /* Called after an entry was put; never waits. This load, the store that published the entry, and
  * both accesses of a side that goes to sleep are sequentially consistent. So this side sees the

@@ -69,7 +69,7 @@ void sgpu_lease_offer(struct sgpu_lease_pool *pool, const char *id);
 SGPU_MUST_CHECK int sgpu_lease_take(struct sgpu_lease_pool *pool, const char *id,
 				    const uint8_t batch_id[SGPU_BATCH_ID_SIZE], bool results,
 				    struct sgpu_lease *lease, struct sgpu_error *error);
-/* Ends a lease that the caller holds; its range is cleared. */
+/* The caller holds it; its range is cleared. */
 void sgpu_lease_end(struct sgpu_lease_pool *pool, const char *id);
 
 /* ---- the client's side ---- */
@@ -77,7 +77,7 @@ void sgpu_lease_end(struct sgpu_lease_pool *pool, const char *id);
  * contains the lease. Errors: SGPU_EINVALID, SGPU_EPOLICY, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_lease_check(int fd, uint64_t pool_size, const struct sgpu_lease *lease,
 				     struct sgpu_error *error);
-/* Maps the range of a checked lease. Errors: SGPU_ESYSTEM. */
+/* The lease was checked. Errors: SGPU_ESYSTEM. */
 struct sgpu_lease_mapping {
 	uint8_t *memory;
 	uint64_t size;

@@ -10,7 +10,7 @@
 #include "stage/lease.h"
 #include "stage/stage.h"
 
-/* Longest life of a region, seconds. */
+/* Seconds. */
 #define SGPU_REGION_LIFE_MAX ((uint64_t)3660 * 86400)
 
 /* ---- open.c: the first page of a region's file: a line of canonical JSON, then zeros ---- */
@@ -36,7 +36,6 @@ SGPU_MUST_CHECK int sgpu_region_open_in(int directory, const char *id, bool writ
 					bool expired_too, struct sgpu_region *region, bool *found,
 					struct sgpu_error *error);
 
-/* Unmaps region->data if it is mapped. */
 void sgpu_region_unmap(struct sgpu_region *region);
 
 /* ---- files.c ---- */

@@ -79,11 +79,10 @@ SGPU_MUST_CHECK int sgpu_region_open(const char *id, bool writable, bool take,
 /* Unlinks a region. Overwrites it with zeros unless a runner has it open; then its memory is freed
  * when the runner closes it. */
 SGPU_MUST_CHECK int sgpu_region_release(const char *id, struct sgpu_error *error);
-/* All regions of this user in order of creation, even expired and damaged ones. */
+/* In order of creation, even expired and damaged ones. */
 SGPU_MUST_CHECK int sgpu_region_list(struct sgpu_region **regions, int *count,
 				     struct sgpu_error *error);
 void sgpu_region_list_free(struct sgpu_region **regions, int count);
-/* Releases all expired regions; *count receives their number. */
 SGPU_MUST_CHECK int sgpu_region_reap(int *count, struct sgpu_error *error);
 
 /* Where a payload is; not for inline payloads. */
@@ -103,7 +102,7 @@ void sgpu_source_close(struct sgpu_source *source);
  * sgpu_region_open. */
 SGPU_MUST_CHECK int sgpu_slice_open(const struct sgpu_location *location, uint64_t size,
 				    struct sgpu_source *slice, struct sgpu_error *error);
-/* Writes bytes of the slice, from `position` on. Several threads may. */
+/* Any thread. */
 SGPU_MUST_CHECK int sgpu_slice_write(const struct sgpu_source *slice, uint64_t position,
 				     const void *data, size_t size, struct sgpu_error *error);
 
@@ -122,7 +121,7 @@ SGPU_MUST_CHECK int sgpu_files_allow(struct sgpu_files *files, const char *direc
 struct stat;
 SGPU_MUST_CHECK int sgpu_files_except(struct sgpu_files *files, const struct stat *status,
 				      struct sgpu_error *error);
-/* Inspects a file without opening it. */
+/* Does not open it. */
 SGPU_MUST_CHECK int sgpu_files_look(const struct sgpu_files *files, const char *path,
 				    struct stat *status, struct sgpu_error *error);
 /* The number of directories (0 for NULL), and a directory's descriptor (O_PATH) and name. */

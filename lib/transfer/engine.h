@@ -23,7 +23,6 @@ struct sgpu_chunk_run {
 };
 /* The run that starts at chunk `first`. If the total is 0, the run is empty. */
 struct sgpu_chunk_run sgpu_chunk_run_at(const struct sgpu_run_plan *plan, uint64_t first);
-/* The most chunks of a run in a plan with these sizes. */
 uint64_t sgpu_chunk_run_most(uint64_t largest, uint64_t smallest);
 
 /* ---- staging buffers ---- */
@@ -39,7 +38,7 @@ struct sgpu_staging_buffer {
 };
 struct sgpu_staging_pool {
 	struct sgpu_staging_buffer *free;
-	uint64_t size; /* bytes of one buffer */
+	uint64_t size; /* of one buffer */
 	unsigned made, limit;
 	unsigned filled; /* buffers that pipes fill now: as many more may be made */
 	uint64_t earned; /* bytes of buffers that the transfers so far allow */
@@ -77,12 +76,10 @@ SGPU_MUST_CHECK int sgpu_staging_await(struct sgpu_transfer *transfer,
 				       struct sgpu_error *error);
 /* What a pipe has filled, or failed to fill, will come back soon. */
 void sgpu_staging_filled(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer);
-/* The transfer waits for no buffer any more. */
 void sgpu_staging_leave(struct sgpu_transfer *transfer);
 /* How many buffers may exist. Pinning one costs more than copying through it, so the number grows
  * with the bytes moved. The mutex is held. */
 unsigned sgpu_staging_most(const struct sgpu_engine *engine, enum sgpu_staging_class class);
-/* Allocates the buffer's missing memory. */
 SGPU_MUST_CHECK int sgpu_staging_fill(struct sgpu_engine *engine,
 				      struct sgpu_staging_buffer *buffer, bool host, bool device,
 				      struct sgpu_error *error);
@@ -90,7 +87,6 @@ SGPU_MUST_CHECK int sgpu_staging_fill(struct sgpu_engine *engine,
 /* ---- move.c ---- */
 enum { SGPU_MOVES_MAX = 4 };
 
-/* A chunk run on its way, or the digest of the whole. */
 struct sgpu_chunk_move {
 	struct sgpu_chunk_run run;
 	bool is_digest;
@@ -120,9 +116,9 @@ struct sgpu_transfer {
 	uint64_t claimed; /* chunks for which moves were made */
 	bool claimed_all;
 	bool needs_digest;
-	bool touched; /* device memory was written */
+	bool touched;
 	bool failed, stopped, ended;
-	bool reading;	    /* the newest move is being read */
+	bool reading;
 	uint64_t failed_at; /* the lowest bad chunk */
 	uint64_t consumed;  /* bytes read of an ordered source */
 	/* Moves under way: number n is at n % SGPU_MOVES_MAX. They end in order. */
@@ -153,7 +149,6 @@ void sgpu_transfer_note(struct sgpu_transfer *transfer, enum sgpu_transfer_step 
 			uint64_t begin_ns, uint64_t end_ns, uint64_t bytes);
 
 /* ---- store.c ---- */
-/* memcpy that bypasses the caches if the processor can. */
 void sgpu_transfer_store(void *to, const void *from, size_t size);
 /* Moves memory that this core has written to the cache that all cores share, since the bus reads a
  * core's own cache at little more than half speed. Moves only most of it, to save time. Does

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Moves on the host alone: the state that their workers share.
+ * Moves on the host alone.
  *
  * All workers do the same: claim the next chunk run, read it, open, seal or copy it, and deliver
  * it. Chunk runs are claimed in order, across the borders of parts, so that no worker waits for the
@@ -49,8 +49,8 @@ struct host_run {
 	uint64_t sequence; /* counted over all parts, in the order of claims */
 	uint64_t index;	   /* within its part */
 	uint64_t turn;	   /* order of writing to an ordered sink */
-	size_t size;	   /* bytes read */
-	bool last;	   /* the last of its part */
+	size_t size;
+	bool last; /* the last of its part */
 };
 
 struct host_move {
@@ -84,7 +84,7 @@ struct host_worker {
 	const struct host_part *aead_of;
 	struct sgpu_aead *aead;
 	uint8_t *in, *out;
-	size_t capacity; /* bytes of each */
+	size_t capacity;
 };
 
 /* ---- host_part.c ---- */

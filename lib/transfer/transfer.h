@@ -135,7 +135,7 @@ SGPU_MUST_CHECK int sgpu_source_from_file(struct sgpu_engine *engine, int fd, co
 SGPU_MUST_CHECK int sgpu_sink_to_file(struct sgpu_engine *engine, int fd, const char *name,
 				      uint64_t offset, bool region, struct sgpu_transfer_sink *sink,
 				      struct sgpu_error *error);
-/* Memory of this process. registered: it is from sgpu_host_alloc, or the caller registered it. */
+/* registered: it is from sgpu_host_alloc, or the caller registered it. */
 struct sgpu_transfer_source sgpu_source_from_memory(const void *memory, bool registered);
 struct sgpu_transfer_sink sgpu_sink_to_memory(void *memory, bool registered);
 
@@ -153,7 +153,6 @@ enum sgpu_transfer_step {
 	SGPU_STEP_WRITE, /* a processor writes to the sink */
 	SGPU_STEPS
 };
-/* One step of one chunk run. */
 struct sgpu_transfer_span {
 	enum sgpu_transfer_step step;
 	uint64_t begin_ns, end_ns, bytes;
@@ -165,7 +164,7 @@ struct sgpu_transfer_result {
 	uint64_t bad_chunk; /* SGPU_EAUTH of a sealed input: number of the lowest bad chunk */
 	bool source_failed; /* an ordered source: nothing can be read from it any more */
 	uint8_t digest[SGPU_KT128_SIZE]; /* if one was asked for */
-	uint64_t bytes[SGPU_PATHS];	 /* bytes moved, by path */
+	uint64_t bytes[SGPU_PATHS];	 /* by path */
 	uint64_t begin_ns, end_ns;
 };
 
@@ -208,11 +207,11 @@ bool sgpu_transfer_block(struct sgpu_transfer *transfer);
 bool sgpu_transfer_is_idle(const struct sgpu_transfer *transfer);
 /* Whether the source needs no more steps: all of it was read, or the transfer has ended. */
 bool sgpu_transfer_has_read(const struct sgpu_transfer *transfer);
-/* Makes the transfer end soon, with `code` (SGPU_ECANCELED, SGPU_ETIMEOUT), if it has not ended. */
+/* Ends it soon, with `code` (SGPU_ECANCELED, SGPU_ETIMEOUT), if it has not ended. */
 void sgpu_transfer_stop(struct sgpu_transfer *transfer, int code);
-/* Returns the result once the transfer has ended, else NULL. */
+/* NULL until the transfer has ended. */
 const struct sgpu_transfer_result *sgpu_transfer_end(const struct sgpu_transfer *transfer);
-/* Frees a transfer that has ended. Accepts NULL. */
+/* It has ended. Accepts NULL. */
 void sgpu_transfer_free(struct sgpu_transfer **transfer);
 /* Steps until the end; for a thread that has nothing else to do. */
 const struct sgpu_transfer_result *sgpu_transfer_wait(struct sgpu_transfer *transfer);
@@ -262,7 +261,7 @@ void sgpu_descriptor_close(struct sgpu_descriptor *descriptor);
 
 enum sgpu_host_action { SGPU_HOST_COPY, SGPU_HOST_SEAL, SGPU_HOST_OPEN };
 
-/* A range of bytes, with one source and one sink. Sealed bytes begin with their header. */
+/* Sealed bytes begin with their header. */
 struct sgpu_host_part {
 	enum sgpu_host_action action;
 	const char *name; /* the source's, for messages */
@@ -307,7 +306,6 @@ struct sgpu_host_move {
  * SGPU_ECANCELED, SGPU_ENOMEM. `close` of each source and sink is called if its part was begun. */
 SGPU_MUST_CHECK int sgpu_host_move(struct sgpu_host_move *move, struct sgpu_error *error);
 
-/* Seals or opens from one descriptor to another. */
 struct sgpu_seal_job {
 	const uint8_t *key; /* SGPU_KEY_SIZE bytes */
 	const void *context;
