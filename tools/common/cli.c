@@ -41,7 +41,6 @@ const struct cli_verb *cli_verb(void)
 	return verb;
 }
 
-/* Prints a text in the right column, wrapped at blanks. Other blanks stay. */
 static void print_wrapped(const char *text)
 {
 	while (strlen(text) > COLUMNS - LEFT) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Functions for all tools: tables of verbs and options, from which --help, the shell completions
- * and the check of the man pages are made, too, and all printing of messages.
+ * Functions for all tools: tables of verbs and options, for --help and completions, too; all
+ * messages.
  */
 #ifndef SGPU_CLI_H
 #define SGPU_CLI_H
@@ -26,7 +26,7 @@ struct cli_option {
 	const char *name;
 	char letter;	      /* its short form, or 0 */
 	const char *argument; /* for --help, or NULL; "FILE", "DIR", "KEY" complete as paths */
-	const char *help;     /* one line, lower case, no full stop */
+	const char *help;     /* lower case, no full stop */
 	enum {
 		CLI_IS_COMMON,
 		CLI_IS_FLAG,
@@ -52,7 +52,7 @@ struct cli_list {
 /* False: out of memory. */
 bool cli_list_add(struct cli_list *list, const char *value);
 
-/* Bytes that were given in hexadecimal. */
+/* Given in hexadecimal. */
 enum { CLI_BYTES_MAX = 4096 };
 struct cli_bytes {
 	uint8_t data[CLI_BYTES_MAX];
@@ -185,7 +185,7 @@ void cli_progress_begin(const char *label, uint64_t total_bytes); /* total 0: un
 void cli_progress(void *unused, uint64_t bytes);		  /* fits sgpu_seal_job.progress */
 void cli_progress_of(uint64_t bytes, uint64_t total_bytes);	  /* if it is known only now */
 void cli_progress_end(void);
-/* Removes the line, so that something else can be printed. */
+/* So that something else can be printed. */
 void cli_progress_pause(void);
 
 /* Refuses to write binary data to a terminal: prints a message and returns false. */
@@ -226,24 +226,21 @@ void cli_remember_file(const struct stat *status); /* by its device and inode */
 /* Remembers an argument that is read, and refuses a second one that is standard input. Options of
  * CLI_INPUT and cli_input do so by themselves. Returns 0, or the exit status after a message. */
 int cli_take_input(const char *path);
-/* Inspects such an input. False: it is not there. */
 bool cli_input_stat(const char *path, struct stat *status);
 /* cli_is_input: whether an output ("-" or NULL: standard output) is a remembered input.
  * cli_output_apart: whether it is not; prints a message if it is. */
 bool cli_is_input(const char *path);
 bool cli_output_apart(const char *path);
-/* Like cli_output_apart, but also refuses to write binary data to a terminal. */
+/* Also refuses to write binary data to a terminal. */
 bool cli_binary_apart(const char *path);
 /* Whether two outputs ("-" or NULL: standard output) are two files, whatever their paths; prints a
  * message if not. Two outputs may share a pipe or a device, but not standard output. `what` and
  * `other` name them in the message: "the key". */
 bool cli_outputs_apart(const char *what, const char *path, const char *other,
 		       const char *other_path);
-/* Whether a path stands for standard input or output: "-" or NULL. */
 bool cli_is_standard(const char *path);
 
-/* Reports an unknown name, "unknown verb 'sael'", with the nearest known name, or else with --help,
- * as the hint. Returns 2. */
+/* "unknown verb 'sael'", with the nearest known name or --help as the hint. Returns 2. */
 int cli_unknown(const char *what, const char *given, const char *dashes, const char *const *names);
 
 /* Returns the operation of that name; NULL after a message with the nearest name, when the exit
@@ -272,7 +269,7 @@ int cli_print_json(json_t *value, FILE *out, size_t flags);
 /* Makes a JSON string of a text. If it is not UTF-8, which a file's name need not be, '?' replaces
  * bytes that are not ASCII. NULL for NULL. */
 json_t *cli_json_text(const char *text);
-/* Returns a text member of an object; "" when it is no string. */
+/* "" when it is no string. */
 const char *cli_text_of(const json_t *object, const char *key);
 /* Appends to a text in an array, and cuts what has no room. */
 void cli_append(char *text, size_t size, const char *format, ...) SGPU_PRINTF(3, 4);
@@ -302,9 +299,9 @@ void cli_signals(void (*stop)(void));
 /* Blocks a signal in this thread and those that it starts. Returns a signalfd for it; -1 with
  * errno. */
 int cli_signal_fd(int number);
-/* Reads one signal from it. False: none has come. */
+/* False: none has come. */
 bool cli_take_signal(int fd);
-/* Raises the soft limit of descriptors to the hard one. Returns the limit. */
+/* To the hard limit. Returns it. */
 uint64_t cli_raise_descriptors(void);
 /* Called after clean-up. Dies by the signal that came, or by SIGPIPE when the reader of an output
  * has gone; else returns status. */
@@ -314,8 +311,8 @@ int cli_finish(int status);
  * leak checker attaches to its own process. A quote states it, too. */
 const char *cli_harden_off(void);
 
-/* Hardens the process, before any thread starts: no core file, no attaching, no new privileges.
- * Warns if one of these fails. cli_main calls it for tools with holds_secrets. */
+/* Before any thread starts: no core file, no attaching, no new privileges; warns if one of these
+ * fails. cli_main calls it for tools with holds_secrets. */
 void cli_harden(void);
 
 /* ---- between the files of tools/common ---- */
@@ -323,13 +320,11 @@ void cli_harden(void);
 const char *cli_tool_name(void);
 const char *cli_verb_name(void);
 const struct cli_verb *cli_verb(void);
-/* Prints the verb's help, or the version, and exits. */
 _Noreturn void cli_print_help(bool version);
 
 /* Writes the command line, cut to `size`, in printable ASCII; for people. */
 void cli_command_text(char *text, size_t size);
 
-/* version.c: the lines of --version. */
 void cli_print_version(const char *tool);
 
 /* Whether the reader of an output has gone; failed writes then need no message. */

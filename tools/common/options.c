@@ -20,7 +20,6 @@ enum { OPTIONS_MAX = 48 };
  * for a long option. */
 enum { WORD = 1, ROW = 256 };
 
-/* Returns the row without a name, which takes the arguments that are no options, or NULL. */
 static const struct cli_option *words_row(const struct cli_option *options)
 {
 	while (options->name && *options->name) {
@@ -29,7 +28,6 @@ static const struct cli_option *words_row(const struct cli_option *options)
 	return options->name ? options : NULL;
 }
 
-/* Fills getopt's tables. Returns false if there are more options than they hold. */
 static bool fill_tables(const struct cli_option *options, struct option longs[OPTIONS_MAX + 1],
 			char shorts[2 * OPTIONS_MAX + 3])
 {
@@ -99,7 +97,6 @@ static int refuse_option(const struct cli_option *options, const char *text, int
 	return cli_unknown("unknown option", name, "--", names);
 }
 
-/* Stores a number, a size or a duration, by the rules of sgpu/base.h. */
 static int store_number(const struct cli_option *option, void *to, const char *value,
 			const char *name)
 {
@@ -160,7 +157,6 @@ bool cli_list_add(struct cli_list *list, const char *value)
 	return grown;
 }
 
-/* Stores an option's value. Returns an exit status. */
 static int store_value(const struct cli_option *option, void *values, const char *value)
 {
 	void *to = (char *)values + option->offset;

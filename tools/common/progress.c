@@ -47,7 +47,6 @@ void cli_progress_begin(const char *label, uint64_t total_bytes)
 	pthread_mutex_unlock(&line.lock);
 }
 
-/* Erases the line, and goes back to the first column. */
 static void erase(void)
 {
 	(void)!write(cli_error_fd, "\r\033[K", 4);

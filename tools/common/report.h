@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What programs say about a run besides the response: its outcome and statistics.
+ * What programs say about a run besides the response.
  */
 #include "run/run.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options about a runner, which sgpu-run and sgpu-enclave read alike.
+ * Options about a runner.
  */
 #ifndef SGPU_RUNNER_H
 #define SGPU_RUNNER_H

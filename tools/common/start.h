@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the host's programs start sgpu-enclave, which is the runner.
+ * How the host's programs start sgpu-enclave.
  */
 #ifndef SGPU_START_H
 #define SGPU_START_H

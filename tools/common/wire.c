@@ -168,7 +168,6 @@ void wire_refuse(int socket, const struct sgpu_error *error)
 	sgpu_wire_send(socket, WIRE_ANSWER, &answer, sizeof(answer), NULL, 0);
 }
 
-/* Escapes text from another process for printing. */
 #define CLEAN(text) clean_text(text, sizeof(text))
 static void clean_text(char *text, size_t size)
 {

@@ -67,8 +67,7 @@ struct wire_submit {
 	char results[SGPU_HANDLE_TEXT]; /* where results go; "": with the response */
 };
 
-/* Asks for a lease of `size` bytes for a batch's payloads if id is "", else for the lease `id` with
- * its results. */
+/* id "": a lease of `size` bytes for a batch's payloads; else that of its results. */
 struct wire_lease {
 	struct sgpu_greeting header;
 	uint64_t size;
@@ -76,7 +75,6 @@ struct wire_lease {
 	char id[SGPU_REGION_ID_TEXT + 8];
 };
 
-/* Comes with the descriptor of the pool. */
 struct wire_lease_is {
 	struct sgpu_greeting header;
 	struct sgpu_lease lease;
@@ -167,7 +165,7 @@ struct serve_counters {
 	_Atomic uint64_t quoted_ns;	 /* when it gave its last quote, or 0 */
 	_Atomic uint64_t leases, leased_bytes, pool_bytes;
 	_Atomic uint64_t sums[SERVE_SUMS];
-	_Atomic uint64_t sessions;		   /* open sessions of programs */
+	_Atomic uint64_t sessions;
 	_Atomic uint64_t device_bytes, host_bytes; /* memory in use, as base/base.h counts it */
 };
 
@@ -194,14 +192,12 @@ SGPU_MUST_CHECK int wire_say_text(int socket, enum wire_kind kind, const char *t
 SGPU_MUST_CHECK int wire_take_text(int file, const char *name, size_t most, char **text,
 				   size_t *size, struct sgpu_error *error);
 
-/* Gets the kind of the next message, which stays in the queue; WIRE_KINDS: none. Errors as of
- * wire_receive. */
+/* The message stays in the queue; WIRE_KINDS: none. Errors as of wire_receive. */
 SGPU_MUST_CHECK int wire_peek(int socket, enum wire_kind *kind, struct sgpu_error *error);
 
 /* Whether messages of this kind are requests to a worker. */
 bool wire_is_request(enum wire_kind kind);
 
-/* Sends an answer that is an error. */
 void wire_refuse(int socket, const struct sgpu_error *error);
 
 /* Whether the server takes a descriptor as a batch, or as the place of a response: only files in

@@ -41,7 +41,6 @@ static void forget(int *fd)
 	*fd = -1;
 }
 
-/* Copies the image into the new root, if there is one, as worker->path. */
 static bool place_image(struct worker *worker, int image)
 {
 	ssize_t copied = 1;
@@ -108,7 +107,6 @@ static int start_worker(struct worker *worker, int image, int channel)
 	return worker->pid > 0 ? 0 : EAGAIN;
 }
 
-/* Makes a free place of it. */
 static void forget_worker(struct worker *worker)
 {
 	remove_image(worker);

@@ -96,7 +96,6 @@ int bare_open(struct bare *b, struct sgpu_error *error)
 	return rc ? sgpu_fail(error, rc, "what the device sealed does not open") : SGPU_OK;
 }
 
-/* Brings an input to the device, or takes an output back. */
 static int move(struct bare *b, int k)
 {
 	const struct bare_seal *s = b->seal;

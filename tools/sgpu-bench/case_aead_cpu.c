@@ -11,7 +11,6 @@ static const uint8_t key[SGPU_KEY_SIZE] = { 1 };
 enum work { SEAL, OPEN };
 static const char *const work_names[] = { "seal", "open" };
 
-/* One core's work: every call seals or opens the same chunk. */
 struct core {
 	struct sgpu_aead *aead;
 	enum work work;

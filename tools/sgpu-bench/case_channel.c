@@ -109,7 +109,6 @@ struct scene {
 	uint64_t sizes[2]; /* bytes in big and in small pages */
 };
 
-/* Makes and destroys a channel; the time of the row's command counts. */
 static int run_life(void *argument, struct sgpu_error *error)
 {
 	const struct scene *s = argument;

@@ -28,7 +28,6 @@ enum {
 	WAITING_BYTES = 16 << 10,
 };
 
-/* One of the ways, with a server of its own. */
 struct way {
 	const char *name, *lacks; /* lacks: why this machine cannot have it, or NULL */
 	enum sgpu_rpc_way by;

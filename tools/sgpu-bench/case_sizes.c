@@ -108,7 +108,6 @@ static int run_copy(void *argument, struct sgpu_error *error)
 	return RUN(argument, "cp", "cp", "batch", "response", "copies");
 }
 
-/* Submits a file, and has its response in a new one. */
 static int run_files(void *argument, struct sgpu_error *error)
 {
 	const struct sizes_point *p = argument;
@@ -161,7 +160,6 @@ static int open_response(const struct sizes_point *p, const char *name, struct s
 		   "--force", "-C", "out", name);
 }
 
-/* Reads all results, which ends their leases. */
 static int read_leases(void *argument, struct sgpu_error *error)
 {
 	struct sizes_point *p = argument;
@@ -262,7 +260,6 @@ static int write_file(const struct sizes_point *p, const char *name, const void 
 	return rc;
 }
 
-/* Makes the batch from files, as its owner does. */
 static int make_batch(struct sizes_point *p, struct sgpu_error *error)
 {
 	static const char *const names[OPTIONS_INPUTS] = { "price", "strike", "years" };

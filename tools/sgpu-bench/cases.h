@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of cases, the functions that its rows name, and set-up that cases share. Objects are
- * kept until the case, or a part of it, ends.
+ * The table of cases, and set-up that they share. Objects are kept until the case, or a part of it,
+ * ends.
  */
 #ifndef BENCH_CASES_H
 #define BENCH_CASES_H
@@ -33,7 +33,7 @@ struct bench_channel {
 };
 SGPU_MUST_CHECK int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pages,
 				      struct bench_channel **channel, struct sgpu_error *error);
-/* Measures the points of CH_MEASURE: a channel's memory beside plain memory. */
+/* A channel's memory beside plain memory. */
 SGPU_MUST_CHECK int bench_channel_measures(struct sgpu_bench *bench, struct sgpu_error *error);
 
 /* Opens a device and a stream, plain or in a secure context, and closes them. ns: the two times. */
@@ -93,7 +93,7 @@ uint64_t bench_repeats(uint64_t size, uint64_t most);
 /* Gives the sample the time of one of two parts of work: from `begin` to `between`, or from there
  * until now. */
 void bench_give_part(struct sgpu_bench *bench, uint64_t begin, uint64_t between, bool is_second);
-/* Allocates and frees device memory; one of the two is timed. */
+/* One of the two is timed. */
 SGPU_MUST_CHECK int bench_time_memory(struct sgpu_bench *bench, struct sgpu_device *device,
 				      uint64_t size, bool gives_back, struct sgpu_error *error);
 /* Waits for tasks; `rc` is the code of enqueueing them. Reports the first failure as one of `what`:
@@ -107,12 +107,11 @@ SGPU_MUST_CHECK int bench_from_device(struct sgpu_stream *stream, void *to, sgpu
 				      uint64_t size, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 				struct sgpu_error *error);
-/* Device memory that receives the pattern of a seed. */
 struct bench_target {
 	struct sgpu_stream *stream;
 	sgpu_devptr memory;
 	uint64_t size, seed;
-	void *scratch; /* host memory of the same size */
+	void *scratch; /* of the same size */
 };
 /* For a variant whose argument begins with a target: the first clears the memory, the second
  * verifies a copy of it in `scratch`, which it spoils first. */

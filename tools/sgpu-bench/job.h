@@ -19,8 +19,8 @@ struct bench_job {
 	struct sgpu_key owner;
 	struct sgpu_manifest *manifest;
 	struct job batch;
-	uint64_t result_size;	   /* bytes of all outputs together */
-	int batch_fd, response_fd; /* memory files */
+	uint64_t result_size; /* of all outputs */
+	int batch_fd, response_fd;
 };
 
 /* shape: two extents, the second 0 for rank 1. */
@@ -36,7 +36,7 @@ SGPU_MUST_CHECK int job_new(struct sgpu_bench *bench, bool sealed, struct bench_
 /* Adds a segment. JOB_BETWEEN has no type; only JOB_INPUT has data, which must stay valid. */
 void job_segment(struct bench_job *job, enum job_kind kind, const char *id, struct job_type type,
 		 const void *data);
-/* Sets the data of an input that is already in job->segments. */
+/* Of an input in job->segments. */
 void job_data(struct bench_job *job, const char *id, const void *data);
 /* Takes over arguments and params (or NULL). after: the operation to wait for, or NULL. */
 void job_operation(struct bench_job *job, const char *id, const char *kernel, json_t *arguments,
@@ -84,18 +84,16 @@ SGPU_MUST_CHECK int bare_new(struct sgpu_bench *bench, const char *op, uint64_t 
 			     struct bare **bare, struct sgpu_error *error);
 /* Has the vectors sealed on the bus, from now on: the inputs as they are. */
 SGPU_MUST_CHECK int bare_seal(struct bare *bare, struct sgpu_error *error);
-/* Opens the outputs on the host, after bare_end. */
+/* After bare_end. */
 SGPU_MUST_CHECK int bare_open(struct bare *bare, struct sgpu_error *error);
 /* For a variant whose argument is a bare: copies the inputs to the device and spoils the outputs on
  * both sides. */
 SGPU_MUST_CHECK int bare_prepare(void *argument, struct sgpu_error *error);
-/* Copies the outputs from the device, after launches without copies. */
+/* After launches without copies. */
 SGPU_MUST_CHECK int bare_fetch(struct bare *bare, struct sgpu_error *error);
-/* Enqueues copies of the sealed inputs, the launch, and copies of the outputs. */
 SGPU_MUST_CHECK int bare_begin(struct bare *bare, struct sgpu_error *error);
-/* Waits for what bare_begin enqueued. */
 SGPU_MUST_CHECK int bare_end(struct bare *bare, struct sgpu_error *error);
-/* Enqueues the launch without copies, and waits for it. */
+/* Without copies; waits. */
 SGPU_MUST_CHECK int bare_launch(struct bare *bare, struct sgpu_error *error);
 
 /* ---- variants that run jobs ---- */
@@ -104,10 +102,8 @@ struct job_side {
 	bool sealed; /* as in struct bench_job */
 	int batches; /* of a sample, for the case sizes */
 	void (*add)(struct bench_job *job, const struct job_side *side);
-	/* Makes bare calls that do the same. */
 	int (*new_bare)(struct sgpu_bench *bench, const struct job_side *side, struct bare **bare,
 			struct sgpu_error *error);
-	/* Checks the results of the last batch. */
 	int (*check)(const struct job_side *side, const void *results, uint64_t size,
 		     struct sgpu_error *error);
 	/* For these functions. data and size: of one output, for job_check_same. */
@@ -126,7 +122,7 @@ SGPU_MUST_CHECK int job_check_same(const struct job_side *side, const void *resu
 /* Makes the manifest of what side->add adds, HIGH; from malloc. */
 SGPU_MUST_CHECK int job_describe(struct sgpu_bench *bench, const struct job_side *side, char **text,
 				 struct sgpu_error *error);
-/* Measures a side's job as two variants: LOW on the plain device, and HIGH in a secure context. */
+/* As two variants: LOW on the plain device, HIGH in a secure context. */
 SGPU_MUST_CHECK int job_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 				const struct job_side *side, struct sgpu_error *error);
 
@@ -136,7 +132,6 @@ enum { OPTIONS_INPUTS = 3, OPTIONS_OUTPUTS = 2, OPTIONS_VECTORS = 5 };
  * that have them sealed, run and checked. */
 SGPU_MUST_CHECK int options_new(struct sgpu_bench *bench, uint64_t size, struct job_side *side,
 				struct sgpu_error *error);
-/* Checks the prices, two vectors. */
 SGPU_MUST_CHECK int options_check(const struct job_side *side, const void *results,
 				  struct sgpu_error *error);
 

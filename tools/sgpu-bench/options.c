@@ -15,7 +15,6 @@ static double normal(double x)
 	return 0.5 * erfc(-x * M_SQRT1_2);
 }
 
-/* Returns the price of a call by the textbook formula. */
 static double call_price(double price, double strike, double years)
 {
 	double deviation = volatility * sqrt(years);

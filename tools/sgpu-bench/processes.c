@@ -84,7 +84,6 @@ static uint64_t own_ns(pid_t pid)
 
 static uint64_t started_ns(pid_t pid);
 
-/* Adds up the trees of the processes that a thread has started. */
 static uint64_t children_ns(pid_t pid, const char *thread)
 {
 	char path[SGPU_BENCH_NAME_MAX + NAME_MAX];

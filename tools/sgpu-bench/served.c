@@ -69,7 +69,6 @@ static int find_socket(const struct served *s, struct sgpu_service_path *socket,
 	return sgpu_service_find(served_path(s, SERVED_SOCKET, path), socket, error);
 }
 
-/* Waits until the server listens. */
 static int wait_for(struct served *s, struct sgpu_error *error)
 {
 	struct sgpu_service_path socket;
@@ -118,7 +117,6 @@ int served_new(struct sgpu_bench *bench, uint64_t leases, struct served **served
 	return rc ? rc : wait_for(s, error);
 }
 
-/* Receives the answer, and what comes before it. */
 static int hear(struct link *link, int *connection, struct sgpu_error *error)
 {
 	static struct wire_answer answer;

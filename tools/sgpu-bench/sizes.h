@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the case sizes is made of: programs, a server with its enclave and a client of it that
- * stays, and other ways to price options.
+ * What the case sizes is made of.
  */
 #ifndef BENCH_SIZES_H
 #define BENCH_SIZES_H
@@ -17,7 +16,7 @@ struct program {
 	const char *folder; /* where it runs; NULL: where this one does */
 	const int *ends;    /* its standard input and output; NULL: those of this one */
 };
-/* Starts a program. Errors: SGPU_EUNAVAILABLE. */
+/* Errors: SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int program_start(const struct program *program, pid_t *pid,
 				  struct sgpu_error *error);
 /* Runs it to its end, which must be a success. Errors also: SGPU_EDEVICE. */
@@ -60,7 +59,6 @@ struct served {
  * Errors: SGPU_EUNAVAILABLE (a program is not beside this one), SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int served_new(struct sgpu_bench *bench, uint64_t leases, struct served **served,
 			       struct sgpu_error *error);
-/* Sets the path of a file in the folder. */
 const char *served_path(const struct served *served, const char *name, char path[SERVED_PATH_MAX]);
 
 /* Has the server run the batch in one file, and waits for the answer; the response is in the other
@@ -70,7 +68,7 @@ SGPU_MUST_CHECK int served_submit(const struct served *served, int batch_fd, int
 
 /* ---- in a session of a server, over a ring (priced_session.c) ---- */
 struct priced;
-/* Opens the session, which is kept, and prepares the operation. */
+/* The session is kept. */
 SGPU_MUST_CHECK int priced_new(struct sgpu_bench *bench, const struct job_side *side,
 			       struct priced **priced, struct sgpu_error *error);
 /* For variants whose argument is a priced. One copies the inputs in, runs the operation and copies
@@ -95,7 +93,7 @@ SGPU_MUST_CHECK int naive_run(const struct naive *naive, uint64_t count, int row
 
 /* ---- figures that a goal is about (sizes_figures.c) ---- */
 SGPU_MUST_CHECK int sizes_figures(struct sgpu_bench *bench, struct sgpu_error *error);
-/* Measures the processor time of a server that has run a batch, and rests. */
+/* Of a server that has run a batch. */
 SGPU_MUST_CHECK int sizes_idle(struct served *served, struct sgpu_error *error);
 
 #endif

@@ -15,7 +15,6 @@ enum { SEED = 11, LEASES = 1 << 21 };
 
 /* ---- batches of a server ---- */
 enum { PAIR = 2 };
-/* A variant: a batch that is submitted so many times in a row. */
 struct batches {
 	struct served *served;
 	struct bench_job *job;
@@ -51,7 +50,6 @@ static int verify(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-/* Measures two sides, each of which is submitted side->batches times. */
 static int measure_pair(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 			const struct job_side sides[PAIR], struct sgpu_error *error)
 {
@@ -100,7 +98,6 @@ static void add_copies(struct bench_job *job, const struct job_side *side)
 	}
 }
 
-/* Compares copies, each in a batch of its own, with as many copies in one batch. */
 static int measure_segments(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const struct sgpu_bench_goal goals[PAIR] = { { 0, 0 }, { 0.1, 0 } };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verbs of sgpu-bench, and functions that they share.
+ * The verbs of sgpu-bench.
  */
 #ifndef BENCH_VERBS_H
 #define BENCH_VERBS_H
@@ -28,7 +28,6 @@ int read_runs(char *const *paths, bool one_machine, struct sgpu_bench_results **
 	      size_t *count);
 void clear_runs(struct sgpu_bench_results *runs, size_t count);
 
-/* Defines a text that has the bytes of a file. */
 #define BENCH_EMBED(name, file)                                                         \
 	extern const char name[] __attribute__((visibility("hidden")));                 \
 	__asm__(".pushsection .rodata\n"                                                \
@@ -50,7 +49,7 @@ struct column { /* a NULL head ends the columns */
 void print_head(FILE *out, const struct column *columns);
 /* NULL is an empty cell. */
 void print_row(FILE *out, const struct column *columns, const char *const *cells);
-/* NULL prints the head of the table. */
+/* NULL: the head. */
 void print_record(FILE *out, const struct sgpu_bench_record *record);
 void print_environment(FILE *out, const json_t *environment);
 

@@ -66,7 +66,6 @@ static int scale(struct draft *draft, struct value *value)
 	return status;
 }
 
-/* Whether every value of `from` is one of `to`. */
 static bool is_exact(enum sgpu_dtype from, enum sgpu_dtype to)
 {
 	static const uint8_t bits[SGPU_DTYPE_COUNT] = {

@@ -77,7 +77,6 @@ static json_t *file_json(const struct draft_file *file)
 					    file->request.member);
 }
 
-/* Adds the input segment of a file. */
 static int add_file(struct draft *draft, const char *name, const char *text, struct value *value)
 {
 	const int number = draft->file_count++;
@@ -146,7 +145,6 @@ static const struct sgpu_op_argument *find_argument(const struct draft_stage *st
 	return &stage->op->args[index < 0 ? 0 : index]; /* names of a map are of its first */
 }
 
-/* Gets the value of each input of a stage: files, and the output of the stage before. */
 static int gather(struct draft *draft, const struct draft_stage *stage, bool first,
 		  struct draft_words *inputs, struct value *values)
 {
@@ -281,7 +279,6 @@ static json_t *manifest_of(const struct draft *draft)
 			 draft->operations);
 }
 
-/* Sets the direction of the last outputs. */
 static void direct(const struct draft *draft, const char *direction)
 {
 	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
@@ -292,7 +289,6 @@ static void direct(const struct draft *draft, const char *direction)
 	}
 }
 
-/* Checks the manifest so far, in which the last outputs get their types. */
 static int infer(struct draft *draft)
 {
 	struct document document = { 0 };

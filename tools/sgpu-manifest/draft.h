@@ -20,7 +20,6 @@ struct draft_words {
 	int count;
 };
 
-/* One operation, as the words name it. */
 struct draft_stage {
 	const struct sgpu_op *op;
 	const char *expression; /* of the operation map, else NULL */
@@ -61,7 +60,6 @@ struct draft_file {
  * frees the path in any case. Errors: SGPU_EUSAGE, SGPU_EINVALID, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int draft_file_read(const char *text, uint64_t size_max, struct draft_file *file,
 				    struct sgpu_error *error);
-/* Whether f64 holds all values of a file of 64-bit integers. */
 SGPU_MUST_CHECK int draft_file_fits(const struct draft_file *file, bool *all,
 				    struct sgpu_error *error);
 /* Returns `path` as data_location_client of a manifest in the current directory: relative if it is
@@ -95,9 +93,8 @@ struct draft {
  * named after the one that was read. Takes `params` over. The caller sets the type. */
 int draft_step(struct draft *draft, const char *kernel, const char *suffix, json_t *params,
 	       struct value *value);
-/* Returns a type as data_type_info, with an offset unless that is 0. */
 json_t *draft_type(const struct sgpu_type *type, uint64_t offset);
-/* Makes the manifest, which the caller releases. Returns an exit status after a message. */
+/* The caller releases it. Returns an exit status after a message. */
 int draft_make(const struct draft_request *request, json_t **manifest);
 
 /* ---- convert.c ---- */
@@ -105,7 +102,7 @@ int draft_make(const struct draft_request *request, json_t **manifest);
  * types. wide: another input has f64. Returns an exit status. */
 int draft_convert(struct draft *draft, const struct sgpu_op *op,
 		  const struct sgpu_op_argument *argument, bool wide, struct value *value);
-/* Reverses the order of axes, on the device. */
+/* On the device. */
 int draft_reverse(struct draft *draft, struct value *value);
 /* Gives all inputs of a stage one order of axes: that in which they lie if the operation ignores
  * it, else that in which people count. Sets draft->reversed. */
@@ -116,7 +113,7 @@ int draft_arrange(struct draft *draft, const struct draft_stage *stage, struct v
 /* Checks that each -o is of an output of the last operation, of which there are `count`, and that a
  * -o without a name is of the only one. */
 int draft_check_outputs(const struct draft *draft, int count);
-/* Turns what an operation writes into an output with its file. alone: it is the only one. */
+/* alone: it is the only one. */
 int draft_finish_output(struct draft *draft, const char *name, bool alone, struct value *value);
 
 #endif

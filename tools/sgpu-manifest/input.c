@@ -89,7 +89,6 @@ static int hint_type(struct sgpu_error *error)
 			 "DTYPE one of f32 f64 f16 i8 u8 i16 u16 i32 u32 i64 u64");
 }
 
-/* Opens the file, and finds out what it holds or, unless `fits` is NULL, whether that fits f64. */
 static int look(const struct draft_file *file, struct sgpu_file_info *info, bool *fits,
 		struct sgpu_error *error)
 {

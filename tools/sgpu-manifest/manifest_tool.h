@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verbs of sgpu-manifest, and the functions that its files share.
+ * The verbs of sgpu-manifest.
  */
 #ifndef SGPU_MANIFEST_TOOL_H
 #define SGPU_MANIFEST_TOOL_H
@@ -50,7 +50,7 @@ struct request {
 /* document.c: reads manifests, checks them and reports on them; writes to the file of -o. */
 struct document {
 	const char *path; /* "-" is standard input */
-	const char *name; /* its name in messages */
+	const char *name; /* in messages */
 	char *text;
 	size_t size;
 	struct sgpu_manifest *manifest; /* NULL when it has errors */
@@ -61,12 +61,10 @@ struct document {
  * on standard output, not on standard error. */
 enum { DOCUMENT_RECORDS_ARE_RESULT = 1 << 16 };
 
-/* The name of a document that the words of init made. */
 extern const char DOCUMENT_MADE[];
 /* Reads and checks a manifest with `options`; prints every diagnostic. Returns an exit status. path
  * NULL is standard input. The caller frees the document in any case. */
 int document_load(const char *path, unsigned options, struct document *document);
-/* Does the same with JSON in memory. */
 int document_check(const json_t *value, const char *name, unsigned options,
 		   struct document *document);
 void document_free(struct document *document);
@@ -79,15 +77,13 @@ int document_each(int argc, char **argv, unsigned options,
 /* Writes a text. The file appears only when it is whole; path NULL is standard output. Returns an
  * exit status. */
 int text_write(const char *path, const char *text, size_t size);
-/* Does the same with a JSON value, as cli_write_json does. Takes over the reference. */
+/* As cli_write_json. Takes over the reference. */
 int json_write(const char *path, json_t *value);
-/* Returns the extents of a type as a new array. */
 json_t *shape_json(const struct sgpu_type *type);
 /* Returns the folder of a path, "." if it names none. From malloc; NULL when out of memory. */
 char *folder_of(const char *path);
 
 /* payload.c: the payload files of a manifest's inputs. */
-/* The folder that locations are relative to, and the state of reading payloads. */
 struct payload_folder {
 	char *path; /* the real path of the manifest's folder */
 	bool allow_outside;
@@ -124,22 +120,20 @@ int module_digests_fill(struct document *document, const struct payload_folder *
 /* Appends to folder->spool from now on; *at: where. */
 SGPU_MUST_CHECK int payload_spool(struct payload_folder *folder, uint64_t *at,
 				  struct sgpu_error *error);
-/* Computes entry->kt128 of the bytes of a file. */
 SGPU_MUST_CHECK int payload_hash(struct payload_folder *folder, int fd, const char *name,
 				 uint64_t offset, struct sgpu_batch_segment *entry,
 				 struct sgpu_error *error);
 
-/* array.c: does what payload_take does for a file that has a format. */
+/* array.c: for a file that has a format. */
 SGPU_MUST_CHECK int array_take(struct payload_folder *folder, const struct sgpu_segment *segment,
 			       struct sgpu_batch_segment *entry, struct sgpu_error *error);
-/* Makes the batch's note, with the formats of outputs. */
 SGPU_MUST_CHECK int array_note(const struct payload_folder *folder,
 			       const struct sgpu_manifest *manifest, struct sgpu_batch *batch,
 			       struct sgpu_error *error);
 
 /* verb_ops.c */
 enum { OP_TEXT_MAX = 160 };
-/* Lists a set of types: "f32 f64". */
+/* "f32 f64". */
 void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX]);
 
 #endif

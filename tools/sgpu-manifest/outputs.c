@@ -62,7 +62,6 @@ static const char *output_file(const struct draft *draft, const char *name, bool
 	return NULL;
 }
 
-/* Names an output after the first input, the operation and the element type. */
 static void default_name(const struct draft *draft, const char *name, const struct value *value,
 			 char text[NAMED_MAX])
 {

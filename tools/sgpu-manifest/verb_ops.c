@@ -64,7 +64,6 @@ static json_t *choices_json(const struct sgpu_op_param *param)
 	return choices;
 }
 
-/* Returns the default as a manifest would write it; NULL when there is none. */
 static json_t *default_json(const struct sgpu_op_param *param)
 {
 	if (param->required) {
@@ -202,7 +201,6 @@ static json_t *arguments_schema(const struct sgpu_op *op)
 			 "additionalProperties", false);
 }
 
-/* Returns a rule: if the kernel is this operation, then it has these arguments and parameters. */
 static json_t *op_rule(const struct sgpu_op *op)
 {
 	json_t *params = json_object(), *needed = json_array(), *required = json_array();
@@ -223,7 +221,6 @@ static json_t *op_rule(const struct sgpu_op *op)
 			 required);
 }
 
-/* Returns the schema, with the name of each operation and the rule for it. */
 static json_t *manifest_schema(void)
 {
 	json_t *schema = json_loadb(schema_text, (size_t)(schema_end - schema_text), 0, NULL);

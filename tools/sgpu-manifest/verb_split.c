@@ -127,7 +127,6 @@ static json_t *entry_of(const struct sgpu_manifest *manifest, const char *list, 
 	return json_array_get(json_object_get(manifest->json, list), (size_t)index);
 }
 
-/* Copies a segment into every shard that has its writer or a reader. */
 static void take_segment(struct splitter *splitter, int index, json_t **ids)
 {
 	const struct sgpu_manifest *manifest = splitter->document->manifest;
@@ -183,7 +182,6 @@ static int make_shards(struct splitter *splitter)
 {
 	const struct sgpu_manifest *manifest = splitter->document->manifest;
 	const int count = splitter->shard_count;
-	/* The ids in each shard. */
 	json_t **ids = calloc((size_t)count + 1, sizeof(json_t *));
 
 	splitter->shards = json_array();

@@ -34,7 +34,6 @@ static bool is_map(const struct draft_stage *stage)
 	return strcmp(stage->op->name, "map") == 0;
 }
 
-/* Stores what was given for a name, once. */
 static int store(struct draft_words *words, const char *name, size_t length, const char *value)
 {
 	struct draft_word *word = &words->list[words->count];
@@ -76,7 +75,6 @@ static json_t *param_value(const char *text)
 									  : json_string(text);
 }
 
-/* Takes NAME=VALUE for an argument or a parameter of the stage. */
 static int take_named(struct draft_stage *stage, const char *word, size_t length)
 {
 	const char *value = word + length + 1;
@@ -115,7 +113,6 @@ static int take_named(struct draft_stage *stage, const char *word, size_t length
 		       : 0;
 }
 
-/* Takes a file without a name. */
 static int take_file(struct draft_stage *stage, const char *word)
 {
 	char names[CLI_OP_TEXT_MAX];

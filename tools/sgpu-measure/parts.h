@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verbs of sgpu-measure, and the functions that they share.
+ * The verbs of sgpu-measure.
  */
 #ifndef SGPU_MEASURE_PARTS_H
 #define SGPU_MEASURE_PARTS_H
@@ -51,7 +51,6 @@ SGPU_MUST_CHECK int release_read(const char *path, const struct sgpu_signing_key
 const json_t *release_file(const json_t *release, const char *name);
 
 /* ---- reports ---- */
-/* Returns bytes as hexadecimal, as a new JSON string. */
 json_t *measure_hex(const void *data, size_t size);
 
 /* ---- verb_verify.c, also used by appraise ---- */
@@ -81,8 +80,7 @@ struct measure_checks {
 	size_t quote_size;
 	struct sgpu_quote_result result;
 };
-/* Loads the files of the options, reads the quote, and verifies it. Returns an exit status, after
- * messages. */
+/* Returns an exit status, after messages. */
 int measure_run_checks(struct measure_checks *checks, const char *quote_path,
 		       struct sgpu_error *error);
 void measure_checks_clear(struct measure_checks *checks);

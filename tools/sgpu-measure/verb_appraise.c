@@ -33,7 +33,6 @@ const struct cli_option appraise_options[] = {
 	CLI_END,
 };
 
-/* Reads the policy, and verifies the quote. Returns an exit status. */
 static int check(struct task *task, struct sgpu_error *error)
 {
 	char *text = NULL;
@@ -75,7 +74,6 @@ static bool data_on_stdout(const struct task *task)
 	       (task->recipient_path && cli_is_standard(task->recipient_path));
 }
 
-/* Prints every reason; returns the exit status. */
 static int refuse(const struct task *task)
 {
 	const json_t *reason = NULL;

@@ -127,7 +127,6 @@ static int check(const json_t *release, struct sgpu_error *error)
 	return rc;
 }
 
-/* Finds the signature of the key, and verifies it. */
 static int verify(const json_t *jws, const char *payload, const struct sgpu_signing_key *key,
 		  struct sgpu_error *error)
 {

@@ -152,7 +152,6 @@ static int send_request(const struct remote *m, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Receives a message. Returns 1 if it is the answer. */
 static int hear_server(struct remote *m, struct sgpu_error *error)
 {
 	struct wire_progress progress;
@@ -198,7 +197,6 @@ static uint64_t silence(const struct remote *m, uint64_t now)
 	return m->taken && m->deadline_ns != 0 && now > since ? now - since : 0;
 }
 
-/* Waits until the answer is there, or nobody is left to give one. */
 static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 {
 	const bool on_terminal = isatty(cli_error_fd) && !cli_quiet && !cli_json;
@@ -309,7 +307,6 @@ static int show_answer(struct remote *m, struct sgpu_error *error)
 	return rc;
 }
 
-/* Opens the batch and the place of its response. Returns an exit status. */
 static int open_files(struct remote *m, const char *path)
 {
 	const struct run_request *r = m->request;

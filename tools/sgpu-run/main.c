@@ -13,7 +13,6 @@
  * batch, since a server has keys, rules and a device already. */
 static const char of_both[] = " timeout stats manifest output socket lease wait ";
 
-/* Decides whether a server runs the batch. Returns an exit status. */
 static int choose(const struct run_request *r, struct sgpu_service_path *service, bool *served)
 {
 	const char *option = cli_given(run_options, r, of_both);

@@ -15,7 +15,6 @@ struct open_lease {
 	bool read_all; /* all outputs in it are wanted */
 };
 
-/* One output of the response. */
 struct opening_target {
 	bool wanted;
 	char *path;   /* below `folder`, without "." or ".."; NULL: the output goes to out_path */
@@ -41,9 +40,9 @@ struct opening {
 	struct opening_target *targets;	    /* by segment */
 	struct sgpu_output out;		    /* at out_path, until it is moved into its target */
 	struct sgpu_output_directory below; /* the folder of -C */
-	struct open_lease lease;	    /* that holds outputs */
-	int pending_max;		    /* the most outputs that are open at a time */
-	int spool; /* holds a LOW output for a pipe until it has verified, or -1 */
+	struct open_lease lease;
+	int pending_max; /* the most outputs that are open at a time */
+	int spool;	 /* holds a LOW output for a pipe until it has verified, or -1 */
 	struct seal_meter meter;
 	uint64_t bytes_in, bytes_out;
 	int opened, failed;

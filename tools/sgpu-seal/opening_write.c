@@ -37,7 +37,6 @@ static int get_lease(struct opening *opening, const struct sgpu_batch_segment *s
 	return rc;
 }
 
-/* Gets the lease that the response names for wanted outputs. */
 static int find_leased(struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
@@ -248,7 +247,6 @@ static int prepare_output(void *argument, struct sgpu_host_part *part, struct sg
 	return rc;
 }
 
-/* Adds up to pending_max wanted outputs, from segment *next on. */
 static int add_outputs(struct opening *opening, struct seal_moves *moves, int *next,
 		       struct sgpu_error *error)
 {
@@ -361,7 +359,6 @@ int opening_write(struct opening *opening, struct sgpu_error *error)
 	}
 	seal_moves_clear(&moves);
 	if (rc) {
-		/* Removes what was appended to a redirected file. */
 		if (end >= 0) {
 			(void)!ftruncate(place, end);
 		}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verbs of sgpu-seal, and the functions that they share.
+ * The verbs of sgpu-seal.
  */
 #ifndef SGPU_SEAL_PARTS_H
 #define SGPU_SEAL_PARTS_H
@@ -40,7 +40,6 @@ enum seal_use { SEAL_RECIPIENT, SEAL_OWNER, SEAL_READER, SEAL_OPENER, SEAL_CHANG
  * after a message. */
 int seal_keys_load(struct seal_keys *keys, enum seal_use use);
 void seal_keys_clear(struct seal_keys *keys); /* wipes them */
-/* The option -j, for a struct with a meter. */
 #define SEAL_JOBS(type)                                                                  \
 	{                                                                                \
 		"jobs", 'j', "N", "threads; as many as there are processors by default", \
@@ -48,7 +47,7 @@ void seal_keys_clear(struct seal_keys *keys); /* wipes them */
 	}
 
 /* ---- payloads ---- */
-/* Counts bytes over all payloads of a run, for the progress line. */
+/* For the progress line. */
 struct seal_meter {
 	uint64_t done; /* by earlier calls of seal_moves_run */
 	unsigned jobs;
@@ -68,7 +67,6 @@ struct seal_array {
 	struct sgpu_file *file;
 };
 
-/* One payload of many that move together. */
 struct seal_payload {
 	struct sgpu_descriptor in;  /* the first member: the context of the part's source */
 	struct sgpu_descriptor out; /* when opening: the file, or temporary file, of this payload */
@@ -102,7 +100,6 @@ SGPU_MUST_CHECK int seal_moves_create(struct seal_moves *moves, int payloads,
 void seal_moves_clear(struct seal_moves *moves);
 /* Gets a payload, and sets its part's source, and its sink unless seal_moves_member did. */
 typedef int seal_prepare(void *payload, struct sgpu_host_part *part, struct sgpu_error *error);
-/* Adds a payload. */
 void seal_moves_add(struct seal_moves *moves, enum sgpu_host_action action, int segment,
 		    uint64_t size, const char *name, seal_prepare *prepare);
 /* Adds a payload of `out`, after the padding of the previous one and its own header. */
@@ -128,12 +125,11 @@ void seal_array_close(struct seal_array *array);
 SGPU_MUST_CHECK int seal_array_create(json_t *file, const char *id, uint64_t size, int fd,
 				      const char *name, struct sgpu_file_writer **writer,
 				      struct sgpu_error *error);
-/* Derives the key and the context of a segment's payload for its part. */
 SGPU_MUST_CHECK int seal_payload_key(struct seal_payload *payload, struct sgpu_host_part *part,
 				     const struct sgpu_batch *batch,
 				     const uint8_t batch_key[SGPU_KEY_SIZE],
 				     struct sgpu_error *error);
-/* Makes payload->region, which is open, the source. */
+/* payload->region is open. */
 void seal_payload_from_source(struct seal_payload *payload, struct sgpu_host_part *part);
 /* Moves all payloads that were added. Leaves the position of `out` after the last one. *failed: the
  * payload of an error, or NULL. */
@@ -148,7 +144,6 @@ SGPU_MUST_CHECK int seal_refuse_name(const char *place, struct sgpu_error *error
 /* --json: adds the bytes, and who computed, to `record` and prints it on standard error. Takes the
  * reference, or NULL. */
 void seal_record(json_t *record, uint64_t bytes_in, uint64_t bytes_out);
-/* Returns the kids of the recipients as a new array. */
 json_t *seal_recipient_kids(const struct sgpu_batch *batch);
 
 #endif

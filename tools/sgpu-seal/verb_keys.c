@@ -35,7 +35,6 @@ const struct cli_option keygen_options[] = {
 	CLI_END,
 };
 
-/* Reports the ids of the keys, which are not secret. */
 static int report(const struct sgpu_key_set *keys, const char *path)
 {
 	const char *kind = keys->key.kind == SGPU_KEY_OCT ? "oct" : "X25519";

@@ -150,7 +150,6 @@ static int compare_batch(const struct opening *opening, struct sgpu_error *error
 	return rc;
 }
 
-/* Unwraps the batch key, verifies the MAC, and compares with the batch of --batch. */
 static int authenticate(struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
@@ -239,7 +238,6 @@ static int check_below(const struct opening *opening, const char *path, struct s
 	return rc;
 }
 
-/* Takes the outputs' paths and formats from the note. */
 static int take_note(struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
@@ -264,7 +262,6 @@ static int take_note(struct opening *opening, struct sgpu_error *error)
 	return rc;
 }
 
-/* Decides which outputs are wanted and where they go. */
 static int choose(struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;

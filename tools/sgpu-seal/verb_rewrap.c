@@ -117,7 +117,6 @@ static int prepare_pass(void *argument, struct sgpu_host_part *part, struct sgpu
 	return rc;
 }
 
-/* Copies all payloads of the archive unchanged. */
 static int pass_through(struct task *task, struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = task->batch;
@@ -165,7 +164,6 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 	return 0;
 }
 
-/* Returns 0, or the exit status after a message. */
 static int read_options(struct task *task, int argc, char **argv, char ***paths)
 {
 	int status = cli_read(argc, argv, task, paths);

@@ -96,7 +96,6 @@ static int check_source(const struct task *task, int i, struct sgpu_error *error
 	return rc;
 }
 
-/* Finds a place in the lease for a payload of `size` bytes. */
 static int place_in_lease(struct seal_lease *lease, uint64_t size, struct sgpu_location *location,
 			  struct sgpu_error *error)
 {
@@ -260,7 +259,6 @@ static int prepare_payload(void *argument, struct sgpu_host_part *part, struct s
 	return rc;
 }
 
-/* Gets a lease for all placed payloads, and names it in the batch. */
 static int open_lease(struct seal_lease *lease, struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	const uint64_t size = lease->size ? lease->size : LINE; /* all payloads may be empty */
@@ -419,7 +417,6 @@ static void clear(struct task *task)
 	seal_keys_clear(&task->keys);
 }
 
-/* Returns 0, or the exit status after a message. */
 static int read_options(struct task *task, int argc, char **argv, char ***paths)
 {
 	int status = cli_read(argc, argv, task, paths);

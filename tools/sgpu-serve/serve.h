@@ -29,7 +29,7 @@ enum { SERVE_WORKERS_MAX = 256 };
 struct server {
 	struct runner_options runner;
 	const char *socket;
-	const char *tenants;			   /* file with the tenants' rules, or NULL */
+	const char *tenants;			   /* or NULL */
 	const char *attestation_key, *certificate; /* for quotes; both or neither */
 	const char *sessions;			   /* a word; NULL: the default */
 	enum wire_sessions whose;		   /* sessions are taken */
@@ -60,7 +60,7 @@ struct service_socket {
  * others could replace the socket. */
 SGPU_MUST_CHECK int service_listen(const struct sgpu_service_path *path, bool everybody,
 				   struct service_socket *socket, struct sgpu_error *error);
-/* Closes the socket, and removes it if service_listen made it. */
+/* Removes the socket if service_listen made it. */
 void service_close(struct service_socket *socket);
 
 /* Tells the service manager, if there is one, a state such as "READY=1". */
@@ -134,12 +134,12 @@ SGPU_MUST_CHECK int process_start(const struct server *server, struct process *p
 void process_look(struct process *process);
 /* Batches that the worker has not ended; each has a turn. False counters cannot raise this. */
 uint64_t process_in_flight(const struct process *process);
-/* Sends the worker its tenant's limits. False: it does not read its messages. */
+/* False: it does not read its messages. */
 bool process_limit(const struct process *process, const struct tenant_rule *rule);
 uint64_t process_requests(const struct process *process);
-/* Tells the worker to take no more work, and to end after its work, by deadline_ns at latest. */
+/* By deadline_ns at latest. */
 void process_drain(struct process *process, uint64_t deadline_ns);
-/* Frees what belongs to a worker that has ended or could not be started. */
+/* The worker has ended or could not be started. */
 void process_bury(struct process *process);
 
 #endif

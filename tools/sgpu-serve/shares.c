@@ -74,7 +74,6 @@ void shares_advance(struct shares *s, uint64_t now_ns)
 	}
 }
 
-/* Raises the pass of a tenant that was idle to the clock. */
 static void catch_up(const struct shares *s, struct share *share)
 {
 	if (!is_busy(share) && is_earlier(share->pass, s->clock[share->high])) {

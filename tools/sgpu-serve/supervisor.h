@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The supervisor's state, for its files.
+ * The supervisor's state.
  */
 #ifndef SGPU_SUPERVISOR_H
 #define SGPU_SUPERVISOR_H
@@ -47,7 +47,6 @@ void shares_change(struct shares *shares, unsigned i, unsigned weight, bool high
 /* Charges tenants for their turns since the last call. Call before shares_set or shares_hold. */
 void shares_advance(struct shares *shares, uint64_t now_ns);
 
-/* Sets tenant `i`'s numbers of waiting batches and of turns. */
 void shares_set(struct shares *shares, unsigned i, unsigned waiting, unsigned turns);
 
 /* Sets whether tenant `i` holds a worker for something else than batches while others wait for one,
@@ -59,7 +58,6 @@ void shares_hold(struct shares *shares, unsigned i, bool held, bool lacks);
 int shares_next(const struct shares *shares, unsigned running);
 void shares_grant(struct shares *shares, unsigned i);
 
-/* Whether `a` gets the next turn before `b`. */
 bool share_is_before(const struct share *a, const struct share *b);
 
 enum {
@@ -145,15 +143,12 @@ bool callers_accept(struct supervisor *supervisor, struct caller **accepted);
 /* workers.c. */
 /* Starts the workers that are needed now, or dismisses one to make room. */
 void workers_keep(struct supervisor *supervisor);
-/* Gives ready spare workers to tenants that wait and have none. */
 void workers_give(struct supervisor *supervisor);
 /* Starts workers that read the keys again. They take over once one is ready. */
 void workers_reload(struct supervisor *supervisor);
 /* Gives a worker no new work, and tells it to end. */
 void workers_dismiss(struct supervisor *supervisor, struct process *process);
-/* Handles a worker's messages, or the end of its connection. */
 void workers_hear(struct supervisor *supervisor, struct process *process);
-/* Reports and clears workers that have ended. */
 void workers_reap(struct supervisor *supervisor);
 
 /* turns.c: whose batches and requests go to workers, and when. */
@@ -161,9 +156,7 @@ void workers_reap(struct supervisor *supervisor);
 void turns_ask(struct supervisor *supervisor, struct caller *caller, bool request);
 /* Gives free turns. New callers that get none are told that they wait, or refused for a limit. */
 void turns_give(struct supervisor *supervisor);
-/* Counts what each tenant has and waits for. */
 void turns_count(struct supervisor *supervisor);
-/* Applies the rules to the present tenants. */
 void turns_apply_rules(struct supervisor *supervisor);
 
 /* status.c: returns what the user may see, as JSON from malloc, or NULL. */
@@ -176,7 +169,6 @@ char *supervisor_status(struct supervisor *supervisor, uid_t uid);
 
 enum { CLOSING_ROOM = 1024 };
 
-/* Takes a descriptor that one of the next calls of closing_do closes. */
 void closing_take(int fd);
 /* Closes the descriptors taken, if the first has waited for CLOSING_WAIT_NS, many wait, or `all` is
  * set. False: they still wait, since no thread or memory is available. */
@@ -184,7 +176,6 @@ void closing_take(int fd);
 bool closing_do(bool all);
 /* When closing_do is to be called next; 0: there is nothing to close. */
 uint64_t closing_due_ns(void);
-/* How many more descriptors closing_take can take. */
 unsigned closing_room(void);
 
 #endif

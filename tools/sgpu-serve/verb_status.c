@@ -168,7 +168,6 @@ static void print_metrics(const json_t *status)
 	}
 }
 
-/* Reads the options, and asks the server for its status. Returns an exit status. */
 static int fetch_status(int argc, char **argv, struct question *question, json_t **status)
 {
 	struct sgpu_error error = { 0 };

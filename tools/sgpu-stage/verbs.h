@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verbs of sgpu-stage, and the functions that they share.
+ * The verbs of sgpu-stage.
  */
 #ifndef SGPU_STAGE_VERBS_H
 #define SGPU_STAGE_VERBS_H

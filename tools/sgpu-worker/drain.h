@@ -24,7 +24,7 @@ struct lane {
 	uint64_t memory_free;	       /* bytes */
 	unsigned flights;	       /* batches under way */
 	uint64_t bytes;		       /* of their files */
-	uint64_t started;	       /* batches started so far */
+	uint64_t started;	       /* so far */
 	bool broken;		       /* the device failed */
 	int resting[LANE_BATCHES_MAX]; /* connections without a batch, for the next ones */
 	unsigned rests;
@@ -40,10 +40,9 @@ struct lanes {
  * message. */
 int lanes_start(struct lanes *lanes, const struct runner_options *runner, uint64_t submissions,
 		struct spool_options *options);
-/* Has the enclaves end, and waits for that. */
 void lanes_end(struct lanes *lanes);
 struct flight;
-/* Sends a batch to its lane. Errors: SGPU_EDEVICE: the enclave has ended. */
+/* Errors: SGPU_EDEVICE: the enclave has ended. */
 SGPU_MUST_CHECK int lane_submit(struct flight *flight, uint64_t timeout_ns);
 /* Receives what the enclave says of the batch. Returns whether it has ended. */
 bool lane_hear(struct flight *flight);

@@ -43,7 +43,7 @@ struct spool_options {
 
 /* A batch that this worker has taken. */
 struct spool_batch {
-	char *name;			  /* its name in the directory */
+	char *name;			  /* in the directory */
 	char *shown;			  /* for messages */
 	char response_name[NAME_MAX + 1]; /* in the output directory */
 	int fd;				  /* -1 when it is not open */
@@ -137,7 +137,6 @@ struct spool {
 	unsigned seed;		    /* for the order of names */
 };
 
-/* Allocates a batch of that name, without opening its file. */
 SGPU_MUST_CHECK int spool_batch_make(const struct spool *spool, const char *name,
 				     struct spool_batch **batch, struct sgpu_error *error);
 /* Opens a batch and its response. A fault of the batch is only set in its `error`. */

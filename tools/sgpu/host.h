@@ -19,12 +19,11 @@ struct host {
 	char command[2 * PATH_MAX]; /* what ssh executes */
 };
 
-/* Sets the paths of the files below host->directory. */
 void host_name_files(struct host *host);
-/* Sets the paths of a host's files. Errors: SGPU_EUSAGE: no name of a host. */
+/* Errors: SGPU_EUSAGE: no name of a host. */
 SGPU_MUST_CHECK int host_place(const char *name, struct host *host, struct sgpu_error *error);
-/* Reads a host that `host add` has kept. Errors: SGPU_EUSAGE: there is none of that name;
- * SGPU_EPOLICY: others can change its files. */
+/* Kept by `host add`. Errors: SGPU_EUSAGE: there is none of that name; SGPU_EPOLICY: others can
+ * change its files. */
 SGPU_MUST_CHECK int host_load(const char *name, struct host *host, struct sgpu_error *error);
 void host_clear(struct host *host);
 /* Sets the words of a program of the host's machine; `words` is "sgpu-run -q" and the like, and its

@@ -7,13 +7,12 @@
 
 #include <sgpu/batch.h>
 
-/* The bytes of one segment. */
 struct job_array {
 	uint8_t *data; /* from malloc */
 	uint64_t size;
 };
 
-/* One batch. Free with job_free(). */
+/* One batch. */
 struct job {
 	const struct sgpu_manifest *manifest; /* checked; borrowed */
 	struct job_array *arrays; /* by segment of the manifest: inputs before, outputs after */

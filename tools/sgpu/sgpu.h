@@ -16,14 +16,12 @@ CLI_VERB(pipe);
 
 /* ---- programs.c: the programs in this one's directory ---- */
 enum { WORDS_MAX = 512 };
-/* A command line. */
 struct words {
 	const char *list[WORDS_MAX + 1]; /* ends with NULL; list[0] is the program */
 	int count;
 	bool full; /* there were more */
 };
 void words_add(struct words *words, const char *word);
-/* Adds words up to a NULL. */
 void words_add_all(struct words *words, ...) __attribute__((sentinel));
 /* Prints it as a shell reads it; NONCE_WORD stands for the variable `nonce`. */
 #define NONCE_WORD "NONCE"
@@ -57,7 +55,6 @@ extern bool programs_retryable;
 extern uint64_t programs_deadline_ns;
 /* Replaces this process by the program NAME of its directory; returns if there is none. */
 int program_become(const char *name, char **argv, struct sgpu_error *error);
-/* Makes a memory file. */
 SGPU_MUST_CHECK int memory_file(const char *name, int *fd, struct sgpu_error *error);
 
 /* ---- home.c: what is kept for the user, in $XDG_CONFIG_HOME/sgpu ---- */
