@@ -63,7 +63,6 @@ bool sgpu_elf_is_whole(const void *image, size_t size)
 	return true;
 }
 
-/* Reads section header `index`. False when it does not lie in the file. */
 static bool section_header(const void *image, size_t size, const ElfW(Ehdr) * header,
 			   uint64_t index, ElfW(Shdr) * section)
 {

@@ -20,7 +20,6 @@ struct run {
 	unsigned depth, first, busy;
 };
 
-/* Submits the next job. Sets *full if the queue is full and a job under way must end first. */
 static int begin_next(struct run *run, bool *full, struct sgpu_error *error)
 {
 	struct sgpu_dsa *dsa = run->dsa;

@@ -28,7 +28,6 @@ static int send_files(int connection, const int files[2], struct sgpu_error *err
 		       : sgpu_fail_errno(error, "cannot ask for a session");
 }
 
-/* Reads the server's answer: it accepts the session, or says why not. */
 static int hear_server(int connection, struct sgpu_error *error)
 {
 	struct sgpu_refusal_of_session answer = { .greeting = { .kind = 0 } };

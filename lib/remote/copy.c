@@ -126,7 +126,6 @@ static int begin_piece(struct sgpu_remote *r, int direction, uint64_t left,
 	return rc;
 }
 
-/* Adds the item that opens or seals the piece. */
 static int add_piece(struct sgpu_remote *r, int direction, const struct sgpu_remote_piece *p,
 		     uint32_t buffer, uint64_t offset, struct sgpu_error *error)
 {

@@ -115,7 +115,6 @@ int sgpu_ring_submit(struct sgpu_ring_client *client, const struct sgpu_ring_des
 	return rc == SGPU_ERETRY ? rc : sgpu_ring_fault_set(&client->fault, &found, error);
 }
 
-/* Checks a copy of a completion, and finds the submission that it answers. */
 static int accept(struct sgpu_ring_client *client, const struct sgpu_ring_completion *completion,
 		  struct sgpu_ring_result *result, struct sgpu_error *error)
 {

@@ -73,7 +73,6 @@ void sgpu_ring_worker_close(struct sgpu_ring_worker **worker)
 	}
 }
 
-/* Fails unless one more operation has room for its completion. */
 static int check_room(struct sgpu_ring_worker *worker, struct sgpu_error *error)
 {
 	uint64_t unreaped;

@@ -179,7 +179,6 @@ int sgpu_region_create(uint64_t size, const struct sgpu_region_options *options,
 	return rc;
 }
 
-/* Backs bytes [begin, end) of the file, widened to whole pages. */
 static int back(struct sgpu_region *region, uint64_t begin, uint64_t end, struct sgpu_error *error)
 {
 	int result;

@@ -166,7 +166,6 @@ int sgpu_files_directory(const struct sgpu_files *files, int index, const char *
 	return files->directories[index].fd;
 }
 
-/* The part of an absolute path beneath a directory, or NULL. */
 static const char *beneath(const char *directory, const char *path)
 {
 	size_t size = strlen(directory);
@@ -181,7 +180,6 @@ static const char *beneath(const char *directory, const char *path)
 	return path + strspn(path, "/");
 }
 
-/* The path to look up in a directory, or NULL. */
 static const char *rest_of(const struct directory *directory, const char *path)
 {
 	const char *rest = *path == '/' ? beneath(directory->path, path) : path;

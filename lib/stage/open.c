@@ -82,7 +82,6 @@ int sgpu_region_encode(const struct sgpu_region *region, char page[SGPU_REGION_H
 	return rc;
 }
 
-/* Returns 0 for a word that is none of a use. */
 static unsigned find_use(const char *word)
 {
 	unsigned use = SGPU_ARRAY_LENGTH(use_words) - 1;

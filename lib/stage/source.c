@@ -89,7 +89,6 @@ static int check_use(const struct sgpu_region *region, unsigned use, struct sgpu
 	return SGPU_EPOLICY;
 }
 
-/* Makes a source of a slice of an open region, which must be for that use. */
 static int take_slice(const struct sgpu_region *region, const struct sgpu_location *location,
 		      uint64_t size, unsigned use, struct sgpu_source *source,
 		      struct sgpu_error *error)
@@ -115,7 +114,6 @@ static void clear(struct sgpu_source *source)
 	source->fd = -1;
 }
 
-/* Opens a region for one source alone. */
 static int open_slice(const struct sgpu_location *location, uint64_t size, bool writable,
 		      unsigned use, struct sgpu_source *source, struct sgpu_error *error)
 {

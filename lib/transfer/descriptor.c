@@ -104,7 +104,6 @@ static bool is_all_zero(const uint8_t *data, size_t size)
 	return data[0] == 0 && memcmp(data, data + 1, size - 1) == 0;
 }
 
-/* Writes the output's pages that are not all zeros; the others remain holes. */
 static int write_sparse(const struct sgpu_descriptor *out, const uint8_t *data, size_t size,
 			uint64_t offset, struct sgpu_error *error)
 {

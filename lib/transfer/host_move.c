@@ -21,7 +21,6 @@ static bool host_failed_before(const struct host_move *move, const struct host_p
 				(move->failed_part == part && move->failed_sequence < sequence));
 }
 
-/* Records an error of a chunk run, unless an earlier run has failed. */
 static void host_fail(struct host_move *move, uint64_t sequence, const struct host_part *part,
 		      uint64_t bad_chunk, const struct sgpu_error *error)
 {
@@ -75,7 +74,6 @@ static bool is_apart(const struct host_move *move, const struct host_part *part)
 	       (part == first || part->part->sink.context != first->part->sink.context);
 }
 
-/* Returns one of the first few parts with unclaimed runs, in turn; NULL if no run is left. */
 static struct host_part *host_next_part(struct host_move *move)
 {
 	struct host_part *parts = move->parts;
@@ -157,7 +155,6 @@ static void host_wait(struct host_move *move, pthread_cond_t *condition)
 	pthread_cond_clockwait(condition, &move->lock, CLOCK_MONOTONIC, &until);
 }
 
-/* Waits for an ordered sink's earlier writes. */
 static int host_wait_for_turn(struct host_move *move, const struct host_run *run,
 			      struct sgpu_error *error)
 {
@@ -212,7 +209,6 @@ static int host_deliver(struct host_move *move, const struct host_run *run, cons
 	return rc;
 }
 
-/* Counts a chunk run that was written; *ended: it completes its part. */
 static void host_count(struct host_move *move, const struct host_run *run, size_t written,
 		       bool *ended)
 {
@@ -320,7 +316,6 @@ static bool host_worker_init(struct host_worker *worker, struct host_move *move,
 	return worker->in != NULL;
 }
 
-/* Finds how many workers have something to do, and the largest part's size. */
 static unsigned host_count_workers(const struct sgpu_host_move *m, uint64_t *largest)
 {
 	unsigned jobs = m->jobs ? m->jobs : sgpu_cpu_count();

@@ -104,7 +104,6 @@ static void read_in_order(struct pieces *p, uint64_t bytes)
 	t->reading = false;
 }
 
-/* Reads a run into its staging buffer, or writes it from there. */
 static int copy_run(struct sgpu_transfer *t, struct sgpu_chunk_move *move, struct sgpu_error *error)
 {
 	/* The pages of a file are mapped for each piece, which costs less for large ones. */
@@ -169,7 +168,6 @@ static int enqueue(struct sgpu_stream *stream, struct sgpu_work *work, struct sg
 				   task->error.text[0] ? task->error.text : sgpu_strerror(rc));
 }
 
-/* Records an event after all work that the stream has. */
 static int record(const struct sgpu_transfer *t, struct sgpu_stream *stream,
 		  struct sgpu_event **event, struct sgpu_error *error)
 {
@@ -191,7 +189,6 @@ static int follow(const struct sgpu_transfer *t, struct sgpu_chunk_move *move,
 	return rc == SGPU_OK && move->middle ? sgpu_stream_wait(to, move->middle) : rc;
 }
 
-/* Enqueues the run's copy and its opening or sealing. */
 static int enqueue_run(struct sgpu_transfer *t, struct sgpu_chunk_move *move,
 		       struct sgpu_error *error)
 {
@@ -239,7 +236,6 @@ static int enqueue_run(struct sgpu_transfer *t, struct sgpu_chunk_move *move,
 	return rc;
 }
 
-/* The stream on which the move's work ends. */
 static struct sgpu_stream *last_stream(const struct sgpu_transfer *t,
 				       const struct sgpu_chunk_move *move)
 {
@@ -287,7 +283,6 @@ static struct sgpu_chunk_move *next_move(struct sgpu_transfer *t)
 	return move;
 }
 
-/* Begins the next run. Returns false if no staging buffer is free. */
 static bool begin_run(struct sgpu_transfer *t)
 {
 	const uint64_t whole = sgpu_transfer_bytes(t), unit = sgpu_transfer_chunk(t);
@@ -371,7 +366,6 @@ static void check_digest(struct sgpu_transfer *t)
 	}
 }
 
-/* Takes the outcome of the oldest move, whose work has ended, and writes what came out. */
 static void end_move(struct sgpu_transfer *t, struct sgpu_chunk_move *move)
 {
 	const bool in = sgpu_transfer_is_in(t);
@@ -408,7 +402,6 @@ static void end_move(struct sgpu_transfer *t, struct sgpu_chunk_move *move)
 	give_buffer(t, move);
 }
 
-/* Ends the oldest move if the device has. */
 static bool look_at_oldest(struct sgpu_transfer *t)
 {
 	struct sgpu_chunk_move *move = &t->moves[t->over % SGPU_MOVES_MAX];
@@ -457,7 +450,6 @@ static bool has_rest(const struct sgpu_transfer *t)
 	       t->consumed < t->request.size;
 }
 
-/* Reads a piece of the rest. */
 static void skip_piece(struct sgpu_transfer *t)
 {
 	const struct sgpu_transfer_source *source = &t->request.source;
@@ -470,7 +462,7 @@ static void skip_piece(struct sgpu_transfer *t)
 	sgpu_wipe(data, sizeof(data));
 }
 
-/* Clears data that were not verified, on the device or in the caller's memory. */
+/* On the device or in the caller's memory. */
 static void clear_destination(struct sgpu_transfer *t)
 {
 	const struct sgpu_transfer_request *request = &t->request;

@@ -83,7 +83,6 @@ static void look_at_ends(struct sgpu_transfer *t)
 	t->direct = t->memory && (t->registered || !t->engine->pins);
 }
 
-/* Chooses the kind and number of staging buffers and the runs' size. */
 static void plan_runs(struct sgpu_transfer *t)
 {
 	struct sgpu_engine *engine = t->engine;

@@ -73,7 +73,6 @@ static void drop(struct sgpu_engine *engine, struct sgpu_kept_slice **link)
 	free(slice);
 }
 
-/* Drops slices of regions that have lost their name. */
 static void drop_nameless(struct sgpu_engine *engine)
 {
 	struct sgpu_kept_slice **link = &engine->kept;

@@ -149,7 +149,6 @@ static bool was_just_quoted(const struct process *p, uint64_t now)
 	return quoted != 0 && now - quoted < QUOTE_KEPT_NS;
 }
 
-/* Returns the idle worker whose tenant has sent nothing for longest, or NULL. */
 static struct process *find_idle(struct supervisor *s, uint64_t now)
 {
 	struct process *idle = NULL;
@@ -179,7 +178,6 @@ static const struct share *share_of(const struct supervisor *s, const struct ten
 	return &s->shares.of[tenant - s->tenants];
 }
 
-/* Returns the tenant to be served first of those that wait and have no worker, or NULL. */
 static struct tenant *find_needy(struct supervisor *s)
 {
 	struct tenant *needy = NULL;
@@ -238,7 +236,6 @@ static struct process *find_busy(struct supervisor *s, uint64_t now)
 	return busy;
 }
 
-/* Tells workers to end leases and sessions that have long been idle, if tenants wait. */
 static void press(struct supervisor *s, uint64_t now)
 {
 	if (now < s->press_ns) {
@@ -325,7 +322,6 @@ void workers_keep(struct supervisor *s)
 	}
 }
 
-/* Dismisses the workers of all other generations, also those that still start. */
 static void dismiss_others(struct supervisor *s, unsigned generation)
 {
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {

@@ -21,7 +21,6 @@
 #include "manifest/manifest.h"
 #include "verbs.h"
 
-/* How one segment of the batch is staged. */
 struct load_slice {
 	bool staged;	       /* it has a place in the region */
 	uint64_t offset, size; /* of that place */
@@ -79,7 +78,6 @@ const struct cli_option load_options[] = {
 	CLI_END,
 };
 
-/* Checks that the output does not replace a file that a payload is in. */
 static int check_payloads(const struct load *load, struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = load->batch;
@@ -236,7 +234,6 @@ static void copy_piece(void *argument, uint64_t begin, uint64_t end)
 	pthread_mutex_unlock(&copy->lock);
 }
 
-/* Copies a payload from a regular file, by all threads of the pool. */
 static int fill_positioned(struct load *load, const struct load_slice *slice,
 			   const struct sgpu_source *source, struct sgpu_error *error)
 {

@@ -39,8 +39,6 @@ static const char *boot_id(void)
 	return id;
 }
 
-/* Gets the host's name up to its first dot. Characters that are not valid in all names become
- * '_'. */
 static void host_name(char host[HOST_MAX + 1])
 {
 	memset(host, 0, HOST_MAX + 1);

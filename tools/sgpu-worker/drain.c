@@ -79,7 +79,6 @@ static void break_off(struct drain *drain, const struct sgpu_error *error)
 	drain->broken = true;
 }
 
-/* Returns the graver of two batches' exit statuses. */
 static int graver(int one, int other)
 {
 	static const int order[] = { 0, 5, 1, 2, 4, 3 };
@@ -117,7 +116,6 @@ static void start(struct drain *drain, struct flight *flight, struct lane *lane)
 	lane->bytes += flight->batch->size;
 }
 
-/* A batch is no longer under way. */
 static void land(struct drain *drain, struct flight *flight)
 {
 	struct lane *lane = flight->lane;
@@ -187,7 +185,6 @@ static struct lane *choose_lane(const struct drain *drain, const struct flight *
 	return best;
 }
 
-/* Starts batches until the devices have enough, or as many have ended at once. */
 static int start_more(struct drain *drain, struct sgpu_error *error)
 {
 	const unsigned most = drain->most * (unsigned)drain->lanes->count;
@@ -378,7 +375,6 @@ static bool is_of_device(struct drain *drain, struct flight *flight)
 	return others;
 }
 
-/* Puts a batch away, or queues it to run again. */
 static void put_away(struct drain *drain, struct flight *flight)
 {
 	if (flight->again) {
@@ -414,7 +410,6 @@ static void put_away(struct drain *drain, struct flight *flight)
 	free(flight);
 }
 
-/* Syncs the responses of all batches that have ended, names them, and puts their batches away. */
 static void close_ended(struct drain *drain)
 {
 	struct flight *flight;

@@ -25,7 +25,6 @@ enum {
 };
 static_assert(2 + SGPU_CUDA_SMALL_CHUNKS * WORDS <= 64, "the counters of a run are 64 words");
 
-/* The runs of a launch; a kernel parameter. */
 struct table {
 	unsigned count;
 	unsigned begin[SGPU_CUDA_RUNS]; /* the first thread block of each run */

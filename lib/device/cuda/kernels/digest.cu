@@ -79,7 +79,6 @@ static __global__ void __launch_bounds__(THREADS) chunks(const __grid_constant__
 	}
 }
 
-/* How many chunks reach past the message. */
 static unsigned odd_chunks(uint64_t size, unsigned suffix_size)
 {
 	return (unsigned)((size % SGPU_KT128_CHUNK + suffix_size + SGPU_KT128_CHUNK - 1) /

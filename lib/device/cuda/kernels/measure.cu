@@ -33,7 +33,6 @@ struct scratch {
 							  chunk 0 and the marker */
 };
 
-/* One step: consecutive whole pages, then at most one that is shorter. */
 struct measure_step {
 	const uint8_t *memory;
 	uint64_t size;
@@ -191,7 +190,6 @@ static void set_suffix(struct measure_step *work, const struct sgpu_measure_cust
 	sgpu_wipe(&leaf, sizeof(leaf));
 }
 
-/* Sets the next step when `left` bytes remain. */
 static void set_step(struct measure_step *work, uint64_t left)
 {
 	const uint64_t most = (uint64_t)STEP_PAGES * SGPU_MEASURE_PAGE,

@@ -139,7 +139,6 @@ SGPU_DEVICE void join_before(const struct volume &v, const struct word &w, uint6
 	__syncwarp();
 }
 
-/* Joins each word with the row before, the plane before, and the word before. */
 SGPU_KERNEL join_words(struct volume v)
 {
 	for (uint64_t item = first_item(); item < v.planes * v.height * v.words;
@@ -184,7 +183,6 @@ SGPU_KERNEL measure_sets(struct volume v)
 	}
 }
 
-/* Finds the largest set; among equally large ones, that with the lowest root. */
 SGPU_KERNEL find_largest(struct volume v)
 {
 	__shared__ unsigned long long shared[SGPU_CUDA_WARP];

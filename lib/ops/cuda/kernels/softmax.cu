@@ -20,7 +20,6 @@ template <typename T> SGPU_DEVICE double scan_top(const T *row, uint64_t count)
 	return (double)top;
 }
 
-/* Writes exponentials and returns their sum. */
 template <typename T>
 SGPU_DEVICE double scan_exponentials(const T *row, T *output, uint64_t count, double top)
 {
@@ -75,7 +74,6 @@ SGPU_DEVICE uint64_t part_size(const long_rows &job, uint64_t part)
 	return sgpu_ops_min(left, SGPU_ROW_PART);
 }
 
-/* Combines the values of a row's parts. */
 template <typename F>
 SGPU_DEVICE double combine(const long_rows &job, const double *values, double start, F f,
 			   double *shared)
