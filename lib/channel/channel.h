@@ -294,7 +294,6 @@ struct sgpu_secure_config {
 	struct sgpu_secure *sibling;
 	/* For tests: it is called between the allocator and the processor. NULL: not used. */
 	sgpu_command_fn between;
-	void *between_argument;
 };
 
 /* config NULL: all members are 0. The device is borrowed and must outlive the context. Errors:

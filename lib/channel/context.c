@@ -20,7 +20,7 @@ static int send_command(struct sgpu_secure *context, const struct sgpu_command *
 	int rc;
 
 	atomic_fetch_add_explicit(&context->commands, 1, memory_order_relaxed);
-	rc = context->between ? context->between(context->between_argument, command, reply)
+	rc = context->between ? context->between(NULL, command, reply)
 			      : sgpu_processor_command(context->ground->processor, command, reply);
 	if (reply->refusal != SGPU_REFUSED_NOT) {
 		atomic_fetch_add_explicit(&context->refused, 1, memory_order_relaxed);
@@ -272,7 +272,6 @@ int sgpu_secure_create(struct sgpu_device *device, const struct sgpu_secure_conf
 	new->guard = (struct sgpu_device_guard){ .calls = &guard_calls, .device = device };
 	new->object = (struct sgpu_device_object){ sgpu_device_backend_of(device), &new->guard };
 	new->between = config->between;
-	new->between_argument = config->between_argument;
 	new->poisons = strcmp(new->object.backend->name, "cpu") == 0;
 	pthread_mutex_init(&new->arena_lock, NULL);
 	pthread_mutex_init(&new->copy_lock, NULL);

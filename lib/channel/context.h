@@ -50,7 +50,6 @@ struct sgpu_secure {
 	struct sgpu_ground *ground;
 	struct sgpu_key owner;
 	sgpu_command_fn between;
-	void *between_argument;
 	bool poisons; /* CPU device: unused memory is poisoned */
 	struct sgpu_grant grant;
 	bool has_channel;

@@ -111,7 +111,6 @@ struct sgpu_transfer {
 	uint8_t *memory; /* the source's or sink's memory, or NULL */
 	bool direct;	 /* the device reaches `memory` itself */
 	bool registered;
-	bool closed;
 
 	uint64_t claimed; /* chunks for which moves were made */
 	bool claimed_all;
