@@ -260,8 +260,7 @@ int payload_place(struct sgpu_batch_segment *entry, struct sgpu_error *error)
 
 /* ---- digests of modules ---- */
 /* Measures the module's image that is this segment's payload, as in sgpu-quote(5). The image is
- * read even if it is HIGH, because only its digest tells which code is to run. The segment's
- * */
+ * read even if it is HIGH, because only its digest tells which code is to run. */
 static int measure_image(const struct payload_folder *folder, const struct sgpu_segment *segment,
 			 uint8_t digest[32], struct sgpu_error *error)
 {

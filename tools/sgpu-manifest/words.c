@@ -34,7 +34,8 @@ static bool is_map(const struct draft_stage *stage)
 	return strcmp(stage->op->name, "map") == 0;
 }
 
-static int store(struct draft_words *words, const char *name, size_t length, const char *value)
+static int store(struct draft_words *words, const char *name, size_t length, const char *value,
+		 bool named)
 {
 	struct draft_word *word = &words->list[words->count];
 
@@ -47,9 +48,9 @@ static int store(struct draft_words *words, const char *name, size_t length, con
 	for (int i = 0; i < words->count; i++) {
 		if (strlen(words->list[i].name) == length &&
 		    strncmp(words->list[i].name, name, length) == 0) {
-			return cli_usage(length ? "'%.*s' is given twice"
-						: "'%.*s%s' is one file too many",
-					 (int)length, name, SGPU_EXCERPT(value));
+			return cli_usage(named ? "'%s' is given twice"
+					       : "'%s' is one file too many",
+					 named ? words->list[i].name : SGPU_EXCERPT(value));
 		}
 	}
 	memcpy(word->name, name, length);
@@ -87,7 +88,7 @@ static int take_named(struct draft_stage *stage, const char *word, size_t length
 		return cli_usage("'%s' gives nothing for '%s'", SGPU_EXCERPT(word), name);
 	}
 	if (is_map(stage)) {
-		return sgpu_identifier(name) ? store(&stage->inputs, word, length, value)
+		return sgpu_identifier(name) ? store(&stage->inputs, word, length, value, true)
 					     : cli_usage("'%s' is no name of an expression", name);
 	}
 	argument = length <= DRAFT_NAME_MAX ? sgpu_op_arg(stage->op, name) : -1;
@@ -95,7 +96,7 @@ static int take_named(struct draft_stage *stage, const char *word, size_t length
 		return cli_usage("'%s' is an output: -o %s", name, SGPU_EXCERPT(word));
 	}
 	if (argument >= 0) {
-		return store(&stage->inputs, word, length, value);
+		return store(&stage->inputs, word, length, value, true);
 	}
 	if (length > DRAFT_NAME_MAX || sgpu_op_param(stage->op, name) < 0) {
 		sgpu_fail(&error, SGPU_EUSAGE, "'%s' is no argument or parameter of '%s'", name,
@@ -124,12 +125,7 @@ static int take_file(struct draft_stage *stage, const char *word)
 	}
 	const char *name = is_map(stage) ? "x" : "input";
 
-	for (int i = 0; i < stage->inputs.count; i++) {
-		if (strcmp(stage->inputs.list[i].name, name) == 0) {
-			return cli_usage("'%s' is one file too many", SGPU_EXCERPT(word));
-		}
-	}
-	return store(&stage->inputs, name, strlen(name), word);
+	return store(&stage->inputs, name, strlen(name), word, false);
 }
 
 int draft_take_word(void *values, const char *word)
@@ -195,9 +191,9 @@ int draft_take_output(void *values, const char *word)
 		return cli_usage("-o '%s' names no file", word);
 	}
 	if (word[length] != '=') {
-		return store(&request->outputs, "", 0, word);
+		return store(&request->outputs, "", 0, word, false);
 	}
-	return store(&request->outputs, word, length, word + length + 1);
+	return store(&request->outputs, word, length, word + length + 1, true);
 }
 
 int draft_take_cast(void *values, const char *dtype)
