@@ -30,6 +30,11 @@ _Static_assert(offsetof(struct sgpu_refusal_of_session, error) ==
 		       offsetof(struct wire_answer, error),
 	       "what the library knows of an answer");
 
+/* So the kernel has no room for more of them than `received` has. */
+_Static_assert(CMSG_SPACE(SGPU_WIRE_FDS_MAX * sizeof(int)) ==
+		       CMSG_LEN(SGPU_WIRE_FDS_MAX * sizeof(int)),
+	       "no padding behind the descriptors");
+
 static int check_header(const struct sgpu_greeting *header, ssize_t size, struct sgpu_error *error)
 {
 	if (size < (ssize_t)sizeof(*header) || header->magic != SGPU_GREETING_MAGIC) {
