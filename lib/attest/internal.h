@@ -45,7 +45,7 @@ bool sgpu_is_ek_certificate(X509 *certificate);
 int64_t sgpu_certificate_time(const ASN1_TIME *time);
 /* Copies a memory BIO to a string from malloc, and wipes the BIO's own copy. */
 SGPU_MUST_CHECK int sgpu_bio_text(BIO *bio, char **text, size_t *size, struct sgpu_error *error);
-/* Of exactly `size` bytes of DER; NULL if it is malformed. */
+/* Parses a certificate of exactly `size` bytes of DER; NULL if it is malformed. */
 X509 *sgpu_certificate_parse(const uint8_t *der, size_t size);
 
 /* Verifies the chain from `leaf` through `others` to one of the self-signed roots. machine: for an

@@ -51,9 +51,9 @@ void sgpu_limit_count_in(enum sgpu_limited what, _Atomic uint64_t *counter);
  * counted then. */
 SGPU_MUST_CHECK int sgpu_limit_take(enum sgpu_limited what, uint64_t bytes,
 				    struct sgpu_error *error);
-/* As much as one call of sgpu_limit_take took. */
+/* Gives back as much as one call of sgpu_limit_take took. */
 void sgpu_limit_give(enum sgpu_limited what, uint64_t bytes);
-/* UINT64_MAX without a limit. */
+/* Returns how many bytes may still be taken; UINT64_MAX without a limit. */
 uint64_t sgpu_limit_left(enum sgpu_limited what);
 
 /* ---- memory_file.c ----

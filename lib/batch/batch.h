@@ -74,14 +74,14 @@ const json_t *sgpu_batch_recipient(const struct sgpu_batch *batch, const char *k
 SGPU_MUST_CHECK int sgpu_batch_make_note(struct sgpu_batch *batch,
 					 const struct sgpu_manifest *manifest, json_t *const *files,
 					 struct sgpu_error *error);
-/* *head: from malloc. */
+/* Makes the head of an archive. *head: from malloc. */
 SGPU_MUST_CHECK int sgpu_batch_head(struct sgpu_batch *batch, uint8_t **head, size_t *size,
 				    struct sgpu_error *error);
-/* Writes it. For each inline payload, in order, the caller then writes its header, the payload and
- * its padding; at last it calls sgpu_tar_end. */
+/* Writes the head. For each inline payload, in order, the caller then writes its header, the
+ * payload and its padding; at last it calls sgpu_tar_end. */
 SGPU_MUST_CHECK int sgpu_batch_write_head(int fd, const char *name, struct sgpu_batch *batch,
 					  struct sgpu_error *error);
-/* What SGPU_READ_SEAL reads. */
+/* Writes what SGPU_READ_SEAL reads. */
 SGPU_MUST_CHECK int sgpu_batch_write_seal(int fd, const char *name, struct sgpu_batch *batch,
 					  struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_batch_payload_header(const struct sgpu_batch *batch, int segment,

@@ -76,7 +76,7 @@ SGPU_MUST_CHECK int sgpu_seal_json_text(const struct sgpu_batch *batch, char **t
 					struct sgpu_error *error);
 
 /* ---- batch.json, response.json ---- */
-/* seal.json was parsed before. */
+/* Adds the index to a batch whose seal.json was parsed before. */
 SGPU_MUST_CHECK int sgpu_index_parse(const char *text, size_t size, struct sgpu_batch *batch,
 				     struct sgpu_error *error);
 /* *text: from malloc. */

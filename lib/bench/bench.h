@@ -95,7 +95,8 @@ struct sgpu_bench_variant {
 	void *argument;
 };
 
-/* Ratios are to the first. Errors: those of the variants; SGPU_ECANCELED. */
+/* Samples the variants, and records their ratios to the first one. Errors: those of the variants;
+ * SGPU_ECANCELED. */
 SGPU_MUST_CHECK int sgpu_bench_measure(struct sgpu_bench *bench,
 				       const struct sgpu_bench_point *point,
 				       const struct sgpu_bench_variant *variants, int count,
@@ -274,7 +275,7 @@ SGPU_MUST_CHECK int sgpu_bench_read(const char *text, size_t size, const char *n
 				    struct sgpu_bench_results *results, struct sgpu_error *error);
 /* "bandwidth pinned direction=h2d size_bytes=4096", with the parameters sorted by name. */
 void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_KEY_MAX]);
-/* In the unit of the case; 0 if the measurement did not pass. */
+/* Returns the median in the unit of the case; 0 if the measurement did not pass. */
 double sgpu_bench_value(const struct sgpu_bench_record *record);
 
 /* ---- comparison ---- */
@@ -295,8 +296,8 @@ struct sgpu_bench_difference {
 	double change;			 /* of the median time: 0.1 is a tenth slower */
 	double noise; /* |log(1 + change)| must exceed this to be more than noise */
 };
-/* By their keys, in the order of the first. ratios: compares these, not the times. The array comes
- * from malloc. */
+/* Pairs two runs' records by their keys, in the order of the first. ratios: compares these, not the
+ * times. The array comes from malloc. */
 SGPU_MUST_CHECK int sgpu_bench_compare(const struct sgpu_bench_results *first,
 				       const struct sgpu_bench_results *second, bool ratios,
 				       struct sgpu_bench_difference **differences, size_t *count,

@@ -41,7 +41,7 @@ extern const char *const sgpu_bench_stops[]; /* NULL-terminated */
 void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 			     const char *variant, struct sgpu_bench_record *record);
 void sgpu_bench_give(struct sgpu_bench *bench, const struct sgpu_bench_record *record);
-/* Waived if something is lacking, else failed. */
+/* Records a point as waived if something is lacking, else as failed. */
 void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 			   const char *variant, const struct sgpu_error *error);
 

@@ -56,7 +56,7 @@ enum {
 /* The RFC's length_encode. Returns how many bytes of `out` it took. */
 unsigned sgpu_kt128_length(uint64_t value, uint8_t out[]);
 void sgpu_kt128_leaves(const uint8_t *data, uint64_t count, uint8_t *values);
-/* After `count` chaining values. */
+/* Ends the final node, after `count` chaining values. */
 void sgpu_kt128_end(struct sgpu_turboshake *node, uint64_t count, uint8_t *out, size_t size);
 
 /* ---- kt128.c: a digest under way ---- */

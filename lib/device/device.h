@@ -120,9 +120,9 @@ SGPU_MUST_CHECK int sgpu_event_record(struct sgpu_stream *stream, struct sgpu_ev
  * before that. When that later work has ended, so has the work before the event, but nobody may
  * have looked at the tasks of the event's stream yet: see above. */
 SGPU_MUST_CHECK int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
-/* The event was recorded. */
+/* Waits for an event that was recorded. */
 SGPU_MUST_CHECK int sgpu_event_sync(struct sgpu_event *event, struct sgpu_error *error);
-/* Does not wait. */
+/* Tells whether the device has passed the event, without waiting. */
 SGPU_MUST_CHECK int sgpu_event_query(struct sgpu_event *event, bool *done,
 				     struct sgpu_error *error);
 /* Enqueues a launch, naming the memory that it touches: a secure context (lib/channel) refuses
@@ -162,7 +162,7 @@ SGPU_MUST_CHECK int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct s
 enum { SGPU_REACHED_MAX = 12 * SGPU_SEALED_CHUNK };
 bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
 
-/* Between two looks at work that is waited for since `begin_ns`. */
+/* Waits a little between two looks at work that is waited for since `begin_ns`. */
 void sgpu_device_pause(uint64_t begin_ns);
 
 /* ---- work ---- */

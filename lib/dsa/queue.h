@@ -48,7 +48,7 @@ SGPU_MUST_CHECK int sgpu_dsa_open_in(const struct sgpu_dsa_place *place, struct 
 				     struct sgpu_error *error);
 /* Makes a queue that reaches no device yet; the caller fills in name, submit and timeout_ns. */
 SGPU_MUST_CHECK int sgpu_dsa_create(struct sgpu_dsa **dsa, struct sgpu_error *error);
-/* SGPU_EDEVICE if it does not copy correctly. */
+/* Copies a page. Errors: SGPU_EDEVICE if the copy is wrong. */
 SGPU_MUST_CHECK int sgpu_dsa_prove(struct sgpu_dsa *dsa, struct sgpu_error *error);
 
 /* ---- reader.c ---- */

@@ -114,7 +114,7 @@ SGPU_MUST_CHECK int sgpu_file_create(int fd, const char *name, const struct sgpu
 				     struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_file_write(struct sgpu_file_writer *writer, const void *data, size_t size,
 				    struct sgpu_error *error);
-/* All elements must have been written. */
+/* Ends a file, all of whose elements must have been written. */
 SGPU_MUST_CHECK int sgpu_file_end(struct sgpu_file_writer *writer, struct sgpu_error *error);
 void sgpu_file_writer_free(struct sgpu_file_writer **writer); /* accepts NULL */
 

@@ -41,7 +41,7 @@ struct sgpu_file {
 SGPU_MUST_CHECK int sgpu_file_range(struct sgpu_file *file, int fd, enum files_coding coding,
 				    uint64_t begin, uint64_t end);
 SGPU_MUST_CHECK int sgpu_file_seek(struct sgpu_file *file, uint64_t position);
-/* Fewer at the end. */
+/* Reads bytes; fewer at the end of the file. */
 SGPU_MUST_CHECK int sgpu_file_get(struct sgpu_file *file, void *data, size_t size, size_t *got);
 SGPU_MUST_CHECK int sgpu_file_first(struct sgpu_file *file, int fd, enum files_coding coding,
 				    uint64_t begin, uint64_t end);

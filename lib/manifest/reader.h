@@ -57,7 +57,7 @@ enum { SGPU_NUMBER_TEXT_MAX = 32 };
 const char *sgpu_reader_number(double number, char text[SGPU_NUMBER_TEXT_MAX]);
 /* Returns the value, shortened and quoted, or the name of its kind. */
 const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX]);
-/* The text begins with the value. */
+/* Adds a diagnostic, whose text begins with the value. */
 bool sgpu_reader_refuse(struct sgpu_reader *reader, const char *field, const char *hint,
 			const json_t *value, const char *format, ...) SGPU_PRINTF(5, 6);
 /* Stores the members of an object in values[], in the order of the NULL-terminated list of names.
@@ -99,7 +99,7 @@ enum {
 };
 void sgpu_reader_module(struct sgpu_reader *reader, json_t *const values[SGPU_MODULE_FIELDS],
 			json_t *params, struct sgpu_operation *operation);
-/* After all segments are read. */
+/* Call after all segments are read. */
 void sgpu_reader_module_segment(struct sgpu_reader *reader, int index);
 void sgpu_reader_location(struct sgpu_reader *reader, json_t *value, struct sgpu_segment *segment);
 /* After all segments are read, checks that no two outputs share a file and that none needs the name
@@ -109,7 +109,7 @@ void sgpu_reader_variable(struct sgpu_reader *reader, const char *field, const j
 			  const char *id, const char **variable);
 void sgpu_reader_graph(struct sgpu_reader *reader);
 void sgpu_reader_order(struct sgpu_reader *reader);
-/* Needs the order. */
+/* Call when the order is known. */
 void sgpu_reader_flow(struct sgpu_reader *reader);
 
 int sgpu_ids_index(const json_t *ids, const char *id);

@@ -467,7 +467,7 @@ void sgpu_ops_unknown(struct sgpu_ops_checker *checker, const char *member, cons
 const char *sgpu_ops_near(const char *name, const char *const *names,
 			  char hint[SGPU_ERROR_HINT_MAX]);
 
-/* call->op is set. */
+/* Reads and checks the parameters of a call, whose op is set. */
 void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call *call);
 
 #ifdef __cplusplus

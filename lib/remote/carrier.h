@@ -59,7 +59,7 @@ SGPU_MUST_CHECK int sgpu_carrier_ring(const struct sgpu_remote_ring *ring,
  * this fails, *area is NULL. */
 SGPU_MUST_CHECK int sgpu_link_map(int fd, uint8_t **area, struct sgpu_error *error);
 void sgpu_link_unmap(uint8_t **area);
-/* The caller closes both. */
+/* Makes the two memory files of a link, which the caller closes. */
 SGPU_MUST_CHECK int sgpu_link_create(int *memory, int *area, struct sgpu_error *error);
 
 /* ---- frame.c ----

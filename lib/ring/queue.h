@@ -45,7 +45,7 @@ void sgpu_queue_set(struct sgpu_queue *queue, _Atomic uint64_t *entries, unsigne
  * is full. SGPU_EINVALID: the consumer has published an impossible head. */
 SGPU_MUST_CHECK int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words,
 				      struct sgpu_error *error);
-/* By the consumer's head. */
+/* Counts the entries that the consumer has not taken, by its head. */
 SGPU_MUST_CHECK int sgpu_producer_pending(struct sgpu_producer *producer, uint64_t *pending,
 					  struct sgpu_error *error);
 

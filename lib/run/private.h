@@ -160,12 +160,12 @@ struct sgpu_presence {
 void sgpu_presence_init(struct sgpu_presence *presence, const struct sgpu_run_device *devices,
 			int device_count);
 void sgpu_presence_clear(struct sgpu_presence *presence);
-/* `inside` is a member of the run: whether it has entered. It changes under the mutex. */
-/* Lets a run enter; it must do so before it gives work to the devices. Waits while these are being
- * stopped. A kernel of a module can address all that the process has mapped: a run with one
- * (has_module) waits until no other is inside or has left data there, and keeps the others out
- * until it leaves. After that the process takes no batch of another owner. Errors: what `ended`
- * returns while the run waits; SGPU_ERETRY: the batch is of another owner. */
+/* Lets a run enter, which it must before it gives work to the devices. `inside`, a member of the
+ * run, says whether it has, and changes under the mutex. Waits while the devices are being stopped.
+ * A kernel of a module can address all that the process has mapped: a run with one (has_module)
+ * waits until no other is inside or has left data there, and keeps the others out until it leaves.
+ * After that the process takes no batch of another owner. Errors: what `ended` returns while the
+ * run waits; SGPU_ERETRY: the batch is of another owner. */
 SGPU_MUST_CHECK int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside,
 					int (*ended)(void *argument), void *argument,
 					bool has_module, const char *owner,

@@ -77,7 +77,7 @@ void sgpu_lease_end(struct sgpu_lease_pool *pool, const char *id);
  * contains the lease. Errors: SGPU_EINVALID, SGPU_EPOLICY, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_lease_check(int fd, uint64_t pool_size, const struct sgpu_lease *lease,
 				     struct sgpu_error *error);
-/* The lease was checked. Errors: SGPU_ESYSTEM. */
+/* A mapping of a lease that was checked. Errors: SGPU_ESYSTEM. */
 struct sgpu_lease_mapping {
 	uint8_t *memory;
 	uint64_t size;

@@ -10,7 +10,7 @@
 #include "stage/lease.h"
 #include "stage/stage.h"
 
-/* Seconds. */
+/* The longest lifetime of a region, in seconds. */
 #define SGPU_REGION_LIFE_MAX ((uint64_t)3660 * 86400)
 
 /* ---- open.c: the first page of a region's file: a line of canonical JSON, then zeros ---- */

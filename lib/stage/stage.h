@@ -121,7 +121,7 @@ SGPU_MUST_CHECK int sgpu_files_allow(struct sgpu_files *files, const char *direc
 struct stat;
 SGPU_MUST_CHECK int sgpu_files_except(struct sgpu_files *files, const struct stat *status,
 				      struct sgpu_error *error);
-/* Does not open it. */
+/* Inspects a file without opening it. */
 SGPU_MUST_CHECK int sgpu_files_look(const struct sgpu_files *files, const char *path,
 				    struct stat *status, struct sgpu_error *error);
 /* The number of directories (0 for NULL), and a directory's descriptor (O_PATH) and name. */

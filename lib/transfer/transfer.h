@@ -207,11 +207,11 @@ bool sgpu_transfer_block(struct sgpu_transfer *transfer);
 bool sgpu_transfer_is_idle(const struct sgpu_transfer *transfer);
 /* Whether the source needs no more steps: all of it was read, or the transfer has ended. */
 bool sgpu_transfer_has_read(const struct sgpu_transfer *transfer);
-/* Ends it soon, with `code` (SGPU_ECANCELED, SGPU_ETIMEOUT), if it has not ended. */
+/* Ends a transfer soon, with `code` (SGPU_ECANCELED, SGPU_ETIMEOUT), if it has not ended. */
 void sgpu_transfer_stop(struct sgpu_transfer *transfer, int code);
 /* NULL until the transfer has ended. */
 const struct sgpu_transfer_result *sgpu_transfer_end(const struct sgpu_transfer *transfer);
-/* It has ended. Accepts NULL. */
+/* Frees a transfer that has ended. Accepts a pointer to NULL. */
 void sgpu_transfer_free(struct sgpu_transfer **transfer);
 /* Steps until the end; for a thread that has nothing else to do. */
 const struct sgpu_transfer_result *sgpu_transfer_wait(struct sgpu_transfer *transfer);

@@ -52,7 +52,7 @@ struct cli_list {
 /* False: out of memory. */
 bool cli_list_add(struct cli_list *list, const char *value);
 
-/* Given in hexadecimal. */
+/* Bytes that are given in hexadecimal. */
 enum { CLI_BYTES_MAX = 4096 };
 struct cli_bytes {
 	uint8_t data[CLI_BYTES_MAX];
@@ -185,7 +185,7 @@ void cli_progress_begin(const char *label, uint64_t total_bytes); /* total 0: un
 void cli_progress(void *unused, uint64_t bytes);		  /* fits sgpu_seal_job.progress */
 void cli_progress_of(uint64_t bytes, uint64_t total_bytes);	  /* if it is known only now */
 void cli_progress_end(void);
-/* So that something else can be printed. */
+/* Erases the line, so that something else can be printed. */
 void cli_progress_pause(void);
 
 /* Refuses to write binary data to a terminal: prints a message and returns false. */
@@ -231,7 +231,7 @@ bool cli_input_stat(const char *path, struct stat *status);
  * cli_output_apart: whether it is not; prints a message if it is. */
 bool cli_is_input(const char *path);
 bool cli_output_apart(const char *path);
-/* Also refuses to write binary data to a terminal. */
+/* As cli_output_apart; also refuses to write binary data to a terminal. */
 bool cli_binary_apart(const char *path);
 /* Whether two outputs ("-" or NULL: standard output) are two files, whatever their paths; prints a
  * message if not. Two outputs may share a pipe or a device, but not standard output. `what` and
@@ -269,7 +269,7 @@ int cli_print_json(json_t *value, FILE *out, size_t flags);
 /* Makes a JSON string of a text. If it is not UTF-8, which a file's name need not be, '?' replaces
  * bytes that are not ASCII. NULL for NULL. */
 json_t *cli_json_text(const char *text);
-/* "" when it is no string. */
+/* Returns a member's text; "" when it is no string. */
 const char *cli_text_of(const json_t *object, const char *key);
 /* Appends to a text in an array, and cuts what has no room. */
 void cli_append(char *text, size_t size, const char *format, ...) SGPU_PRINTF(3, 4);
@@ -299,9 +299,9 @@ void cli_signals(void (*stop)(void));
 /* Blocks a signal in this thread and those that it starts. Returns a signalfd for it; -1 with
  * errno. */
 int cli_signal_fd(int number);
-/* False: none has come. */
+/* Takes a signal from the descriptor; false: none has come. */
 bool cli_take_signal(int fd);
-/* To the hard limit. Returns it. */
+/* Raises the limit of descriptors to the hard limit, and returns it. */
 uint64_t cli_raise_descriptors(void);
 /* Called after clean-up. Dies by the signal that came, or by SIGPIPE when the reader of an output
  * has gone; else returns status. */

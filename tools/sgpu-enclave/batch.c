@@ -98,7 +98,7 @@ static int run_open_batch(const struct submission *s, struct outputs *outputs,
 	if (sgpu_io_interrupted()) {
 		sgpu_run_cancel(run); /* the signal came before there was anything to stop */
 	}
-	rc = report_progress(run, w, error);
+	rc = run_watched(run, w, error);
 	running = NULL;
 	report_collect(run, w, &report);
 	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS) {

@@ -160,7 +160,7 @@ static void *watch(void *argument)
 	return NULL;
 }
 
-int report_progress(struct sgpu_run *run, const struct enclave *w, struct sgpu_error *error)
+int run_watched(struct sgpu_run *run, const struct enclave *w, struct sgpu_error *error)
 {
 	const bool shows = isatty(cli_error_fd) && !cli_quiet && !cli_json;
 	struct watched watched = { run, w->on_gpu, shows ? 100 : 1000, -1 };

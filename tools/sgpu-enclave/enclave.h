@@ -141,8 +141,8 @@ void report_collect(const struct sgpu_run *run, const struct enclave *enclave,
 
 /* Runs a batch. Meanwhile shows progress on a terminal, and gives up if a GPU does not end a run
  * that was told to stop. Returns what sgpu_run_batch does. */
-SGPU_MUST_CHECK int report_progress(struct sgpu_run *run, const struct enclave *enclave,
-				    struct sgpu_error *error);
+SGPU_MUST_CHECK int run_watched(struct sgpu_run *run, const struct enclave *enclave,
+				struct sgpu_error *error);
 
 /* ---- what sgpu-enclave does; each returns an exit status ---- */
 /* batch.c: a batch in, a response out. */

@@ -47,7 +47,7 @@ void seal_keys_clear(struct seal_keys *keys); /* wipes them */
 	}
 
 /* ---- payloads ---- */
-/* For the progress line. */
+/* What the progress line shows. */
 struct seal_meter {
 	uint64_t done; /* by earlier calls of seal_moves_run */
 	unsigned jobs;
@@ -129,7 +129,7 @@ SGPU_MUST_CHECK int seal_payload_key(struct seal_payload *payload, struct sgpu_h
 				     const struct sgpu_batch *batch,
 				     const uint8_t batch_key[SGPU_KEY_SIZE],
 				     struct sgpu_error *error);
-/* payload->region is open. */
+/* Makes a part of a payload whose region is open. */
 void seal_payload_from_source(struct seal_payload *payload, struct sgpu_host_part *part);
 /* Moves all payloads that were added. Leaves the position of `out` after the last one. *failed: the
  * payload of an error, or NULL. */

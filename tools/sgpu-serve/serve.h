@@ -134,12 +134,12 @@ SGPU_MUST_CHECK int process_start(const struct server *server, struct process *p
 void process_look(struct process *process);
 /* Batches that the worker has not ended; each has a turn. False counters cannot raise this. */
 uint64_t process_in_flight(const struct process *process);
-/* False: it does not read its messages. */
+/* Tells a worker its limits; false: it does not read its messages. */
 bool process_limit(const struct process *process, const struct tenant_rule *rule);
 uint64_t process_requests(const struct process *process);
-/* By deadline_ns at latest. */
+/* Has a worker end with its last batch, by deadline_ns at latest. */
 void process_drain(struct process *process, uint64_t deadline_ns);
-/* The worker has ended or could not be started. */
+/* Frees a worker that has ended or could not be started. */
 void process_bury(struct process *process);
 
 #endif

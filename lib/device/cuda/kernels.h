@@ -64,7 +64,7 @@ struct sgpu_cuda_run {
  * the one for long runs. */
 enum sgpu_cuda_kernel { SGPU_CUDA_FASTEST, SGPU_CUDA_SMALL, SGPU_CUDA_LARGE };
 
-/* Once for each device, first, with its context current. */
+/* Call once for each device, before the others, with its context current. */
 int sgpu_cuda_aead_prepare(void);
 /* Makes `state` from `material`, which the kernel clears after reading it. */
 int sgpu_cuda_key_setup(void *stream, uint64_t material, uint64_t state);

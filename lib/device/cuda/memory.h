@@ -59,7 +59,7 @@ SGPU_MUST_CHECK int sgpu_cuda_memory_count(struct sgpu_device *device, uint64_t 
 void sgpu_cuda_memory_uncount(struct sgpu_device *device, uint64_t size);
 int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_t size,
 			    struct sgpu_error *error);
-/* As many as can be allocated if `spare` are left to others. */
+/* Returns how many bytes can be allocated if `spare` are left to others. */
 uint64_t sgpu_cuda_memory_spare(struct sgpu_device *device, uint64_t spare);
 /* As sgpu_cuda_clear, from any thread, if the device is not faulted. Accepts 0 bytes. */
 void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr memory, uint64_t size);

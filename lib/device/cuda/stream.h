@@ -116,7 +116,7 @@ CUresult sgpu_cuda_digest(struct sgpu_stream *stream, const struct sgpu_work *wo
 			  struct sgpu_cuda_record *record);
 CUresult sgpu_cuda_measure(struct sgpu_stream *stream, const struct sgpu_work *work,
 			   struct sgpu_cuda_record *record);
-/* The device has passed the record. */
+/* Call when the device has passed the record. */
 void sgpu_cuda_sum_finish(const struct sgpu_cuda_sum *sum);
 /* Accepts a pointer to NULL; clears the pointer. */
 void sgpu_cuda_sum_free(struct sgpu_device *device, struct sgpu_cuda_sum **sum);
