@@ -210,19 +210,19 @@ static inline void submit_honestly(void)
 }
 
 /* What comes is no batch, or no place for a response, or the batch never comes to its end. */
-static inline unsigned count_threads(void)
+static inline unsigned count_threads(pid_t pid)
 {
 	char path[32];
 	unsigned count = 0;
 	DIR *tasks;
 
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)w.process.pid);
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	tasks = opendir(path);
 	while (tasks && readdir(tasks)) {
 		count++;
 	}
 	closedir(tasks);
-	return count;
+	return count - 2; /* . and .. */
 }
 
 static inline void prepare(void)

@@ -11,11 +11,11 @@ UNIT_TEST(an_honest_client_is_answered)
 
 	begin(LYING_SEED);
 	submit_honestly();
-	threads = count_threads();
+	threads = count_threads(w.process.pid);
 	for (int i = 0; i < 4 * SUBMISSIONS; i++) {
 		submit_honestly();
 	}
-	CHECK(count_threads() < threads + SUBMISSIONS);
+	CHECK(count_threads(w.process.pid) < threads + SUBMISSIONS);
 	end();
 }
 
@@ -116,6 +116,8 @@ UNIT_TEST(a_batch_that_does_not_arrive_holds_up_nobody_and_ends_with_its_client)
 	}
 	submit_nothing(control, ends[1], batch[0]); /* by now threads rest that could lead */
 	CHECK(submit_of_spool(control, ends[2][0], -1, false, 0) == SGPU_OK);
+	/* A thread a batch, as many as ran at once, one that leads, and one that watches. */
+	CHECK(count_threads(pid) == 3 + 1 + 1);
 	close(batch[0]);
 	close(ends[0][0]);
 	close(ends[1][0]);

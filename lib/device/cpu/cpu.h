@@ -118,7 +118,8 @@ struct sgpu_cpu_item {
 struct sgpu_stream {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
-	pthread_t thread;
+	pthread_t thread; /* if it has started */
+	bool started;
 	struct sgpu_cpu_item *items; /* the queue, a ring: item n is at n % capacity */
 	uint64_t capacity;	     /* a power of two */
 	uint64_t enqueued, ended;    /* items, so far */

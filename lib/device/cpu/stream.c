@@ -3,12 +3,11 @@
  * Streams and events of the CPU device. One lock of the device guards all queues and events; it is
  * never held while an item runs.
  *
- * A stream that is freed keeps its thread, which sleeps until the stream is given out again. The
- * threads end when the device is closed.
+ * A stream's thread starts with the first work that is not brief. A stream that is freed keeps its
+ * thread, which sleeps until the stream is given out again. The threads end when the device is
+ * closed.
  */
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/base.h"
 #include <device/cpu/cpu.h>
@@ -77,42 +76,6 @@ static void perform(struct sgpu_device *device, const struct sgpu_cpu_item *item
 	}
 }
 
-/* Runs an item on the thread that enqueues it. The lock is held. */
-static void perform_here(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
-{
-	struct sgpu_device *device = stream->device;
-
-	stream->lent = true;
-	stream->enqueued++;
-	pthread_mutex_unlock(&device->lock);
-	perform(device, item);
-	pthread_mutex_lock(&device->lock);
-	stream->lent = false;
-	stream->ended++;
-	pthread_cond_broadcast(&stream->progress);
-}
-
-int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
-{
-	int rc = SGPU_OK;
-
-	pthread_mutex_lock(&stream->device->lock);
-	if (item->brief && stream->enqueued == stream->ended) {
-		perform_here(stream, item);
-	} else {
-		rc = append(stream, item);
-	}
-	if (stream->enqueued != stream->ended) {
-		unlock_and_wake(stream);
-	} else {
-		pthread_mutex_unlock(&stream->device->lock);
-	}
-	if (rc < 0 && item->task) {
-		item->task->code = sgpu_fail_nomem(&item->task->error);
-	}
-	return rc;
-}
-
 /* The lock of the event's device is held. */
 static void drop_event(struct sgpu_event *event)
 {
@@ -135,6 +98,16 @@ static void await(struct sgpu_event *event)
 	pthread_mutex_unlock(&device->lock);
 }
 
+/* The lock is not held. */
+static void do_item(struct sgpu_device *device, const struct sgpu_cpu_item *item)
+{
+	if (item->kind == SGPU_CPU_WAIT) {
+		await(item->event);
+	} else {
+		perform(device, item);
+	}
+}
+
 static void *run_stream(void *argument)
 {
 	struct sgpu_stream *stream = argument;
@@ -147,17 +120,13 @@ static void *run_stream(void *argument)
 			pthread_cond_wait(&stream->work, &device->lock);
 		}
 		item = stream->items[stream->ended % stream->capacity];
-		if (item.kind == SGPU_CPU_WORK) {
-			pthread_mutex_unlock(&device->lock);
-			perform(device, &item);
-			pthread_mutex_lock(&device->lock);
-		} else if (item.kind == SGPU_CPU_RECORD) {
+		if (item.kind == SGPU_CPU_RECORD) {
 			item.event->done = true;
 			pthread_cond_broadcast(&item.event->completed);
 			drop_event(item.event);
-		} else if (item.kind == SGPU_CPU_WAIT) {
+		} else if (item.kind != SGPU_CPU_END) {
 			pthread_mutex_unlock(&device->lock);
-			await(item.event);
+			do_item(device, &item);
 			pthread_mutex_lock(&device->lock);
 		}
 		stream->ended++;
@@ -165,6 +134,67 @@ static void *run_stream(void *argument)
 	}
 	pthread_mutex_unlock(&device->lock);
 	return NULL;
+}
+
+/* Waits for the items enqueued so far. The lock is held. */
+static void wait_for_stream(struct sgpu_stream *stream)
+{
+	uint64_t target = stream->enqueued;
+
+	while (stream->ended < target) {
+		pthread_cond_wait(&stream->progress, &stream->device->lock);
+	}
+}
+
+/* Runs an item on the thread that enqueues it. The lock is held. */
+static void perform_here(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
+{
+	struct sgpu_device *device = stream->device;
+
+	stream->lent = true;
+	stream->enqueued++;
+	pthread_mutex_unlock(&device->lock);
+	do_item(device, item);
+	pthread_mutex_lock(&device->lock);
+	stream->lent = false;
+	stream->ended++;
+	pthread_cond_broadcast(&stream->progress);
+}
+
+/* Whether the thread that enqueues an item runs it: one that is brief and first in its queue, or
+ * any if no thread can be started for the stream. The lock is held. */
+static bool runs_here(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
+{
+	if (item->brief && stream->enqueued == stream->ended) {
+		return true;
+	}
+	stream->started = stream->started ||
+			  sgpu_thread_start(&stream->thread, run_stream, stream, NULL) == SGPU_OK;
+	if (!stream->started) {
+		wait_for_stream(stream);
+	}
+	return !stream->started;
+}
+
+int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
+{
+	int rc = SGPU_OK;
+
+	pthread_mutex_lock(&stream->device->lock);
+	if (runs_here(stream, item)) {
+		perform_here(stream, item);
+	} else {
+		rc = append(stream, item);
+	}
+	if (stream->enqueued != stream->ended) {
+		unlock_and_wake(stream);
+	} else {
+		pthread_mutex_unlock(&stream->device->lock);
+	}
+	if (rc < 0 && item->task) {
+		item->task->code = sgpu_fail_nomem(&item->task->error);
+	}
+	return rc;
 }
 
 /* ---- streams ---- */
@@ -194,15 +224,9 @@ static int make_stream(struct sgpu_device *device, struct sgpu_stream **stream,
 	new->device = device;
 	pthread_cond_init(&new->work, NULL);
 	pthread_cond_init(&new->progress, NULL);
-	errno = ENOMEM;
-	if (!grow_queue(new) || sgpu_thread_start(&new->thread, run_stream, new, NULL) < 0) {
-		sgpu_fail(error, SGPU_ENOMEM, "cannot start a thread for a stream: %s",
-			  strerror(errno));
+	if (!grow_queue(new)) {
 		destroy_stream(new);
-		return sgpu_hint(
-			error,
-			"streams in use: %u; see 'ulimit -u' and the control group's pids.max",
-			device->stream_count);
+		return sgpu_fail_nomem(error);
 	}
 	new->next = device->streams;
 	device->streams = new;
@@ -228,16 +252,6 @@ static int stream_create(struct sgpu_device *device, struct sgpu_stream **stream
 	}
 	pthread_mutex_unlock(&device->lock);
 	return rc;
-}
-
-/* Waits for the items enqueued so far. The lock is held. */
-static void wait_for_stream(struct sgpu_stream *stream)
-{
-	uint64_t target = stream->enqueued;
-
-	while (stream->ended < target) {
-		pthread_cond_wait(&stream->progress, &stream->device->lock);
-	}
 }
 
 static int stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
@@ -279,11 +293,15 @@ void sgpu_cpu_streams_close(struct sgpu_device *device)
 
 	sgpu_cpu_wait_idle(device);
 	for (stream = device->streams; stream; stream = stream->next) {
-		(void)!sgpu_cpu_enqueue(stream, &end); /* the queue is empty and has room */
+		if (stream->started) {
+			(void)!sgpu_cpu_enqueue(stream, &end); /* the queue is empty and has room */
+		}
 	}
 	while ((stream = device->streams)) {
 		device->streams = stream->next;
-		pthread_join(stream->thread, NULL);
+		if (stream->started) {
+			pthread_join(stream->thread, NULL);
+		}
 		destroy_stream(stream);
 	}
 }
