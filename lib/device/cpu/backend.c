@@ -57,6 +57,7 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 	make_lock(&new->pages.frames.lock);
 	new->pages.frames.device = new;
 	new->pages.frames.calls = &sgpu_cpu_frame_calls;
+	sgpu_host_processor(new->processor, sizeof(new->processor));
 	sgpu_cpu_host_take(new);
 	sgpu_cpu_memory_open(&new->memory, config->memory_limit);
 	rc = sgpu_pool_create(config->jobs, &new->pool, error);
@@ -71,11 +72,8 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 static int info(struct sgpu_device *device, struct sgpu_device_info *about,
 		struct sgpu_error *error)
 {
-	char processor[96];
-
 	(void)error;
-	sgpu_host_processor(processor, sizeof(processor));
-	snprintf(about->name, sizeof(about->name), "CPU device, %s", processor);
+	snprintf(about->name, sizeof(about->name), "CPU device, %s", device->processor);
 	snprintf(about->selector, sizeof(about->selector), "cpu");
 	sgpu_cpu_memory_figures(&device->memory, &about->memory_total, &about->memory_free);
 	about->compute_units = sgpu_pool_jobs(device->pool);

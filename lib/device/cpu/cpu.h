@@ -37,11 +37,12 @@ struct sgpu_cpu_block {
 
 struct sgpu_cpu_memory {
 	pthread_mutex_t lock;
-	void *live;	    /* blocks in use */
-	void *shared;	    /* ranges of other devices' memory that this device reaches */
-	uint64_t limit;	    /* UINT64_MAX: none */
-	uint64_t budget;    /* bytes that the machine had available when nothing was allocated */
-	uint64_t looked_ns; /* when `budget` was read */
+	void *live;	 /* blocks in use */
+	void *shared;	 /* ranges of other devices' memory that this device reaches */
+	uint64_t limit;	 /* UINT64_MAX: none */
+	uint64_t budget; /* bytes that the machine had available when nothing was allocated */
+	uint64_t total, available; /* of the machine */
+	uint64_t looked_ns;	   /* when these were read */
 	uint64_t used;
 };
 
@@ -141,6 +142,7 @@ struct sgpu_event {
 
 struct sgpu_device {
 	struct sgpu_device_object object;
+	char processor[96];
 	struct sgpu_pool *pool;
 	struct sgpu_cpu_memory memory;
 	struct sgpu_cpu_pages pages;

@@ -69,12 +69,23 @@ void *sgpu_cpu_map(uint64_t size, uint64_t alignment, int protection)
 	return memory + head;
 }
 
+/* Reads the machine's figures if they are old. */
+static void look(struct sgpu_cpu_memory *memory, bool now)
+{
+	const uint64_t time_ns = sgpu_now_ns();
+
+	if (now || time_ns - memory->looked_ns > LOOK_NS) {
+		sgpu_host_memory(&memory->total, &memory->available);
+		memory->looked_ns = time_ns;
+	}
+}
+
 void sgpu_cpu_memory_open(struct sgpu_cpu_memory *memory, uint64_t limit)
 {
 	pthread_mutex_init(&memory->lock, NULL);
 	memory->limit = limit ? limit : UINT64_MAX;
-	sgpu_host_memory(NULL, &memory->budget);
-	memory->looked_ns = sgpu_now_ns();
+	look(memory, true);
+	memory->budget = memory->available;
 }
 
 static int out_of_memory(uint64_t size, uint64_t left, struct sgpu_error *error)
@@ -101,17 +112,16 @@ static uint64_t left_of(const struct sgpu_cpu_memory *memory)
  */
 static int admit(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_error *error)
 {
-	uint64_t available = UINT64_MAX, left, now = sgpu_now_ns();
+	uint64_t left;
 
-	if (size >= LARGE_REQUEST || (memory->used == 0 && now - memory->looked_ns > LOOK_NS)) {
-		sgpu_host_memory(NULL, &available);
-		if (memory->used == 0) {
-			memory->budget = available;
-			memory->looked_ns = now;
-		}
+	if (size >= LARGE_REQUEST || memory->used == 0) {
+		look(memory, size >= LARGE_REQUEST);
 	}
-	if (size > available) {
-		return out_of_memory(size, available, error);
+	if (memory->used == 0) {
+		memory->budget = memory->available;
+	}
+	if (size >= LARGE_REQUEST && size > memory->available) {
+		return out_of_memory(size, memory->available, error);
 	}
 	left = left_of(memory);
 	return size > left ? out_of_memory(size, left, error) : SGPU_OK;
@@ -296,10 +306,10 @@ int sgpu_cpu_check_range(struct sgpu_device *device, sgpu_devptr address, uint64
 
 void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, uint64_t *available)
 {
-	sgpu_host_memory(total, available);
 	pthread_mutex_lock(&memory->lock);
-	*total = sgpu_min_u64(*total, memory->limit);
-	*available = sgpu_min_u64(*available, left_of(memory));
+	look(memory, false);
+	*total = sgpu_min_u64(memory->total, memory->limit);
+	*available = sgpu_min_u64(memory->available, left_of(memory));
 	pthread_mutex_unlock(&memory->lock);
 }
 
