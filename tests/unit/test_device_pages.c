@@ -66,6 +66,33 @@ UNIT_TEST(a_limit_on_the_size_of_files_bounds_the_memory)
 	      WEXITSTATUS(status) == 0);
 }
 
+/* Most of a batch's memory may never be touched, and all of it is cleared. */
+UNIT_TEST(to_clear_what_was_never_written_takes_no_memory)
+{
+	enum { PLACES = 512 };
+	unsigned char present[PLACES];
+	struct sgpu_task task = { 0 };
+	struct room room;
+	int taken = 0;
+
+	CPU_ONLY("its memory cannot be asked about");
+	open_all(0);
+	room = make_room(PLACES);
+	REQUIRE(sgpu_page_map(room.space, 0, (const uint32_t[]){ 0 }, 1, info.big, &error) ==
+		SGPU_OK);
+	CHECK(put(room.base + 3 * info.small, 7) == SGPU_OK);
+	CHECK(sgpu_device_clear(stream, room.base, info.big, &task) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK);
+	CHECK(mincore((void *)(uintptr_t)room.base, info.big, present) == 0);
+	for (int i = 0; i < PLACES; i++) {
+		taken += present[i] & 1;
+	}
+	CHECK(taken > 0 && taken <= 16);
+	CHECK(holds(room.base + 3 * info.small, 0));
+	sgpu_space_free(&room.space);
+	close_all();
+}
+
 UNIT_TEST(contents_stay_with_the_frame)
 {
 	const uint32_t frames[3] = { 7, 3, 4 }, third[1] = { 3 };
@@ -434,6 +461,7 @@ int main(void)
 	DEVICE_OR_SKIP();
 	UNIT_RUN(sizes_are_told);
 	UNIT_RUN(a_limit_on_the_size_of_files_bounds_the_memory);
+	UNIT_RUN(to_clear_what_was_never_written_takes_no_memory);
 	UNIT_RUN(contents_stay_with_the_frame);
 	UNIT_RUN(clearing_reaches_all_that_was_written_and_makes_no_memory);
 	UNIT_RUN(clearing_much_never_asks_where_data_end);

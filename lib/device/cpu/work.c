@@ -56,12 +56,11 @@ static int perform_clear(struct sgpu_device *device, const struct sgpu_cpu_item 
 	struct clearing clearing = { device, item };
 
 	(void)task;
-	if (item->size < SHARED_BYTES) {
+	if (item->size <= SGPU_CPU_BRIEF) {
 		memset(item->to, 0, item->size);
-		return SGPU_OK;
-	}
-	if (sgpu_pool_for(device->pool, item->size, SHARED_BYTES, clear_bytes, &clearing) !=
-	    SGPU_OK) {
+	} else if (item->size < SHARED_BYTES ||
+		   sgpu_pool_for(device->pool, item->size, SHARED_BYTES, clear_bytes, &clearing) !=
+			   SGPU_OK) {
 		clear_bytes(&clearing, 0, item->size);
 	}
 	return SGPU_OK;
