@@ -257,7 +257,8 @@ int cli_copy(int from, const char *from_name, uint64_t size, int to, const char 
 		rc = rc ? rc : sgpu_write(to, to_name, buffer, got, error);
 		done += got;
 	}
-	sgpu_free_wiped(&buffer, buffer ? COPIED_AT_ONCE : 0); /* 'open' copies secrets */
+	/* 'open' copies secrets. Pages that were not written are not made for that. */
+	sgpu_free_wiped(&buffer, done < COPIED_AT_ONCE ? (size_t)done : COPIED_AT_ONCE);
 	if (copied) {
 		*copied = done;
 	} else if (!rc && done < size) {
