@@ -178,7 +178,7 @@ static void digest_member(char *member, size_t size, int flip)
 	char text[SGPU_BASE64URL_MAX(SGPU_KT128_SIZE)];
 
 	sgpu_measure_pages(job.scan, job.size, NULL, digest);
-	digest[0] ^= (uint8_t)flip;
+	digest[SGPU_KT128_SIZE - 1] ^= (uint8_t)flip;
 	sgpu_base64url_encode(digest, sizeof(digest), text);
 	snprintf(member, size, "\"module_digest\":\"%s\",", text);
 }

@@ -88,16 +88,28 @@ static bool works(void)
 }
 
 /* ---- the allocator's commands ---- */
-static void swapped_pages(struct sgpu_command *command)
+/* Puts pages into another order, of which the hash begins as before. */
+static void shuffled_pages(struct sgpu_command *command)
 {
 	static uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
+	const uint32_t count = command->pte.count;
+	uint8_t before[SGPU_KT128_SIZE], after[SGPU_KT128_SIZE];
 
-	if (command->op == SGPU_CH_PTE && command->pte.count > 1 && command->pte.pages) {
-		memcpy(pages, command->pte.pages, command->pte.count * sizeof(*pages));
-		pages[0] = command->pte.pages[1];
-		pages[1] = command->pte.pages[0];
-		command->pte.pages = pages;
+	if (command->op != SGPU_CH_PTE || count < 2 || !command->pte.pages) {
+		return;
 	}
+	memcpy(pages, command->pte.pages, count * sizeof(*pages));
+	sgpu_kt128(pages, count * sizeof(*pages), NULL, 0, before, sizeof(before));
+	memcpy(after, before, sizeof(after));
+	while (after[0] != before[0] || memcmp(after, before, sizeof(after)) == 0) {
+		const uint32_t one = (uint32_t)rand() % count, other = (uint32_t)rand() % count;
+		const uint32_t page = pages[one];
+
+		pages[one] = pages[other];
+		pages[other] = page;
+		sgpu_kt128(pages, count * sizeof(*pages), NULL, 0, after, sizeof(after));
+	}
+	command->pte.pages = pages;
 }
 
 static void fewer_pages(struct sgpu_command *command)
@@ -168,7 +180,7 @@ static void lie_about_pages(void (*meddle)(struct sgpu_command *),
 
 UNIT_TEST(pages_that_are_not_what_the_allocator_says_are_not_used)
 {
-	lie_about_pages(swapped_pages, NULL, (uint64_t)160 << 20);
+	lie_about_pages(shuffled_pages, NULL, (uint64_t)160 << 20);
 	lie_about_pages(fewer_pages, NULL, (uint64_t)160 << 20);
 	lie_about_pages(NULL, forge_count, 4096);
 	lie_about_pages(NULL, forge_address, 4096);

@@ -178,17 +178,22 @@ UNIT_TEST(a_runner_of_owners_takes_sessions_of_nobody_else)
 
 UNIT_TEST(another_runner_gets_no_session)
 {
-	/* One with a key of its own, and one that says that it has the key. */
-	struct sgpu_key liar = another;
-	const struct sgpu_session_authority theirs[] = { { .key = &another }, { .key = &liar } };
+	/* One with a key of its own, one whose key is nearly the same, and one that says that it
+	 * has the key. */
+	struct sgpu_key near = another, liar = another;
+	const struct sgpu_session_authority theirs[] = { { .key = &another },
+							 { .key = &near },
+							 { .key = &liar } };
 
+	memcpy(near.public_half, runner_key.public_half, sizeof(near.public_half));
+	near.public_half[31] ^= 1;
 	memcpy(liar.public_half, runner_key.public_half, sizeof(liar.public_half));
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		const uint64_t before = channels_made();
 
 		start_with(&theirs[i]);
 		CHECK(is_refused());
-		CHECK(channels_made() == before && they.messages == 1 + i);
+		CHECK(channels_made() == before && they.messages == 1 + i / 2);
 		end_runner();
 	}
 }
@@ -492,7 +497,9 @@ UNIT_TEST(a_hello_speaks_for_its_signer_alone)
 	end_runner();
 	/* For another runner, though for this nonce and sealed to this key. */
 	payload = fresh_payload();
-	json_object_set_new(payload, "runner", sgpu_json_from_bytes(another.public_half, 32));
+	memcpy(key, runner_key.public_half, sizeof(key));
+	key[31] ^= 1;
+	json_object_set_new(payload, "runner", sgpu_json_from_bytes(key, sizeof(key)));
 	CHECK(say_json(payload, &signer, typ) == SGPU_REFUSED_SEAL);
 	end_runner();
 	/* A listed owner takes the secret of another's hello, for a key of his own. */
