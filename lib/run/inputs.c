@@ -21,10 +21,10 @@ void sgpu_input_end(struct sgpu_payload *p)
 {
 	sgpu_device_key_free(&p->key);
 	sgpu_source_close(&p->file);
-	sgpu_graph_arrived(p->run, p->segment, p->code, p->text);
 	if (p->code == SGPU_OK) {
 		sgpu_moves_make(p->run, p->segment);
 	}
+	sgpu_graph_arrived(p->run, p->segment, p->code, p->text);
 }
 
 void sgpu_input_fail(struct sgpu_payload *p, int rc, const char *text)

@@ -62,8 +62,8 @@ void sgpu_moves_make(struct sgpu_run *run, int segment)
 				"segment '%s' was not moved from device %d to device %d: %s", s->id,
 				run->devices[move->from]->number, run->devices[move->to]->number,
 				error.text[0] ? error.text : sgpu_strerror(rc));
+			sgpu_graph_not_moved(run, move, rc, run->move_texts[i]);
 		}
-		sgpu_graph_moved(run, i, rc, run->move_texts[i]);
 	}
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The graph of one batch. An operation is held back by each input that it reads, by each move that
- * brings it a segment from another device, and by each predecessor that is not yet enqueued. When
- * nothing holds it back any more it is enqueued, and waits on the device for predecessors that
- * still run. So no kernel runs on data that have not verified, and the device never waits for the
- * host between two operations, unless the second is a module or on another device.
+ * The graph of one batch. An operation is held back by each input that it reads, and by each
+ * predecessor that is not yet enqueued. A segment is moved to other devices before its arrival, or
+ * the end of its writer, lets readers go there. When nothing holds an operation back any more it is
+ * enqueued, and waits on the device for predecessors that still run. So no kernel runs on data that
+ * have not verified, and the device never waits for the host between two operations, unless the
+ * second is a module or on another device.
  */
 #include <stdlib.h>
 
@@ -88,27 +89,6 @@ static void add_work(struct sgpu_operations *o, int operation)
 	o->work[o->work_tail++] = operation;
 }
 
-/* Returns whether a segment's reader number `k` waits for a move or, if that is negative, for the
- * segment's arrival. */
-static bool awaits(const struct sgpu_operations *o, const struct sgpu_segment *segment, int move,
-		   int k)
-{
-	return sgpu_plan_reader_once(segment, k) &&
-	       (move < 0 || o->plan->device[segment->readers[k]] == o->plan->moves[move].to);
-}
-
-static const struct sgpu_segment *moved_segment(const struct sgpu_operations *o, int move)
-{
-	return &o->manifest->segments[o->plan->moves[move].segment];
-}
-
-static void hold_readers(struct sgpu_operations *o, const struct sgpu_segment *segment, int move)
-{
-	for (int k = 0; k < segment->reader_count; k++) {
-		o->list[segment->readers[k]].holds += awaits(o, segment, move, k);
-	}
-}
-
 static void count_holds(struct sgpu_operations *o)
 {
 	const struct sgpu_manifest *m = o->manifest;
@@ -119,11 +99,10 @@ static void count_holds(struct sgpu_operations *o)
 	for (int i = 0; i < m->segment_count; i++) {
 		if (sgpu_segment_is_input(&m->segments[i])) {
 			o->inputs_open++;
-			hold_readers(o, &m->segments[i], -1);
+			for (int k = 0; k < m->segments[i].reader_count; k++) {
+				o->list[m->segments[i].readers[k]].holds++;
+			}
 		}
-	}
-	for (int i = 0; i < o->plan->move_count; i++) {
-		hold_readers(o, moved_segment(o, i), i);
 	}
 	for (int i = 0; i < m->operation_count; i++) {
 		if (o->list[i].holds == 0) {
@@ -500,7 +479,6 @@ static void end_launch(struct sgpu_run *run, struct launch *l)
 	if (good) {
 		op->state = DONE;
 		atomic_fetch_add(&run->done_count, 1);
-		drop_followers(o, l->operation, true);
 		for (int i = 0; i < what->arg_count; i++) {
 			/* No operation reads the written value of an INPUT_OUTPUT. */
 			if (what->args[i].output &&
@@ -508,6 +486,7 @@ static void end_launch(struct sgpu_run *run, struct launch *l)
 				sgpu_moves_make(run, what->args[i].segment);
 			}
 		}
+		drop_followers(o, l->operation, true);
 	} else {
 		atomic_store(&op->bad, true);
 		run->unsure = true;
@@ -583,33 +562,32 @@ bool sgpu_operations_advance(struct sgpu_run *run)
 }
 
 /* ---- events ---- */
-/* Ends what readers of a segment wait for: a move or its arrival, as in awaits(). */
-static void end_wait(struct sgpu_run *run, const struct sgpu_segment *segment, int move, int rc,
-		     const char *cause)
+void sgpu_graph_arrived(struct sgpu_run *run, int segment, int rc, const char *text)
 {
-	for (int i = 0; i < segment->reader_count; i++) {
-		if (!awaits(run->operations, segment, move, i)) {
-			continue;
-		}
+	const struct sgpu_segment *s = &run->job.manifest->segments[segment];
+
+	run->operations->inputs_open--;
+	for (int i = 0; i < s->reader_count; i++) {
 		if (rc != SGPU_OK) {
-			mark_failed(run, segment->readers[i], inherited(rc), cause);
+			mark_failed(run, s->readers[i], inherited(rc),
+				    text ? text : sgpu_strerror(rc));
 		} else {
-			drop_hold(run->operations, segment->readers[i]);
+			drop_hold(run->operations, s->readers[i]);
 		}
 	}
 }
 
-void sgpu_graph_arrived(struct sgpu_run *run, int segment, int rc, const char *text)
+void sgpu_graph_not_moved(struct sgpu_run *run, const struct sgpu_plan_move *move, int rc,
+			  const char *text)
 {
-	run->operations->inputs_open--;
-	end_wait(run, &run->job.manifest->segments[segment], -1, rc,
-		 text ? text : sgpu_strerror(rc));
-}
+	const struct sgpu_segment *s = &run->job.manifest->segments[move->segment];
 
-void sgpu_graph_moved(struct sgpu_run *run, int move, int rc, const char *text)
-{
-	end_wait(run, moved_segment(run->operations, move), move, rc,
-		 text ? text : sgpu_strerror(rc));
+	for (int i = 0; i < s->reader_count; i++) {
+		if (run->job.plan->device[s->readers[i]] == move->to) {
+			mark_failed(run, s->readers[i], inherited(rc),
+				    text ? text : sgpu_strerror(rc));
+		}
+	}
 }
 
 /* ---- state ---- */

@@ -43,12 +43,6 @@ struct planner {
 	struct tenant *tenants; /* by buffer */
 };
 
-bool sgpu_plan_reader_once(const struct sgpu_segment *segment, int index)
-{
-	/* Readers are collected operation by operation, so repeats are adjacent. */
-	return index == 0 || segment->readers[index] != segment->readers[index - 1];
-}
-
 /* ---- devices ---- */
 static double bytes_of(const struct planner *p, int segment)
 {

@@ -31,10 +31,6 @@ struct sgpu_plan_costs {
 /* Most operations for which the planner makes a matrix of ancestors, of 2 MiB. */
 enum { SGPU_PLAN_MATRIX_MAX = 4096 };
 
-/* Whether a reader is in the segment's list for the first time: one with two arguments is in it
- * twice. */
-bool sgpu_plan_reader_once(const struct sgpu_segment *segment, int index);
-
 /* Returns the buffer in which operations on a device read a segment. Of an INPUT_OUTPUT they read
  * the value that arrived: readers do not wait for the writer. */
 static inline int sgpu_plan_read_buffer(const struct sgpu_plan *plan,
@@ -428,10 +424,12 @@ void sgpu_inputs_sync(struct sgpu_run *run);
 SGPU_MUST_CHECK int sgpu_operations_create(struct sgpu_run *run, struct sgpu_error *error);
 /* None of its operations may still be enqueued. */
 void sgpu_operations_free(struct sgpu_run *run);
-/* Notes that an input, or a move of the plan, has ended. code: SGPU_OK, or why it failed. text: the
+/* Notes that an input has ended, whose moves were made. code: SGPU_OK, or why it failed. text: the
  * reason in words; must live as long as the run. */
 void sgpu_graph_arrived(struct sgpu_run *run, int segment, int code, const char *text);
-void sgpu_graph_moved(struct sgpu_run *run, int move, int code, const char *text);
+/* Fails the operations that would have read what a move did not bring. */
+void sgpu_graph_not_moved(struct sgpu_run *run, const struct sgpu_plan_move *move, int code,
+			  const char *text);
 /* Notices operations that have ended, and starts those that may start. Returns whether there were
  * any. */
 bool sgpu_operations_advance(struct sgpu_run *run);
