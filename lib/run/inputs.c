@@ -30,7 +30,8 @@ void sgpu_input_end(struct sgpu_payload *p)
 void sgpu_input_fail(struct sgpu_payload *p, int rc, const char *text)
 {
 	p->begun = true;
-	p->code = sgpu_run_failure(p->run, "segment", p->of->id, rc, text, &p->text);
+	p->text = sgpu_run_failure(p->run, "segment", p->of->id, &rc, text);
+	p->code = rc;
 }
 
 void sgpu_input_fail_unverified(struct sgpu_payload *p, uint64_t chunk)

@@ -74,7 +74,7 @@ bool sgpu_modules_broke_rules(const struct sgpu_run *run)
 static void stop_for_rules(struct sgpu_run *run, const char *text)
 {
 	if (sgpu_modules_broke_rules(run) && !run->broken_rule) {
-		run->broken_rule = sgpu_run_text("%s", text);
+		run->broken_rule = sgpu_run_text(run, "%s", text);
 		sgpu_run_stop(run, SGPU_EPOLICY);
 	}
 }

@@ -4,8 +4,6 @@
  * operation that writes it has ended; operations that read the copy are enqueued after the move. So
  * no move waits for a stream, and no stream for a move.
  */
-#include <stdlib.h>
-
 #include "run/private.h"
 
 /* Bytes. Before each portion of a large segment, a move checks whether the run was stopped. */
@@ -58,11 +56,14 @@ void sgpu_moves_make(struct sgpu_run *run, int segment)
 						    .end_ns = sgpu_now_ns(),
 						    .bytes = size });
 		if (rc != SGPU_OK) {
-			run->move_texts[i] = sgpu_run_text(
-				"segment '%s' was not moved from device %d to device %d: %s", s->id,
-				run->devices[move->from]->number, run->devices[move->to]->number,
-				error.text[0] ? error.text : sgpu_strerror(rc));
-			sgpu_graph_not_moved(run, move, rc, run->move_texts[i]);
+			sgpu_graph_not_moved(
+				run, move, rc,
+				sgpu_run_text(run,
+					      "segment '%s' was not moved from device %d to device "
+					      "%d: %s",
+					      s->id, run->devices[move->from]->number,
+					      run->devices[move->to]->number,
+					      error.text[0] ? error.text : sgpu_strerror(rc)));
 		}
 	}
 }
@@ -72,10 +73,6 @@ int sgpu_moves_open(struct sgpu_run *run, struct sgpu_error *error)
 	const struct sgpu_plan *plan = run->job.plan;
 	int rc = SGPU_OK;
 
-	run->move_texts = calloc((size_t)plan->move_count + 1, sizeof(char *));
-	if (!run->move_texts) {
-		return sgpu_fail_nomem(error);
-	}
 	pthread_mutex_lock(&run->runner->links.mutex);
 	for (int i = 0; rc == SGPU_OK && i < plan->move_count; i++) {
 		struct sgpu_peer **peer = peer_of(run, &plan->moves[i]);
@@ -87,12 +84,4 @@ int sgpu_moves_open(struct sgpu_run *run, struct sgpu_error *error)
 	}
 	pthread_mutex_unlock(&run->runner->links.mutex);
 	return rc;
-}
-
-void sgpu_moves_free(struct sgpu_run *run)
-{
-	for (int i = 0; run->move_texts && i < run->job.plan->move_count; i++) {
-		free(run->move_texts[i]);
-	}
-	free(run->move_texts);
 }

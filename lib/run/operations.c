@@ -33,9 +33,9 @@ struct operation {
 	enum state state;
 	int holds; /* inputs, moves and predecessors that hold it back */
 	int code;
-	char *text;	   /* why it failed by itself, or NULL */
-	const char *cause; /* text of the failure due to which it was not run */
-	atomic_bool bad;   /* it failed, so operations that depend on it must not run */
+	const char *text; /* why it failed or, unless by_itself, of the failure due to which */
+	bool by_itself;
+	atomic_bool bad; /* it failed, so operations that depend on it must not run */
 	struct launch *launch;
 	struct sgpu_event *event; /* after its work and that of its small outputs */
 };
@@ -142,9 +142,6 @@ void sgpu_operations_free(struct sgpu_run *run)
 	if (!o) {
 		return;
 	}
-	for (int i = 0; o->list && i < o->manifest->operation_count; i++) {
-		free(o->list[i].text);
-	}
 	free(o->list);
 	free(o->work);
 	free(o->follower_start);
@@ -156,7 +153,7 @@ void sgpu_operations_free(struct sgpu_run *run)
 /* ---- failures ---- */
 /* Marks an operation as failed. Unless it still runs, it no longer counts as open. Its followers
  * are marked when look_at() comes to it. */
-static void mark_failed(struct sgpu_run *run, int operation, int rc, const char *cause)
+static void mark_failed(struct sgpu_run *run, int operation, int rc, const char *text)
 {
 	struct operation *op = &run->operations->list[operation];
 
@@ -166,7 +163,7 @@ static void mark_failed(struct sgpu_run *run, int operation, int rc, const char 
 	run->operations->operations_open -= op->state == WAITING;
 	op->state = FAILED;
 	op->code = rc;
-	op->cause = cause;
+	op->text = text;
 	atomic_fetch_add(&run->failed_count, 1);
 	add_work(run->operations, operation);
 }
@@ -180,11 +177,10 @@ static int inherited(int rc)
 
 static void fail_itself(struct sgpu_run *run, int operation, int rc, const char *text)
 {
-	struct operation *op = &run->operations->list[operation];
-
-	rc = sgpu_run_failure(run, "operation", run->job.manifest->operations[operation].id, rc,
-			      text, &op->text);
-	mark_failed(run, operation, rc, op->text ? op->text : sgpu_strerror(SGPU_ENOMEM));
+	text = sgpu_run_failure(run, "operation", run->job.manifest->operations[operation].id, &rc,
+				text);
+	run->operations->list[operation].by_itself = true;
+	mark_failed(run, operation, rc, text);
 }
 
 /* ---- enqueuing ---- */
@@ -416,7 +412,7 @@ static void look_at(struct sgpu_run *run, int operation)
 	} else if (op->state == FAILED) {
 		for (int i = o->follower_start[operation]; i < o->follower_start[operation + 1];
 		     i++) {
-			mark_failed(run, o->followers[i], inherited(op->code), op->cause);
+			mark_failed(run, o->followers[i], inherited(op->code), op->text);
 		}
 	}
 }
@@ -491,7 +487,7 @@ static void end_launch(struct sgpu_run *run, struct launch *l)
 		atomic_store(&op->bad, true);
 		run->unsure = true;
 		if (op->state == ENQUEUED && failed) { /* it ran on what that one has left */
-			mark_failed(run, l->operation, inherited(failed->code), failed->cause);
+			mark_failed(run, l->operation, inherited(failed->code), failed->text);
 		} else if (op->state == ENQUEUED) {
 			fail_itself(run, l->operation, l->task.code, l->task.error.text);
 		}
@@ -569,8 +565,7 @@ void sgpu_graph_arrived(struct sgpu_run *run, int segment, int rc, const char *t
 	run->operations->inputs_open--;
 	for (int i = 0; i < s->reader_count; i++) {
 		if (rc != SGPU_OK) {
-			mark_failed(run, s->readers[i], inherited(rc),
-				    text ? text : sgpu_strerror(rc));
+			mark_failed(run, s->readers[i], inherited(rc), text);
 		} else {
 			drop_hold(run->operations, s->readers[i]);
 		}
@@ -584,8 +579,7 @@ void sgpu_graph_not_moved(struct sgpu_run *run, const struct sgpu_plan_move *mov
 
 	for (int i = 0; i < s->reader_count; i++) {
 		if (run->job.plan->device[s->readers[i]] == move->to) {
-			mark_failed(run, s->readers[i], inherited(rc),
-				    text ? text : sgpu_strerror(rc));
+			mark_failed(run, s->readers[i], inherited(rc), text);
 		}
 	}
 }
@@ -601,12 +595,16 @@ bool sgpu_operations_ended(const struct sgpu_run *run)
 	return run->operations->inputs_open == 0 && run->operations->operations_open == 0;
 }
 
-int sgpu_graph_outcome(const struct sgpu_run *run, int operation, const char **text,
-		       const char **cause)
+int sgpu_graph_outcome(struct sgpu_run *run, int operation, const char **text)
 {
 	const struct operation *op = &run->operations->list[operation];
 
-	*text = op->text;
-	*cause = op->cause;
-	return op->state == DONE ? SGPU_OK : op->code != SGPU_OK ? op->code : SGPU_EDEPENDENCY;
+	if (op->state == DONE) {
+		return SGPU_OK;
+	}
+	*text = op->by_itself
+			? op->text
+			: sgpu_run_text(run, "operation '%s' was not run: %s",
+					run->job.manifest->operations[operation].id, op->text);
+	return op->code;
 }

@@ -72,11 +72,8 @@ static void drop_memory(struct sgpu_payload *p)
 /* ---- where outputs go ---- */
 static void fail_output(struct sgpu_payload *p, int rc, const char *text)
 {
-	char *why;
-
-	p->code = sgpu_run_failure(p->run, "segment", p->of->id, rc, text ? text : "", &why);
-	free(p->text);
-	p->text = why;
+	p->text = sgpu_run_failure(p->run, "segment", p->of->id, &rc, text ? text : "");
+	p->code = rc;
 	drop_memory(p);
 }
 

@@ -47,14 +47,6 @@ int sgpu_payloads_create(struct sgpu_run *run, struct sgpu_error *error)
 	return run->payloads ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-void sgpu_payloads_free(struct sgpu_run *run)
-{
-	for (int i = 0; run->payloads && i < 2 * run->job.batch->segment_count; i++) {
-		free(run->payloads[i].text);
-	}
-	free(run->payloads);
-}
-
 void sgpu_payload_note(const struct sgpu_payload *p, enum sgpu_span_kind kind, uint64_t begin_ns,
 		       uint64_t end_ns, uint64_t bytes)
 {

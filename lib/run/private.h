@@ -259,7 +259,7 @@ struct sgpu_payload {
 	struct sgpu_source file; /* file or region with the payload; fd -1: none */
 	struct sgpu_transfer *transfer;
 	int code;
-	char *text; /* why it failed */
+	const char *text; /* why it failed */
 	/* of an input */
 	uint64_t size; /* of the payload */
 	bool begun;
@@ -294,18 +294,21 @@ struct sgpu_run {
 	int tar_code; /* SGPU_OK, or why the batch itself cannot be read any more */
 	struct sgpu_operations *operations;
 	struct sgpu_run_module *modules; /* by segment of the manifest; NULL: the batch has none */
-	char *broken_rule; /* that a module broke, which stops the run with SGPU_EPOLICY */
+	const char *broken_rule; /* that a module broke, which stops the run with SGPU_EPOLICY */
 	/* Where results go in the response's file before it is complete: offsets, by segment of the
 	 * manifest; 0: not to the file. NULL: none goes there. */
 	uint64_t *places;
 	struct sgpu_error file_error; /* of writing them to the file: there can be no response */
-	char **move_texts;	      /* by move of the plan: why it failed, or NULL */
 	struct sgpu_leases *leases;   /* the batch's files and regions */
 	struct sgpu_lent *lent;	      /* the batch's leases, or NULL */
 	uint64_t rank;		      /* of this run's transfers; lower ranks go first */
 	bool reserved;		      /* space was reserved: truncate the file after the response */
 	uint64_t response_size;	      /* least bytes that the response needs in its file, or 0 */
 
+	struct sgpu_run_text {
+		struct sgpu_run_text *next;
+		char text[];
+	} * texts;
 	int code;
 	struct sgpu_error error;
 	bool descriptor_failed;
@@ -329,12 +332,12 @@ void sgpu_run_stop(struct sgpu_run *run, int code);
 bool sgpu_run_advance(struct sgpu_run *run);
 /* Waits a little for the devices, if the run has nothing else to do since `begin_ns`. */
 void sgpu_run_pause(struct sgpu_run *run, uint64_t begin_ns);
-/* Formats a text as sgpu_fail does, from malloc; NULL if out of memory. */
-char *sgpu_run_text(const char *format, ...) SGPU_PRINTF(1, 2);
-/* Makes the text of the failure of an "operation" or a "segment", and returns its code. After the
- * run's deadline, that is the reason. */
-int sgpu_run_failure(const struct sgpu_run *run, const char *what, const char *id, int code,
-		     const char *text, char **made);
+/* Formats a text as sgpu_fail does, which lives as long as the run. */
+const char *sgpu_run_text(struct sgpu_run *run, const char *format, ...) SGPU_PRINTF(2, 3);
+/* Returns the text of the failure of an "operation" or a "segment". After the run's deadline, that
+ * is the reason. */
+const char *sgpu_run_failure(struct sgpu_run *run, const char *what, const char *id, int *code,
+			     const char *text);
 /* Returns a stream of the run, which is taken from the runner when it is first needed. */
 SGPU_MUST_CHECK int sgpu_run_get_stream(struct sgpu_run *run, int device,
 					enum sgpu_run_stream which, struct sgpu_stream **stream,
@@ -364,7 +367,6 @@ void sgpu_memory_clear(struct sgpu_run *run);
 /* ---- payload.c ---- */
 /* Makes the payloads, once the batch's buffers and leases are there. */
 SGPU_MUST_CHECK int sgpu_payloads_create(struct sgpu_run *run, struct sgpu_error *error);
-void sgpu_payloads_free(struct sgpu_run *run);
 static inline struct sgpu_payload *sgpu_run_payload(const struct sgpu_run *run, int segment,
 						    bool result)
 {
@@ -436,17 +438,15 @@ bool sgpu_operations_advance(struct sgpu_run *run);
 /* Whether operations are on the devices, and whether every input and operation has ended. */
 bool sgpu_operations_pending(const struct sgpu_run *run);
 bool sgpu_operations_ended(const struct sgpu_run *run);
-/* Returns SGPU_OK, or why an operation has no result: *text says why it failed or, if it is NULL,
- * *cause says why it was not run. Only after the graph has ended. */
-int sgpu_graph_outcome(const struct sgpu_run *run, int operation, const char **text,
-		       const char **cause);
+/* Returns SGPU_OK, or why an operation has no result, which *text says in words. Only after the
+ * graph has ended. */
+int sgpu_graph_outcome(struct sgpu_run *run, int operation, const char **text);
 
 /* ---- moves.c: sealed copies between the runner's devices ---- */
 /* Opens the sealed paths (struct sgpu_peer) that the plan needs, and keeps them in the runner. */
 SGPU_MUST_CHECK int sgpu_moves_open(struct sgpu_run *run, struct sgpu_error *error);
 /* Moves a segment that is there to the devices that read it, and waits. */
 void sgpu_moves_make(struct sgpu_run *run, int segment);
-void sgpu_moves_free(struct sgpu_run *run);
 
 /* ---- module.c: kernels that a batch brings in its segments ---- */
 SGPU_MUST_CHECK int sgpu_modules_create(struct sgpu_run *run, struct sgpu_error *error);

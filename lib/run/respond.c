@@ -37,24 +37,16 @@ struct writer {
 	size_t gathered_size;
 };
 
-/* Returns SGPU_OK, or the code with which an output's operation or transfer failed. *text says why;
- * it is from malloc. */
-static int failure(struct writer *w, int segment, char **text)
+/* Returns SGPU_OK, or the code with which an output's operation or transfer failed. *text says
+ * why. */
+static int failure(struct writer *w, int segment, const char **text)
 {
-	const struct sgpu_manifest *m = w->job->manifest;
-	const int writer = m->segments[segment].writer;
 	const struct sgpu_payload *p = sgpu_run_payload(w->run, segment, true);
-	const char *own, *cause;
-	int rc = sgpu_graph_outcome(w->run, writer, &own, &cause);
+	int rc = sgpu_graph_outcome(w->run, w->job->manifest->segments[segment].writer, text);
 
-	*text = NULL;
-	if (rc != SGPU_OK) {
-		*text = own ? strdup(own)
-			    : sgpu_run_text("operation '%s' was not run: %s",
-					    m->operations[writer].id, cause);
-	} else if (!p->end.whole) {
+	if (rc == SGPU_OK && !p->end.whole) {
 		rc = p->code != SGPU_OK ? p->code : SGPU_EDEPENDENCY;
-		*text = strdup(p->text ? p->text : sgpu_strerror(rc));
+		*text = p->text ? p->text : sgpu_strerror(rc);
 	}
 	return rc;
 }
@@ -75,16 +67,16 @@ static void fill_payload(const struct sgpu_batch_segment *asked, const struct sg
 	memcpy(to->kt128, end->digest, sizeof(to->kt128));
 }
 
-/* Fills in an output that failed. text: from malloc, taken over; NULL: out of memory. */
-static int fill_failure(struct sgpu_batch_segment *to, int rc, char *text, struct sgpu_error *error)
+static int fill_failure(struct sgpu_batch_segment *to, int rc, const char *text,
+			struct sgpu_error *error)
 {
 	to->status = rc;
-	to->error_text = text;
+	to->error_text = strdup(text);
 	to->actual_size = 0;
 	to->sealed = false;
 	to->has_kt128 = false;
 	to->location.kind = SGPU_LOCATION_NONE;
-	return text ? SGPU_OK : sgpu_fail_nomem(error);
+	return to->error_text ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
 static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segment *to,
@@ -93,7 +85,7 @@ static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segmen
 	const struct sgpu_batch_segment *asked = &w->job->batch->segments[in_batch];
 	struct sgpu_output_end expected = { .actual = asked->size };
 	int segment = w->job->to_manifest[in_batch], rc;
-	char *text;
+	const char *text;
 
 	to->id = strdup(asked->id);
 	to->masking = asked->masking;
@@ -152,7 +144,8 @@ static int fail_others(const struct writer *w, struct sgpu_batch *r, struct sgpu
 	for (int i = 0; failed && rc == SGPU_OK && i < r->segment_count; i++) {
 		if (r->segments[i].status == SGPU_OK) {
 			rc = fill_failure(&r->segments[i], SGPU_EDEPENDENCY,
-					  sgpu_run_text("withheld, since '%s' failed: the "
+					  sgpu_run_text(w->run,
+							"withheld, since '%s' failed: the "
 							"manifest's on_failure is 'all'",
 							failed->id),
 					  error);
@@ -400,7 +393,7 @@ static int verdict(const struct sgpu_run *run, const struct sgpu_batch *response
 		if (p->code != SGPU_OK &&
 		    run->job.manifest->segments[p->segment].reader_count == 0) {
 			return sgpu_fail(error, SGPU_ESEGMENTS, "%s; no operation reads it",
-					 p->text ? p->text : sgpu_strerror(p->code));
+					 p->text);
 		}
 	}
 	return SGPU_OK;

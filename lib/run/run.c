@@ -60,26 +60,33 @@ static int ended_while_writing(void *argument)
 	return atomic_load(&run->cancel) ? SGPU_ECANCELED : SGPU_OK;
 }
 
-char *sgpu_run_text(const char *format, ...)
+const char *sgpu_run_text(struct sgpu_run *run, const char *format, ...)
 {
+	struct sgpu_run_text *made;
 	struct sgpu_error error;
 	va_list list;
 
 	va_start(list, format);
 	(void)sgpu_vfail(&error, SGPU_OK, format, list);
 	va_end(list);
-	return strdup(error.text);
+	made = malloc(sizeof(*made) + strlen(error.text) + 1);
+	if (!made) {
+		return sgpu_strerror(SGPU_ENOMEM);
+	}
+	made->next = run->texts;
+	run->texts = made;
+	return strcpy(made->text, error.text);
 }
 
-int sgpu_run_failure(const struct sgpu_run *run, const char *what, const char *id, int code,
-		     const char *text, char **made)
+const char *sgpu_run_failure(struct sgpu_run *run, const char *what, const char *id, int *code,
+			     const char *text)
 {
 	if (atomic_load(&run->stop) == SGPU_ETIMEOUT) {
-		code = SGPU_ETIMEOUT;
+		*code = SGPU_ETIMEOUT;
 		text = "";
 	}
-	*made = sgpu_run_text("%s '%s' failed: %s", what, id, text[0] ? text : sgpu_strerror(code));
-	return code;
+	return sgpu_run_text(run, "%s '%s' failed: %s", what, id,
+			     text[0] ? text : sgpu_strerror(*code));
 }
 
 /* ---- streams ---- */
@@ -403,12 +410,16 @@ void sgpu_run_free(struct sgpu_run **run)
 	pthread_mutex_lock(&r->runner->mutex);
 	r->runner->begun[r->first]--;
 	pthread_mutex_unlock(&r->runner->mutex);
-	sgpu_payloads_free(r);
+	free(r->payloads);
 	free(r->places);
 	sgpu_operations_free(r);
-	sgpu_moves_free(r);
 	free(r->modules);
-	free(r->broken_rule);
+	while (r->texts) {
+		struct sgpu_run_text *next = r->texts->next;
+
+		free(r->texts);
+		r->texts = next;
+	}
 	free(r->streams);
 	sgpu_job_clear(&r->job);
 	sgpu_trace_clear(&r->trace);
