@@ -115,9 +115,8 @@ static int plan_job(struct sgpu_prepared *prepared, struct sgpu_run *run, struct
 {
 	const int streams = ENGINE_STREAMS * run->device_count;
 	struct sgpu_plan *plan;
-	int rc =
-		sgpu_plan_create_limited(prepared->manifest, run->device_count, &run->runner->costs,
-					 SGPU_PLAN_MATRIX_MAX, &prepared->plan, error);
+	int rc = sgpu_plan_create(prepared->manifest, run->device_count, &run->runner->costs,
+				  &prepared->plan, error);
 
 	if (rc != SGPU_OK) {
 		return rc;
@@ -127,7 +126,7 @@ static int plan_job(struct sgpu_prepared *prepared, struct sgpu_run *run, struct
 	 * would share queues. */
 	if (run->runner->opens_on_device && plan->stream_count > streams) {
 		for (int i = 0; i < prepared->manifest->operation_count; i++) {
-			plan->stream[i] %= streams;
+			plan->operations[i].stream %= streams;
 		}
 		plan->stream_count = streams;
 	}

@@ -35,7 +35,7 @@ static struct sgpu_run_device *device_of(const struct sgpu_run *run, int segment
 {
 	const struct sgpu_plan *plan = run->job.plan;
 
-	return run->devices[plan->buffers[plan->in_buffer[segment]].device];
+	return run->devices[plan->buffers[plan->segments[segment].in_buffer].device];
 }
 
 static const char *text_of(const struct sgpu_error *error, int rc)
@@ -93,8 +93,9 @@ static int copy_image(struct sgpu_run *run, int segment, void *image, uint64_t s
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	rc = sgpu_copy_out(stream, image, run->memory.buffers[run->job.plan->in_buffer[segment]],
-			   size, &task);
+	rc = sgpu_copy_out(stream, image,
+			   run->memory.buffers[run->job.plan->segments[segment].in_buffer], size,
+			   &task);
 	synced = sgpu_stream_sync(stream, error);
 	sgpu_streams_give(on, &stream, synced == SGPU_OK);
 	rc = rc ? rc : synced != SGPU_OK ? synced : task.code;

@@ -38,7 +38,7 @@ void sgpu_moves_make(struct sgpu_run *run, int segment)
 	const struct sgpu_plan *plan = run->job.plan;
 	const struct sgpu_segment *s = &run->job.manifest->segments[segment];
 
-	for (int i = plan->first_move[segment]; i >= 0; i = plan->moves[i].next) {
+	for (int i = plan->segments[segment].first_move; i >= 0; i = plan->moves[i].next) {
 		const struct sgpu_plan_move *move = &plan->moves[i];
 		const uint64_t begin = sgpu_now_ns();
 		struct sgpu_error error = { 0 };

@@ -215,15 +215,15 @@ static int place_arguments(struct launch *l, struct sgpu_error *error)
 	const struct sgpu_operation *op = &run->job.manifest->operations[l->operation];
 	const struct sgpu_plan *plan = run->job.plan;
 	const sgpu_devptr *memory = run->memory.buffers;
-	const int scratch = plan->scratch_buffer[l->operation];
+	const int scratch = plan->operations[l->operation].scratch;
 
 	for (int i = 0; i < op->arg_count; i++) {
 		int segment = op->args[i].segment,
 		    at = op->module ? i : sgpu_op_arg(l->call.op, op->args[i].name);
 		int buffer = op->args[i].output
-				     ? plan->out_buffer[segment]
-				     : sgpu_plan_read_buffer(plan, run->job.manifest, segment,
-							     plan->device[l->operation]);
+				     ? plan->segments[segment].out_buffer
+				     : sgpu_plan_read_buffer(plan, segment,
+							     plan->operations[l->operation].device);
 
 		if (at < 0 || buffer < 0) {
 			return sgpu_fail(error, SGPU_EINVALID,
@@ -248,8 +248,8 @@ static int wait_for_others(struct sgpu_run *run, int operation, struct sgpu_stre
 	for (int i = 0; i < op->before_count; i++) {
 		const struct operation *other = &run->operations->list[op->before[i]];
 
-		if (plan->stream[op->before[i]] != plan->stream[operation] && other->event &&
-		    sgpu_stream_wait(stream, other->event) != SGPU_OK) {
+		if (plan->operations[op->before[i]].stream != plan->operations[operation].stream &&
+		    other->event && sgpu_stream_wait(stream, other->event) != SGPU_OK) {
 			return sgpu_fail(error, SGPU_EDEVICE,
 					 "the device cannot wait for an event");
 		}
@@ -279,7 +279,7 @@ static int start_kernel(struct launch *l, struct sgpu_stream *stream, struct sgp
 {
 	const struct sgpu_plan *plan = l->run->job.plan;
 	struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX + 1];
-	int scratch = plan->scratch_buffer[l->operation], rc;
+	int scratch = plan->operations[l->operation].scratch, rc;
 	int count = list_tensors(&l->call, ranges);
 
 	if (scratch >= 0) {
@@ -299,7 +299,8 @@ static int enqueue(struct launch *l, struct sgpu_error *error)
 {
 	struct sgpu_run *run = l->run;
 	const struct sgpu_operation *op = &run->job.manifest->operations[l->operation];
-	struct sgpu_device *device = run->devices[run->job.plan->device[l->operation]]->device;
+	struct sgpu_device *device =
+		run->devices[run->job.plan->operations[l->operation].device]->device;
 	struct operation *state = &run->operations->list[l->operation];
 	struct sgpu_stream *stream;
 	int rc = sgpu_ops_prepare(run->job.manifest, l->operation, &l->call, error);
@@ -307,7 +308,8 @@ static int enqueue(struct launch *l, struct sgpu_error *error)
 	l->on_device = sgpu_device_op(device, op->kernel);
 	rc = rc ? rc : place_arguments(l, error);
 	rc = rc ? rc
-		: sgpu_run_plan_stream(run, run->job.plan->stream[l->operation], &stream, error);
+		: sgpu_run_plan_stream(run, run->job.plan->operations[l->operation].stream, &stream,
+				       error);
 	rc = rc ? rc : sgpu_event_create(device, &state->event, error);
 	rc = rc ? rc : wait_for_others(run, l->operation, stream, error);
 	if (rc == SGPU_OK) {
@@ -377,7 +379,7 @@ static void drop_hold(struct sgpu_operations *o, int operation)
 static bool waits_for_end(const struct sgpu_operations *o, int operation, int follower)
 {
 	return o->manifest->operations[follower].module != NULL ||
-	       o->plan->device[operation] != o->plan->device[follower];
+	       o->plan->operations[operation].device != o->plan->operations[follower].device;
 }
 
 /* Removes an operation's hold on the followers that wait for it to be enqueued or, if `ended`, to
@@ -457,15 +459,17 @@ static void end_launch(struct sgpu_run *run, struct launch *l)
 		sgpu_module_end(run, l->operation, l->clears, &l->task);
 	}
 	if (l->task.code != SGPU_EDEPENDENCY) {
-		sgpu_trace_add(&run->trace,
-			       &(struct sgpu_span){
-				       .kind = SGPU_SPAN_KERNEL,
-				       .device = run->devices[plan->device[l->operation]]->number,
-				       .number = plan->stream[l->operation] / run->device_count,
-				       .label = what->id,
-				       .begin_ns = l->task.begin_ns,
-				       .end_ns = l->task.end_ns,
-				       .bytes = call_bytes(&l->call) });
+		sgpu_trace_add(
+			&run->trace,
+			&(struct sgpu_span){
+				.kind = SGPU_SPAN_KERNEL,
+				.device =
+					run->devices[plan->operations[l->operation].device]->number,
+				.number = plan->operations[l->operation].stream / run->device_count,
+				.label = what->id,
+				.begin_ns = l->task.begin_ns,
+				.end_ns = l->task.end_ns,
+				.bytes = call_bytes(&l->call) });
 	}
 	sgpu_event_free(&op->event);
 	op->launch = NULL;
@@ -505,7 +509,8 @@ static bool has_ended(struct sgpu_run *run, struct launch *l)
 	int rc = op->event ? sgpu_event_query(op->event, &done, &error) : SGPU_OK;
 
 	if (rc != SGPU_OK) { /* the device is lost, or still at work */
-		(void)!sgpu_stream_sync(run->streams[run->job.plan->stream[l->operation]], NULL);
+		(void)!sgpu_stream_sync(
+			run->streams[run->job.plan->operations[l->operation].stream], NULL);
 		if (l->task.code == SGPU_OK) {
 			l->task.code = rc;
 			l->task.error = error;
@@ -523,7 +528,7 @@ static bool look_for_ends(struct sgpu_run *run)
 	_Static_assert(SGPU_PLAN_STREAMS_MAX <= 64, "a bit for each stream");
 	for (struct launch **link = &o->first; *link;) {
 		struct launch *l = *link;
-		const uint64_t bit = UINT64_C(1) << run->job.plan->stream[l->operation];
+		const uint64_t bit = UINT64_C(1) << run->job.plan->operations[l->operation].stream;
 
 		if (running & bit || find_before(run, l->operation, ENQUEUED) ||
 		    !has_ended(run, l)) {
@@ -578,7 +583,7 @@ void sgpu_graph_not_moved(struct sgpu_run *run, const struct sgpu_plan_move *mov
 	const struct sgpu_segment *s = &run->job.manifest->segments[move->segment];
 
 	for (int i = 0; i < s->reader_count; i++) {
-		if (run->job.plan->device[s->readers[i]] == move->to) {
+		if (run->job.plan->operations[s->readers[i]].device == move->to) {
 			mark_failed(run, s->readers[i], inherited(rc), text);
 		}
 	}

@@ -202,7 +202,7 @@ static void follow(struct sgpu_payload *p, struct sgpu_stream *stream, uint64_t 
 	struct sgpu_small *small;
 	int rc;
 
-	if (!p->sealed && plan->buffers[plan->out_buffer[p->segment]].shared) {
+	if (!p->sealed && plan->buffers[plan->segments[p->segment].out_buffer].shared) {
 		return; /* if the operation does not run, another segment's plaintext is there */
 	}
 	if (sgpu_payload_key(p, NULL) != SGPU_OK || !(small = new_small(p, size))) {

@@ -11,7 +11,8 @@ static void fill_in(struct sgpu_run *run, int number, bool result)
 	const struct sgpu_plan *plan = run->job.plan;
 	const struct sgpu_batch_segment *of = &run->job.batch->segments[number];
 	const int segment = run->job.to_manifest[number];
-	const int buffer = (result ? plan->out_buffer : plan->in_buffer)[segment];
+	const int buffer =
+		result ? plan->segments[segment].out_buffer : plan->segments[segment].in_buffer;
 	struct sgpu_payload *p = &run->payloads[result * run->job.batch->segment_count + number];
 
 	*p = (struct sgpu_payload){ .run = run,

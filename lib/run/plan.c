@@ -33,13 +33,17 @@ struct planner {
 	const struct sgpu_manifest *manifest;
 	struct sgpu_plan *plan;
 	const struct sgpu_plan_costs *costs;
-	unsigned *on;			   /* by segment: the devices that have it, as bits */
-	int *home;			   /* by segment: the first of them, or -1 */
-	double *ended;			   /* by operation: when it would have ended */
+	struct {
+		unsigned on; /* the devices that have it, as bits */
+		int home;    /* the first of them */
+	} * segments;
+	struct {
+		double ended;	  /* when it would have ended */
+		int chain, place; /* the first of its chain, and its place in it */
+	} * operations;
 	double idle[SGPU_RUN_DEVICES_MAX]; /* by device: when its operations would have ended */
 	uint64_t *ancestors;	/* bits, a row for each operation; NULL: too many operations */
 	size_t words;		/* 64-bit words of a row */
-	int *chain, *place;	/* by operation: the first of its chain, and its place in it */
 	struct tenant *tenants; /* by buffer */
 };
 
@@ -68,14 +72,15 @@ static double end_on(const struct planner *p, const struct sgpu_operation *op, i
 	double end = p->idle[device];
 
 	for (int i = 0; i < op->before_count; i++) {
-		end = end < p->ended[op->before[i]] ? p->ended[op->before[i]] : end;
+		end = end < p->operations[op->before[i]].ended ? p->operations[op->before[i]].ended
+							       : end;
 	}
 	for (int i = 0; i <= op->arg_count; i++) {
 		const int segment = segment_read(op, i);
 
-		if (segment >= 0 && !(p->on[segment] >> device & 1)) {
+		if (segment >= 0 && !(p->segments[segment].on >> device & 1)) {
 			end += (double)p->costs->travel * bytes_of(p, segment);
-			end += p->on[segment] ? (double)p->costs->move : 0;
+			end += p->segments[segment].on ? (double)p->costs->move : 0;
 		}
 		if (i < op->arg_count && op->args[i].segment >= 0) {
 			end += bytes_of(p, op->args[i].segment);
@@ -87,40 +92,38 @@ static double end_on(const struct planner *p, const struct sgpu_operation *op, i
 static void choose_device(struct planner *p, int operation)
 {
 	const struct sgpu_operation *op = &p->manifest->operations[operation];
-	const int fixed =
-		op->module && op->module->segment >= 0 ? p->home[op->module->segment] : -1;
-	int device = fixed < 0 ? 0 : fixed;
+	const int image = op->module ? op->module->segment : -1;
+	const bool fixed = image >= 0 && p->segments[image].on;
+	int device = fixed ? p->segments[image].home : 0;
 
-	for (int i = 1; fixed < 0 && i < p->plan->device_count; i++) {
+	for (int i = 1; !fixed && i < p->plan->device_count; i++) {
 		device = end_on(p, op, i) < end_on(p, op, device) ? i : device;
 	}
-	p->plan->device[operation] = device;
-	p->ended[operation] = p->idle[device] = end_on(p, op, device);
+	p->plan->operations[operation].device = device;
+	p->operations[operation].ended = p->idle[device] = end_on(p, op, device);
 	for (int i = 0; i <= op->arg_count; i++) {
 		const int written =
 			i < op->arg_count && op->args[i].output ? op->args[i].segment : -1;
 		const int segment = segment_read(op, i);
 
 		if (segment >= 0) {
-			p->on[segment] |= 1u << device;
-			p->home[segment] = p->home[segment] < 0 ? device : p->home[segment];
+			if (!p->segments[segment].on) {
+				p->segments[segment].home = device;
+			}
+			p->segments[segment].on |= 1u << device;
 		}
 		/* Of an INPUT_OUTPUT segment, operations never read the value that is written. */
 		if (written >= 0 && !sgpu_segment_is_input(&p->manifest->segments[written])) {
-			p->on[written] = 1u << device;
-			p->home[written] = device;
+			p->segments[written].on = 1u << device;
+			p->segments[written].home = device;
 		}
 	}
 }
 
-static void choose_devices(struct planner *p)
+/* Returns, as bits, the devices that read a segment, without its home. */
+static unsigned moved_to(const struct planner *p, int segment)
 {
-	for (int i = 0; i < p->manifest->operation_count; i++) {
-		choose_device(p, p->manifest->order[i]);
-	}
-	for (int i = 0; i < p->manifest->segment_count; i++) {
-		p->home[i] = p->home[i] < 0 ? 0 : p->home[i]; /* nothing reads it */
-	}
+	return p->segments[segment].on & ~(1u << p->segments[segment].home);
 }
 
 /* ---- streams ---- */
@@ -131,7 +134,8 @@ static int find_followed(const struct sgpu_plan *plan, const int *tail,
 	for (int i = 0; i < op->before_count; i++) {
 		const int before = op->before[i];
 
-		if (plan->device[before] == device && tail[plan->stream[before]] == before) {
+		if (plan->operations[before].device == device &&
+		    tail[plan->operations[before].stream] == before) {
 			return before;
 		}
 	}
@@ -146,20 +150,22 @@ static void plan_streams(struct planner *p)
 	int count[SGPU_RUN_DEVICES_MAX] = { 0 }, next[SGPU_RUN_DEVICES_MAX] = { 0 };
 
 	for (int i = 0; i < p->manifest->operation_count; i++) {
-		int operation = p->manifest->order[i], device = p->plan->device[operation];
+		int operation = p->manifest->order[i],
+		    device = p->plan->operations[operation].device;
 		int follows =
 			find_followed(p->plan, tail, &p->manifest->operations[operation], device);
-		int stream = follows < 0 ? -1 : p->plan->stream[follows];
+		int stream = follows < 0 ? -1 : p->plan->operations[follows].stream;
 
-		p->chain[operation] = follows < 0 ? operation : p->chain[follows];
-		p->place[operation] = follows < 0 ? 0 : p->place[follows] + 1;
+		p->operations[operation].chain =
+			follows < 0 ? operation : p->operations[follows].chain;
+		p->operations[operation].place = follows < 0 ? 0 : p->operations[follows].place + 1;
 		if (stream < 0 && count[device] < most) {
 			stream = count[device]++ * devices + device;
 		} else if (stream < 0) {
 			stream = next[device]++ % most * devices + device;
 		}
 		tail[stream] = operation;
-		p->plan->stream[operation] = stream;
+		p->plan->operations[operation].stream = stream;
 		p->plan->stream_count =
 			stream < p->plan->stream_count ? p->plan->stream_count : stream + 1;
 	}
@@ -197,7 +203,8 @@ static int find_ancestors(struct planner *p, struct sgpu_error *error)
 static bool comes_before(const struct planner *p, int earlier, int later)
 {
 	if (!p->ancestors) {
-		return p->chain[earlier] == p->chain[later] && p->place[earlier] < p->place[later];
+		return p->operations[earlier].chain == p->operations[later].chain &&
+		       p->operations[earlier].place < p->operations[later].place;
 	}
 	return (p->ancestors[(size_t)later * p->words + (size_t)earlier / 64] >> (earlier % 64)) &
 	       1;
@@ -266,22 +273,6 @@ static int give_buffer(struct planner *p, int device, uint64_t size, const struc
 }
 
 /* ---- moves ---- */
-/* Returns, as bits, the devices that read a segment, without its home. */
-static unsigned moved_to(const struct planner *p, int segment)
-{
-	return p->on[segment] & ~(1u << p->home[segment]);
-}
-
-static int count_moves(const struct planner *p)
-{
-	int count = 0;
-
-	for (int i = 0; i < p->manifest->segment_count; i++) {
-		count += __builtin_popcount(moved_to(p, i));
-	}
-	return count;
-}
-
 static int plan_moves(struct planner *p, int segment, int from_buffer, uint64_t size,
 		      struct sgpu_error *error)
 {
@@ -297,12 +288,14 @@ static int plan_moves(struct planner *p, int segment, int from_buffer, uint64_t 
 		struct sgpu_plan_move *move = &plan->moves[plan->move_count];
 
 		if (devices >> to & 1) {
-			*move = (struct sgpu_plan_move){ .segment = segment,
-							 .from = p->home[segment],
-							 .to = to,
-							 .from_buffer = from_buffer,
-							 .next = plan->first_move[segment] };
-			plan->first_move[segment] = plan->move_count++;
+			*move = (struct sgpu_plan_move){
+				.segment = segment,
+				.from = p->segments[segment].home,
+				.to = to,
+				.from_buffer = from_buffer,
+				.next = plan->segments[segment].first_move
+			};
+			plan->segments[segment].first_move = plan->move_count++;
 			rc = give_buffer(p, to, size, &tenant, &move->to_buffer, error);
 		}
 	}
@@ -322,15 +315,17 @@ static int plan_value(struct planner *p, int segment, int writer, struct sgpu_er
 		.reader_count = is_read ? s->reader_count : 0,
 		.writer = writer,
 	};
-	int *buffer = &(arrives ? p->plan->in_buffer : p->plan->out_buffer)[segment], rc;
+	struct sgpu_plan_segment *at = &p->plan->segments[segment];
+	int *buffer = arrives ? &at->in_buffer : &at->out_buffer, rc;
 	uint64_t size = 0;
 
 	if (s->type.dtype == SGPU_NONE || !sgpu_type_bytes(&s->type, &size)) {
 		return sgpu_fail(error, SGPU_EINVALID, "the size of segment '%s' is not known",
 				 s->id);
 	}
-	rc = give_buffer(p, arrives ? p->home[segment] : p->plan->device[writer], size, &tenant,
-			 buffer, error);
+	rc = give_buffer(p,
+			 arrives ? p->segments[segment].home : p->plan->operations[writer].device,
+			 size, &tenant, buffer, error);
 	return rc == SGPU_OK && is_read ? plan_moves(p, segment, *buffer, size, error) : rc;
 }
 
@@ -343,8 +338,8 @@ static int plan_scratch(struct planner *p, int operation, struct sgpu_error *err
 
 	size = rc == SGPU_OK && call.op->scratch ? call.op->scratch(&call) : 0;
 	return size == 0 ? rc
-			 : give_buffer(p, p->plan->device[operation], size, &tenant,
-				       &p->plan->scratch_buffer[operation], error);
+			 : give_buffer(p, p->plan->operations[operation].device, size, &tenant,
+				       &p->plan->operations[operation].scratch, error);
 }
 
 static int plan_buffers(struct planner *p, struct sgpu_error *error)
@@ -374,60 +369,38 @@ static int plan_buffers(struct planner *p, struct sgpu_error *error)
 }
 
 /* ---- the whole plan ---- */
-static int *minus_ones(int count)
-{
-	int *list = malloc(((size_t)count + 1) * sizeof(*list));
-
-	for (int i = 0; list && i < count; i++) {
-		list[i] = -1;
-	}
-	return list;
-}
-
 static int allocate(struct planner *p, struct sgpu_error *error)
 {
-	int segments = p->manifest->segment_count, operations = p->manifest->operation_count;
-	size_t moves, most;
+	const struct sgpu_manifest *m = p->manifest;
+	const size_t segments = (size_t)m->segment_count, operations = (size_t)m->operation_count;
+	size_t moves = 0, most;
 
-	p->on = calloc((size_t)segments + 1, sizeof(*p->on));
-	p->home = minus_ones(segments);
-	p->ended = calloc((size_t)operations + 1, sizeof(*p->ended));
-	p->plan->device = minus_ones(operations);
-	if (!p->on || !p->home || !p->ended || !p->plan->device) {
+	p->segments = calloc(segments + 1, sizeof(*p->segments));
+	p->operations = calloc(operations + 1, sizeof(*p->operations));
+	p->plan->segments = calloc(segments + 1, sizeof(*p->plan->segments));
+	p->plan->operations = calloc(operations + 1, sizeof(*p->plan->operations));
+	if (!p->segments || !p->operations || !p->plan->segments || !p->plan->operations) {
 		return sgpu_fail_nomem(error);
 	}
-	choose_devices(p);
+	for (int i = 0; i < m->operation_count; i++) {
+		choose_device(p, m->order[i]);
+		p->plan->operations[m->order[i]].scratch = -1;
+	}
+	for (int i = 0; i < m->segment_count; i++) {
+		p->plan->segments[i] = (struct sgpu_plan_segment){ -1, -1, -1 };
+		moves += (size_t)__builtin_popcount(moved_to(p, i));
+	}
 	/* Two values a segment, one scratch area an operation, one copy a move. */
-	moves = (size_t)count_moves(p);
-	most = 2 * (size_t)segments + (size_t)operations + moves + 1;
+	most = 2 * segments + operations + moves + 1;
 	p->tenants = calloc(most, sizeof(*p->tenants));
-	p->chain = minus_ones(operations);
-	p->place = minus_ones(operations);
-	p->plan->stream = minus_ones(operations);
 	p->plan->buffers = calloc(most, sizeof(*p->plan->buffers));
 	p->plan->moves = calloc(moves + 1, sizeof(*p->plan->moves));
-	p->plan->first_move = minus_ones(segments);
-	p->plan->in_buffer = minus_ones(segments);
-	p->plan->out_buffer = minus_ones(segments);
-	p->plan->scratch_buffer = minus_ones(operations);
-	if (!p->tenants || !p->chain || !p->place || !p->plan->stream || !p->plan->buffers ||
-	    !p->plan->moves || !p->plan->first_move || !p->plan->in_buffer ||
-	    !p->plan->out_buffer || !p->plan->scratch_buffer) {
-		return sgpu_fail_nomem(error);
-	}
-	return SGPU_OK;
+	return p->tenants && p->plan->buffers && p->plan->moves ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-int sgpu_plan_create(const struct sgpu_manifest *manifest, int devices, struct sgpu_plan **plan,
+int sgpu_plan_create(const struct sgpu_manifest *manifest, int devices,
+		     const struct sgpu_plan_costs *costs, struct sgpu_plan **plan,
 		     struct sgpu_error *error)
-{
-	return sgpu_plan_create_limited(manifest, devices, &SGPU_PLAN_COSTS, SGPU_PLAN_MATRIX_MAX,
-					plan, error);
-}
-
-int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int devices,
-			     const struct sgpu_plan_costs *costs, int operations_max,
-			     struct sgpu_plan **plan, struct sgpu_error *error)
 {
 	struct planner p = { .manifest = manifest, .costs = costs };
 	int rc;
@@ -450,16 +423,13 @@ int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int devices,
 	if (rc == SGPU_OK) {
 		plan_streams(&p);
 	}
-	if (rc == SGPU_OK && manifest->operation_count <= operations_max) {
+	if (rc == SGPU_OK && manifest->operation_count <= costs->matrix_max) {
 		rc = find_ancestors(&p, error);
 	}
 	rc = rc ? rc : plan_buffers(&p, error);
 	free(p.ancestors);
-	free(p.on);
-	free(p.home);
-	free(p.ended);
-	free(p.chain);
-	free(p.place);
+	free(p.segments);
+	free(p.operations);
 	free(p.tenants);
 	if (rc < 0) {
 		sgpu_plan_free(&p.plan);
@@ -485,14 +455,10 @@ void sgpu_plan_free(struct sgpu_plan **plan)
 	if (!*plan) {
 		return;
 	}
-	free((*plan)->device);
-	free((*plan)->stream);
+	free((*plan)->operations);
+	free((*plan)->segments);
 	free((*plan)->buffers);
 	free((*plan)->moves);
-	free((*plan)->first_move);
-	free((*plan)->in_buffer);
-	free((*plan)->out_buffer);
-	free((*plan)->scratch_buffer);
 	free(*plan);
 	*plan = NULL;
 }

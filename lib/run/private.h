@@ -16,41 +16,19 @@
 struct sgpu_run;
 
 /* ---- plan.c ---- */
-/* In the manifest's order, an operation is assigned to the device on which it would end first, if
- * it waits for its predecessors and a device does one thing at a time; among equals, to the first.
- * An operation of a module goes where the module's image is. The same manifest gives the same
- * devices. The unit of costs is the time in which an operation reads or writes one byte. */
-struct sgpu_plan_costs {
-	uint64_t travel; /* of each byte that comes to a device, from the host or from another
-			    device */
-	uint64_t move;	 /* of each move, in addition to its bytes */
-};
-/* Orders of magnitude of a GPU's memory, bus, and time to begin a transfer. */
-#define SGPU_PLAN_COSTS ((struct sgpu_plan_costs){ .travel = 64, .move = (uint64_t)256 << 20 })
-
-/* Most operations for which the planner makes a matrix of ancestors, of 2 MiB. */
-enum { SGPU_PLAN_MATRIX_MAX = 4096 };
-
 /* Returns the buffer in which operations on a device read a segment. Of an INPUT_OUTPUT they read
  * the value that arrived: readers do not wait for the writer. */
-static inline int sgpu_plan_read_buffer(const struct sgpu_plan *plan,
-					const struct sgpu_manifest *manifest, int segment,
-					int device)
+static inline int sgpu_plan_read_buffer(const struct sgpu_plan *plan, int segment, int device)
 {
-	for (int i = plan->first_move[segment]; i >= 0; i = plan->moves[i].next) {
+	const struct sgpu_plan_segment *s = &plan->segments[segment];
+
+	for (int i = s->first_move; i >= 0; i = plan->moves[i].next) {
 		if (plan->moves[i].to == device) {
 			return plan->moves[i].to_buffer;
 		}
 	}
-	return sgpu_segment_is_input(&manifest->segments[segment]) ? plan->in_buffer[segment]
-								   : plan->out_buffer[segment];
+	return s->in_buffer >= 0 ? s->in_buffer : s->out_buffer;
 }
-
-/* As sgpu_plan_create, with other costs, and with a matrix of ancestors for up to `operations_max`
- * operations. */
-int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int devices,
-			     const struct sgpu_plan_costs *costs, int operations_max,
-			     struct sgpu_plan **plan, struct sgpu_error *error);
 
 /* ---- admit.c ---- */
 /* Prepared jobs: manifests that were parsed, checked against the operations, and planned. A kept

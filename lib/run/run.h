@@ -37,29 +37,45 @@ struct sgpu_plan_move {
 };
 
 struct sgpu_plan {
-	int device_count;
-	int *device; /* by operation */
-	int stream_count;
-	int *stream; /* by operation; stream s is on device s % device_count */
-	int buffer_count;
+	int device_count, stream_count, buffer_count, move_count;
+	struct sgpu_plan_operation {
+		int device;
+		int stream;  /* stream s is on device s % device_count */
+		int scratch; /* its buffer, or -1 */
+	} * operations;
+	struct sgpu_plan_segment {
+		int first_move; /* or -1 */
+		int in_buffer;	/* of the value that arrives, or -1 */
+		int out_buffer; /* of the value that is written, or -1 */
+	} * segments;
 	struct sgpu_plan_buffer *buffers;
-	int move_count;
 	struct sgpu_plan_move *moves;
-	int *first_move;	 /* by segment: its first move, or -1 */
-	int *in_buffer;		 /* by segment: buffer of the value that arrives, or -1 */
-	int *out_buffer;	 /* by segment: buffer of the value that is written, or -1 */
-	int *scratch_buffer;	 /* by operation, or -1 */
 	uint64_t bytes_unshared; /* device memory if no buffer were used twice */
 	uint64_t bytes;		 /* device memory of the plan, on all devices */
 };
 
+/* In the manifest's order, an operation is assigned to the device on which it would end first, if
+ * it waits for its predecessors and a device does one thing at a time; among equals, to the first.
+ * An operation of a module goes where the module's image is. The same manifest gives the same
+ * devices. The unit of costs is the time in which an operation reads or writes one byte. */
+struct sgpu_plan_costs {
+	uint64_t travel; /* of each byte that comes to a device, from the host or from another
+			    device */
+	uint64_t move;	 /* of each move, in addition to its bytes */
+	int matrix_max;	 /* most operations for which a matrix of ancestors is made */
+};
+/* Orders of magnitude of a GPU's memory, bus, and time to begin a transfer; 2 MiB of a matrix. */
+#define SGPU_PLAN_COSTS \
+	((struct sgpu_plan_costs){ .travel = 64, .move = (uint64_t)256 << 20, .matrix_max = 4096 })
+
 /* An operation gets a stream of its own, unless it is the first to follow another: then it
  * continues that one's stream, so that such a chain needs no event. Above SGPU_PLAN_STREAMS_MAX,
- * streams are used in turn. With more than 4096 operations, only operations of one chain share
- * buffers, so that planning stays fast. An input arrives on the device that reads it first. Errors:
+ * streams are used in turn. Without a matrix, only operations of one chain share buffers, so that
+ * planning stays fast. An input arrives on the device that reads it first. Errors:
  * SGPU_EUSAGE (not 1 to SGPU_RUN_DEVICES_MAX devices), SGPU_EINVALID, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_plan_create(const struct sgpu_manifest *manifest, int devices,
-				     struct sgpu_plan **plan, struct sgpu_error *error);
+				     const struct sgpu_plan_costs *costs, struct sgpu_plan **plan,
+				     struct sgpu_error *error);
 void sgpu_plan_free(struct sgpu_plan **plan);
 /* Fills in the sizes that only the batch has: of modules without data_type_info. Must be called
  * before the manifest is planned. */

@@ -100,14 +100,14 @@ static int moved_tenants(const struct sgpu_manifest *m, const struct sgpu_plan *
 	const struct sgpu_segment *s = &m->segments[segment];
 	int count = 0;
 
-	for (int i = p->first_move[segment]; i >= 0 && sgpu_segment_is_input(s) == (order < 0);
-	     i = p->moves[i].next) {
+	for (int i = p->segments[segment].first_move;
+	     i >= 0 && sgpu_segment_is_input(s) == (order < 0); i = p->moves[i].next) {
 		if (p->moves[i].to_buffer != buffer) {
 			continue;
 		}
 		list[count] = (struct touch){ .order = order };
 		for (int k = 0; k < s->reader_count; k++) {
-			if (p->device[s->readers[k]] == p->moves[i].to) {
+			if (p->operations[s->readers[k]].device == p->moves[i].to) {
 				list[count].ops[list[count].count++] = s->readers[k];
 			}
 		}
@@ -123,7 +123,7 @@ static int tenants_of(const struct sgpu_manifest *m, const struct sgpu_plan *p, 
 	int count = 0;
 
 	for (int s = 0; s < m->segment_count; s++) {
-		if (p->in_buffer[s] == buffer) {
+		if (p->segments[s].in_buffer == buffer) {
 			struct touch *t = &list[count++];
 
 			*t = (struct touch){ .order = -1,
@@ -138,7 +138,7 @@ static int tenants_of(const struct sgpu_manifest *m, const struct sgpu_plan *p, 
 		int op = m->order[i];
 
 		for (int s = 0; s < m->segment_count; s++) {
-			if (m->segments[s].writer == op && p->out_buffer[s] == buffer) {
+			if (m->segments[s].writer == op && p->segments[s].out_buffer == buffer) {
 				struct touch *t = &list[count++];
 
 				*t = (struct touch){ .order = op,
@@ -153,7 +153,7 @@ static int tenants_of(const struct sgpu_manifest *m, const struct sgpu_plan *p, 
 				count += moved_tenants(m, p, s, buffer, op, &list[count]);
 			}
 		}
-		if (p->scratch_buffer[op] == buffer) {
+		if (p->operations[op].scratch == buffer) {
 			list[count] = (struct touch){ .order = op };
 			list[count].ops[list[count].count++] = op;
 			count++;
@@ -193,7 +193,7 @@ static bool plan_is_complete(const struct sgpu_manifest *m, const struct sgpu_pl
 
 	for (int s = 0; s < m->segment_count; s++) {
 		uint64_t size = 0;
-		int in = p->in_buffer[s], out = p->out_buffer[s];
+		int in = p->segments[s].in_buffer, out = p->segments[s].out_buffer;
 
 		complete = complete && sgpu_type_bytes(&m->segments[s].type, &size);
 		complete = complete && (in >= 0) == sgpu_segment_is_input(&m->segments[s]) &&
@@ -208,7 +208,8 @@ static bool plan_is_complete(const struct sgpu_manifest *m, const struct sgpu_pl
 		sum += p->buffers[b].size;
 	}
 	for (int i = 0; i < m->operation_count; i++) {
-		complete = complete && p->stream[i] >= 0 && p->stream[i] < p->stream_count;
+		complete = complete && p->operations[i].stream >= 0 &&
+			   p->operations[i].stream < p->stream_count;
 	}
 	return complete && sum == p->bytes && p->bytes <= p->bytes_unshared &&
 	       p->stream_count <= SGPU_PLAN_STREAMS_MAX;
@@ -227,17 +228,16 @@ static bool devices_are_right(const struct sgpu_manifest *m, const struct sgpu_p
 
 	for (int i = 0; i < m->operation_count; i++) {
 		const struct sgpu_operation *op = &m->operations[i];
-		const int device = p->device[i];
+		const int device = p->operations[i].device;
 
 		right = right && device >= 0 && device < p->device_count &&
-			p->stream[i] % p->device_count == device;
-		right = right && (p->scratch_buffer[i] < 0 ||
-				  buffer_device(p, p->scratch_buffer[i]) == device);
+			p->operations[i].stream % p->device_count == device;
+		right = right && (p->operations[i].scratch < 0 ||
+				  buffer_device(p, p->operations[i].scratch) == device);
 		for (int k = 0; k < op->arg_count; k++) {
 			int segment = op->args[k].segment;
-			int buffer = op->args[k].output
-					     ? p->out_buffer[segment]
-					     : sgpu_plan_read_buffer(p, m, segment, device);
+			int buffer = op->args[k].output ? p->segments[segment].out_buffer
+							: sgpu_plan_read_buffer(p, segment, device);
 
 			right = right && buffer_device(p, buffer) == device;
 		}
@@ -250,11 +250,12 @@ static bool devices_are_right(const struct sgpu_manifest *m, const struct sgpu_p
 		right = right && move->from != move->to &&
 			buffer_device(p, move->from_buffer) == move->from &&
 			buffer_device(p, move->to_buffer) == move->to;
-		right = right && move->from_buffer == (sgpu_segment_is_input(s)
-							       ? p->in_buffer
-							       : p->out_buffer)[move->segment];
+		right = right &&
+			move->from_buffer == (sgpu_segment_is_input(s)
+						      ? p->segments[move->segment].in_buffer
+						      : p->segments[move->segment].out_buffer);
 		for (int k = 0; k < s->reader_count; k++) {
-			read = read || p->device[s->readers[k]] == move->to;
+			read = read || p->operations[s->readers[k]].device == move->to;
 		}
 		for (int k = 0; k < i; k++) {
 			right = right && (p->moves[k].segment != move->segment ||
@@ -298,7 +299,7 @@ UNIT_TEST(chains_share_one_stream_and_three_buffers)
 	int shared = 0;
 
 	REQUIRE(m != NULL);
-	REQUIRE(sgpu_plan_create(m, 1, &p, &error) == SGPU_OK);
+	REQUIRE(sgpu_plan_create(m, 1, &SGPU_PLAN_COSTS, &p, &error) == SGPU_OK);
 	CHECK(p->stream_count == 1);
 	/* The input's buffer and one more take turns: O1 may write over the input, which O0 has
 	 * read. */
@@ -336,12 +337,14 @@ UNIT_TEST(a_diamond_has_two_streams_and_keeps_what_both_sides_read)
 		   "{\"a\":\"t1\",\"b\":\"t2\",\"output\":\"out0\"}}]}");
 	m = load(&text);
 	REQUIRE(m != NULL);
-	REQUIRE(sgpu_plan_create(m, 1, &p, &error) == SGPU_OK);
+	REQUIRE(sgpu_plan_create(m, 1, &SGPU_PLAN_COSTS, &p, &error) == SGPU_OK);
 	CHECK(p->stream_count == 2);
-	CHECK(p->stream[1] != p->stream[2]);
-	CHECK(p->stream[0] == p->stream[1] || p->stream[0] == p->stream[2]);
-	CHECK(p->out_buffer[1] != p->out_buffer[2] && p->out_buffer[1] != p->out_buffer[3] &&
-	      p->out_buffer[2] != p->out_buffer[3]);
+	CHECK(p->operations[1].stream != p->operations[2].stream);
+	CHECK(p->operations[0].stream == p->operations[1].stream ||
+	      p->operations[0].stream == p->operations[2].stream);
+	CHECK(p->segments[1].out_buffer != p->segments[2].out_buffer &&
+	      p->segments[1].out_buffer != p->segments[3].out_buffer &&
+	      p->segments[2].out_buffer != p->segments[3].out_buffer);
 	CHECK(plan_is_complete(m, p) && plan_is_legal(m, p, &shared));
 	sgpu_plan_free(&p);
 	sgpu_manifest_free(&m);
@@ -418,6 +421,7 @@ static struct sgpu_manifest *random_graph(int operations, int window)
 UNIT_TEST(no_buffer_is_reused_while_it_may_be_touched)
 {
 	const int rounds = getenv("SGPU_TEST_SMALL") ? 60 : 300;
+	const struct sgpu_plan_costs by_chains = { 0 };
 	int shared = 0, shared_by_chains = 0, planned = 0;
 
 	for (int round = 0; round < rounds; round++) {
@@ -426,13 +430,13 @@ UNIT_TEST(no_buffer_is_reused_while_it_may_be_touched)
 		struct sgpu_error error;
 
 		REQUIRE(m != NULL);
-		REQUIRE(sgpu_plan_create(m, 1, &p, &error) == SGPU_OK);
+		REQUIRE(sgpu_plan_create(m, 1, &SGPU_PLAN_COSTS, &p, &error) == SGPU_OK);
 		planned++;
 		CHECK(plan_is_complete(m, p));
 		CHECK(plan_is_legal(m, p, &shared));
 		sgpu_plan_free(&p);
 		/* The same as if there were too many of them to look at the whole graph. */
-		REQUIRE(sgpu_plan_create_limited(m, 1, &SGPU_PLAN_COSTS, 0, &p, &error) == SGPU_OK);
+		REQUIRE(sgpu_plan_create(m, 1, &by_chains, &p, &error) == SGPU_OK);
 		CHECK(plan_is_complete(m, p));
 		CHECK(plan_is_legal(m, p, &shared_by_chains));
 		sgpu_plan_free(&p);
@@ -448,7 +452,8 @@ UNIT_TEST(no_buffer_is_reused_while_it_may_be_touched)
 
 UNIT_TEST(on_several_devices_everything_is_where_it_is_read_and_no_buffer_is_reused_too_early)
 {
-	const struct sgpu_plan_costs nothing = { 0, 0 };
+	const struct sgpu_plan_costs nothing = { .matrix_max = 4096 }, by_chains = { 0 };
+	const struct sgpu_plan_costs *const costs[] = { &SGPU_PLAN_COSTS, &nothing, &by_chains };
 	int shared = 0, moves = 0;
 
 	for (int round = 0; round < 300; round++) {
@@ -458,9 +463,8 @@ UNIT_TEST(on_several_devices_everything_is_where_it_is_read_and_no_buffer_is_reu
 
 		REQUIRE(m != NULL);
 		for (int i = 0; i < 3; i++) {
-			REQUIRE(sgpu_plan_create_limited(
-					m, 2 + random_below(4), i ? &nothing : &SGPU_PLAN_COSTS,
-					i < 2 ? SGPU_PLAN_MATRIX_MAX : 0, &p, &error) == SGPU_OK);
+			REQUIRE(sgpu_plan_create(m, 2 + random_below(4), costs[i], &p, &error) ==
+				SGPU_OK);
 			CHECK(plan_is_complete(m, p) && devices_are_right(m, p) &&
 			      plan_is_legal(m, p, &shared));
 			moves += p->move_count;
@@ -482,10 +486,11 @@ UNIT_TEST(devices_are_one_to_sixteen)
 	struct sgpu_error error;
 
 	REQUIRE(m != NULL);
-	CHECK(sgpu_plan_create(m, 0, &p, &error) == SGPU_EUSAGE && p == NULL);
-	CHECK(sgpu_plan_create(m, SGPU_RUN_DEVICES_MAX + 1, &p, &error) == SGPU_EUSAGE &&
+	CHECK(sgpu_plan_create(m, 0, &SGPU_PLAN_COSTS, &p, &error) == SGPU_EUSAGE && p == NULL);
+	CHECK(sgpu_plan_create(m, SGPU_RUN_DEVICES_MAX + 1, &SGPU_PLAN_COSTS, &p, &error) ==
+		      SGPU_EUSAGE &&
 	      p == NULL);
-	REQUIRE(sgpu_plan_create(m, SGPU_RUN_DEVICES_MAX, &p, &error) == SGPU_OK);
+	REQUIRE(sgpu_plan_create(m, SGPU_RUN_DEVICES_MAX, &SGPU_PLAN_COSTS, &p, &error) == SGPU_OK);
 	CHECK(p->move_count == 0 && devices_are_right(m, p));
 	sgpu_plan_free(&p);
 	sgpu_manifest_free(&m);
@@ -498,7 +503,7 @@ UNIT_TEST(a_chain_of_ten_thousand_operations_needs_three_buffers)
 	struct sgpu_error error;
 
 	REQUIRE(m != NULL);
-	REQUIRE(sgpu_plan_create(m, 1, &p, &error) == SGPU_OK);
+	REQUIRE(sgpu_plan_create(m, 1, &SGPU_PLAN_COSTS, &p, &error) == SGPU_OK);
 	CHECK(p->stream_count == 1);
 	CHECK(p->buffer_count <= 4);
 	CHECK(p->bytes < p->bytes_unshared / 1000);
@@ -530,12 +535,12 @@ UNIT_TEST(an_input_that_nothing_reads_keeps_its_buffer)
 	}
 	add(&text, "]}");
 	m = load(&text);
-	REQUIRE(m != NULL && sgpu_plan_create(m, 1, &p, &error) == SGPU_OK);
+	REQUIRE(m != NULL && sgpu_plan_create(m, 1, &SGPU_PLAN_COSTS, &p, &error) == SGPU_OK);
 	unread = sgpu_manifest_segment(m, "t5"); /* written, and what arrives of it is not read */
-	REQUIRE(unread >= 0 && p->in_buffer[unread] >= 0);
+	REQUIRE(unread >= 0 && p->segments[unread].in_buffer >= 0);
 	for (int s = 0; s < m->segment_count; s++) {
-		CHECK(p->out_buffer[s] != p->in_buffer[unread]);
-		CHECK(s == unread || p->in_buffer[s] != p->in_buffer[unread]);
+		CHECK(p->segments[s].out_buffer != p->segments[unread].in_buffer);
+		CHECK(s == unread || p->segments[s].in_buffer != p->segments[unread].in_buffer);
 	}
 	sgpu_plan_free(&p);
 	sgpu_manifest_free(&m);
@@ -563,9 +568,9 @@ UNIT_TEST(streams_are_bounded)
 	add(&text, "]}");
 	m = load(&text);
 	REQUIRE(m != NULL);
-	REQUIRE(sgpu_plan_create(m, 1, &p, &error) == SGPU_OK);
+	REQUIRE(sgpu_plan_create(m, 1, &SGPU_PLAN_COSTS, &p, &error) == SGPU_OK);
 	CHECK(p->stream_count == SGPU_PLAN_STREAMS_MAX);
-	CHECK(p->stream[0] != p->stream[1]);
+	CHECK(p->operations[0].stream != p->operations[1].stream);
 	CHECK(plan_is_complete(m, p));
 	sgpu_plan_free(&p);
 	sgpu_manifest_free(&m);

@@ -206,7 +206,8 @@ static struct sgpu_prepared *job_of(const char *text)
 	}
 	sgpu_diagnostics_clear(&diagnostics);
 	job = sgpu_prepared_create(&manifest);
-	if (!job || sgpu_plan_create(job->manifest, 1, &job->plan, &error) != SGPU_OK) {
+	if (!job ||
+	    sgpu_plan_create(job->manifest, 1, &SGPU_PLAN_COSTS, &job->plan, &error) != SGPU_OK) {
 		abort();
 	}
 	return job;

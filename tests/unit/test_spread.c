@@ -24,7 +24,7 @@ static int device_of(const struct job *job, const char *name)
 {
 	for (int i = 0; i < job->manifest->operation_count; i++) {
 		if (strcmp(job->manifest->operations[i].id + strlen("op_"), name) == 0) {
-			return job->plan->device[i];
+			return job->plan->operations[i].device;
 		}
 	}
 	return -1;
@@ -40,9 +40,9 @@ static int home_of(const struct job *job, const char *name)
 	const int segment = sgpu_manifest_segment(job->manifest, name);
 
 	return segment < 0 ? -1
-	       : job->plan->in_buffer[segment] >= 0
-		       ? device_at(job, job->plan->in_buffer[segment])
-		       : device_at(job, job->plan->out_buffer[segment]);
+	       : job->plan->segments[segment].in_buffer >= 0
+		       ? device_at(job, job->plan->segments[segment].in_buffer)
+		       : device_at(job, job->plan->segments[segment].out_buffer);
 }
 
 static bool is_among(const char *const *list, int count, const char *name)
@@ -116,8 +116,7 @@ static bool spread_out(struct job *job, const char *text, uint64_t elements, int
 	*job = (struct job){ NULL, NULL };
 	good = sgpu_ops_load_manifest(json, size, "test", &job->manifest, &diagnostics, &error) ==
 		       SGPU_OK &&
-	       sgpu_plan_create_limited(job->manifest, devices, costs, SGPU_PLAN_MATRIX_MAX,
-					&job->plan, &error) == SGPU_OK;
+	       sgpu_plan_create(job->manifest, devices, costs, &job->plan, &error) == SGPU_OK;
 	if (!good) {
 		printf("# %s\n", diagnostics.count ? diagnostics.list[0].text : error.text);
 	}
@@ -137,7 +136,7 @@ static void drop(struct job *job)
 static bool all_on(const struct job *job, int device)
 {
 	for (int i = 0; i < job->manifest->operation_count; i++) {
-		if (job->plan->device[i] != device) {
+		if (job->plan->operations[i].device != device) {
 			return false;
 		}
 	}
@@ -183,8 +182,8 @@ UNIT_TEST(branches_that_share_nothing_go_to_different_devices)
 UNIT_TEST(a_diamond_is_split_only_when_its_branches_are_worth_the_move)
 {
 	/* A branch of three copies is work on 6 times the bytes of a segment. */
-	const struct sgpu_plan_costs below = { .travel = 5, .move = 0 },
-				     above = { .travel = 7, .move = 0 };
+	const struct sgpu_plan_costs below = { .travel = 5, .move = 0, .matrix_max = 4096 },
+				     above = { .travel = 7, .move = 0, .matrix_max = 4096 };
 	struct job job;
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
@@ -207,7 +206,7 @@ UNIT_TEST(a_diamond_is_split_only_when_its_branches_are_worth_the_move)
 
 UNIT_TEST(what_a_move_costs_besides_its_bytes_keeps_small_things_together)
 {
-	const struct sgpu_plan_costs costs = { .travel = 0, .move = 100000 };
+	const struct sgpu_plan_costs costs = { .travel = 0, .move = 100000, .matrix_max = 4096 };
 	struct job job;
 
 	REQUIRE(spread_out(&job, DIAMOND, 1000, 2, &costs)); /* a branch is work on 48000 bytes */
@@ -235,7 +234,7 @@ UNIT_TEST(an_operation_goes_where_most_of_what_it_reads_is)
 
 UNIT_TEST(among_equals_the_first_device_is_taken)
 {
-	const struct sgpu_plan_costs nothing = { 0, 0 };
+	const struct sgpu_plan_costs nothing = { 0, 0, 4096 };
 	struct job job;
 
 	REQUIRE(spread_out(&job, "a=copy x;b=copy y;c=copy z;d=vector_add a b", 0, DEVICES,
@@ -250,7 +249,7 @@ UNIT_TEST(among_equals_the_first_device_is_taken)
 
 UNIT_TEST(sizes_that_nobody_has_are_added_up_without_harm)
 {
-	const struct sgpu_plan_costs most = { UINT64_MAX, UINT64_MAX };
+	const struct sgpu_plan_costs most = { UINT64_MAX, UINT64_MAX, 4096 };
 	struct job job;
 
 	REQUIRE(spread_out(&job, DIAMOND, (uint64_t)1 << 49, DEVICES, &SGPU_PLAN_COSTS));
@@ -263,13 +262,13 @@ UNIT_TEST(sizes_that_nobody_has_are_added_up_without_harm)
 
 UNIT_TEST(the_same_manifest_gives_the_same_devices)
 {
-	const struct sgpu_plan_costs cheap = { 1, 10 };
+	const struct sgpu_plan_costs cheap = { 1, 10, 4096 };
 	struct job one, other;
 
 	REQUIRE(spread_out(&one, "a=copy x;b=copy y;c=copy a;" DIAMOND, 5000, DEVICES, &cheap));
 	REQUIRE(spread_out(&other, "a=copy x;b=copy y;c=copy a;" DIAMOND, 5000, DEVICES, &cheap));
-	CHECK(!memcmp(one.plan->device, other.plan->device,
-		      (size_t)one.manifest->operation_count * sizeof(int)));
+	CHECK(!memcmp(one.plan->operations, other.plan->operations,
+		      (size_t)one.manifest->operation_count * sizeof(*one.plan->operations)));
 	CHECK(one.plan->move_count == other.plan->move_count);
 	drop(&one);
 	drop(&other);
@@ -316,7 +315,8 @@ UNIT_TEST(all_operations_of_a_module_go_where_its_image_is)
 		printf("# %s\n", diagnostics.count ? diagnostics.list[0].text : error.text);
 	}
 	sgpu_diagnostics_clear(&diagnostics);
-	REQUIRE(good && sgpu_plan_create(job.manifest, 2, &job.plan, &error) == SGPU_OK);
+	REQUIRE(good &&
+		sgpu_plan_create(job.manifest, 2, &SGPU_PLAN_COSTS, &job.plan, &error) == SGPU_OK);
 	CHECK(device_of(&job, "P") == 0 && device_of(&job, "Q") == 1 && home_of(&job, "code") == 1);
 	CHECK(device_of(&job, "R") == 1 &&
 	      home_of(&job, "x") == 0); /* though it reads what is on the other */

@@ -33,10 +33,11 @@ static json_t *operations_json(const struct planned *p)
 			json_array_append_new(
 				after, json_string(p->manifest->operations[op->before[k]].id));
 		}
-		json_array_append_new(
-			list, json_pack("{s:s, s:s, s:i, s:i, s:o}", "gpu_operation_id", op->id,
-					"kernel", op->kernel, "device", p->plan->device[index],
-					"stream", p->plan->stream[index], "after", after));
+		json_array_append_new(list,
+				      json_pack("{s:s, s:s, s:i, s:i, s:o}", "gpu_operation_id",
+						op->id, "kernel", op->kernel, "device",
+						p->plan->operations[index].device, "stream",
+						p->plan->operations[index].stream, "after", after));
 	}
 	return list;
 }
@@ -123,7 +124,7 @@ int write_plan(int fd, const char *name, int manifest, int devices, const char *
 					 "manifest.json", &p.manifest, &diagnostics, error);
 	if (rc == SGPU_OK) {
 		sgpu_plan_sizes(p.manifest, p.batch);
-		rc = sgpu_plan_create(p.manifest, devices, &p.plan, error);
+		rc = sgpu_plan_create(p.manifest, devices, &SGPU_PLAN_COSTS, &p.plan, error);
 	}
 	rc = rc ? rc : print_plan(&p, path, error);
 	sgpu_diagnostics_clear(&diagnostics);
