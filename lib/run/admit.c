@@ -475,10 +475,10 @@ static int read_head(struct sgpu_run *run, struct sgpu_tar_reader *tar, struct s
 		free(job->batch->index_text);
 		job->batch->index_text = NULL;
 	}
-	sgpu_trace_add(&run->trace, &(struct sgpu_span){ .kind = SGPU_SPAN_READ,
-							 .label = "batch.json",
-							 .begin_ns = begin,
-							 .end_ns = sgpu_now_ns() });
+	sgpu_trace_add(run, &(struct sgpu_span){ .kind = SGPU_SPAN_READ,
+						 .label = "batch.json",
+						 .begin_ns = begin,
+						 .end_ns = sgpu_now_ns() });
 	return rc;
 }
 

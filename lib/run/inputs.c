@@ -126,7 +126,7 @@ int sgpu_input_prepare(struct sgpu_payload *p, const uint8_t *from, struct sgpu_
 	} else {
 		rc = sgpu_input_read(p, 0, header, sizeof(header), error);
 	}
-	atomic_fetch_add(&p->run->trace.bytes_in, rc == SGPU_OK ? sizeof(header) : 0);
+	atomic_fetch_add(&p->run->bytes_in, rc == SGPU_OK ? sizeof(header) : 0);
 	if (rc == SGPU_OK && !sgpu_equal(header, p->of->header, sizeof(header))) {
 		return sgpu_fail(error, SGPU_EAUTH, "the payload does not begin as the index says");
 	}

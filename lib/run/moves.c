@@ -47,14 +47,13 @@ void sgpu_moves_make(struct sgpu_run *run, int segment)
 
 		(void)sgpu_type_bytes(&s->type, &size); /* known, since it was planned */
 		rc = copy_segment(run, move, size, &error);
-		sgpu_trace_add(&run->trace,
-			       &(struct sgpu_span){ .kind = SGPU_SPAN_MOVE,
-						    .device = run->devices[move->from]->number,
-						    .number = run->devices[move->to]->number,
-						    .label = s->id,
-						    .begin_ns = begin,
-						    .end_ns = sgpu_now_ns(),
-						    .bytes = size });
+		sgpu_trace_add(run, &(struct sgpu_span){ .kind = SGPU_SPAN_MOVE,
+							 .device = run->devices[move->from]->number,
+							 .number = run->devices[move->to]->number,
+							 .label = s->id,
+							 .begin_ns = begin,
+							 .end_ns = sgpu_now_ns(),
+							 .bytes = size });
 		if (rc != SGPU_OK) {
 			sgpu_graph_not_moved(
 				run, move, rc,

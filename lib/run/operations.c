@@ -460,7 +460,7 @@ static void end_launch(struct sgpu_run *run, struct launch *l)
 	}
 	if (l->task.code != SGPU_EDEPENDENCY) {
 		sgpu_trace_add(
-			&run->trace,
+			run,
 			&(struct sgpu_span){
 				.kind = SGPU_SPAN_KERNEL,
 				.device =

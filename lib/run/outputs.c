@@ -150,7 +150,7 @@ static void end_output(struct sgpu_payload *p, int rc, const char *text)
 	} else {
 		p->end.whole = true;
 		p->end.data = p->data;
-		atomic_fetch_add(&run->trace.bytes_out, p->data ? 0 : p->end.size);
+		atomic_fetch_add(&run->bytes_out, p->data ? 0 : p->end.size);
 	}
 	drop_small(p); /* the text may lie in its task */
 }
@@ -271,7 +271,7 @@ static void place_small(struct sgpu_payload *p)
 		return;
 	}
 	paths[run->runner->pins ? SGPU_PATH_PINNED : SGPU_PATH_PAGEABLE] = bytes;
-	sgpu_trace_paths(&run->trace, true, paths);
+	sgpu_trace_paths(run, true, paths);
 	rc = find_place(p, &error);
 	rc = rc ? rc : put_header(p, &error);
 	rc = rc ? rc : put(p, p->header, small->host, (size_t)bytes, &error);

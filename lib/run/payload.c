@@ -58,7 +58,7 @@ void sgpu_payload_note(const struct sgpu_payload *p, enum sgpu_span_kind kind, u
 					.end_ns = end_ns,
 					.bytes = bytes };
 
-	sgpu_trace_add(&p->run->trace, &span);
+	sgpu_trace_add(p->run, &span);
 }
 
 static void note_span(void *argument, const struct sgpu_transfer_span *span)
@@ -72,7 +72,7 @@ static void note_span(void *argument, const struct sgpu_transfer_span *span)
 
 	sgpu_payload_note(p, kinds[span->step], span->begin_ns, span->end_ns, span->bytes);
 	if (span->step == (p->sealed ? SGPU_STEP_OPEN : SGPU_STEP_COPY_IN)) {
-		atomic_fetch_add(&p->run->trace.bytes_in, span->bytes);
+		atomic_fetch_add(&p->run->bytes_in, span->bytes);
 	}
 }
 
@@ -124,7 +124,7 @@ bool sgpu_payloads_advance(struct sgpu_run *run, bool results)
 			continue;
 		}
 		*link = p->next;
-		sgpu_trace_paths(&run->trace, results, result->bytes);
+		sgpu_trace_paths(run, results, result->bytes);
 		(results ? sgpu_output_moved : sgpu_input_moved)(p, result);
 		sgpu_transfer_free(&p->transfer);
 	}

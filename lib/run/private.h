@@ -173,25 +173,6 @@ struct sgpu_runner {
 	unsigned begun[SGPU_RUN_DEVICES_MAX];
 };
 
-/* ---- trace.c: spans, their sums, and the paths of payloads ---- */
-struct sgpu_run_trace {
-	atomic_uint_fast64_t begin_ns, end_ns; /* end: 0 until the run ends */
-	atomic_uint_fast64_t bytes_in, bytes_out;
-	bool keeps_spans;
-	struct sgpu_span *spans;
-	size_t count, capacity;
-	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
-	struct sgpu_run_paths paths;
-};
-
-void sgpu_trace_init(struct sgpu_run_trace *trace, bool keeps_spans);
-void sgpu_trace_clear(struct sgpu_run_trace *trace);
-/* If begin_ns is 0, the step never ran, and nothing is added. */
-void sgpu_trace_add(struct sgpu_run_trace *trace, const struct sgpu_span *span);
-void sgpu_trace_paths(struct sgpu_run_trace *trace, bool out, const uint64_t bytes[SGPU_PATHS]);
-/* Sorts the spans by their begin, when the run has ended. */
-void sgpu_trace_sort(struct sgpu_run_trace *trace);
-
 /* ---- memory.c: the buffers of a plan on its devices ---- */
 struct sgpu_memory {
 	sgpu_devptr *buffers; /* of the plan */
@@ -261,7 +242,6 @@ struct sgpu_run {
 	struct sgpu_stream **streams; /* the plan's, then others; NULL: not taken yet */
 	bool unsure; /* a stream may have work left when all that the run waits for has ended */
 
-	struct sgpu_run_trace trace;
 	struct sgpu_job job; /* the admitted batch */
 	struct sgpu_tar_reader *tar;
 	struct sgpu_memory memory;	   /* the batch's buffers on the devices */
@@ -281,7 +261,6 @@ struct sgpu_run {
 	struct sgpu_lent *lent;	      /* the batch's leases, or NULL */
 	uint64_t rank;		      /* of this run's transfers; lower ranks go first */
 	bool reserved;		      /* space was reserved: truncate the file after the response */
-	uint64_t response_size;	      /* least bytes that the response needs in its file, or 0 */
 
 	struct sgpu_run_text {
 		struct sgpu_run_text *next;
@@ -289,7 +268,10 @@ struct sgpu_run {
 	} * texts;
 	int code;
 	struct sgpu_error error;
-	bool descriptor_failed;
+	struct sgpu_run_result result;
+	size_t span_capacity;
+	atomic_uint_fast64_t begin_ns, end_ns; /* end: 0 until the run ends */
+	atomic_uint_fast64_t bytes_in, bytes_out;
 	bool inside;	/* under the presence's mutex */
 	bool uncleared; /* it has left, and the devices may have its data */
 	bool stop_seen;
@@ -335,6 +317,13 @@ static inline bool sgpu_run_is_small(uint64_t size)
 {
 	return size <= SGPU_TRANSFER_SMALL + SGPU_SEALED_HEADER;
 }
+
+/* ---- trace.c: spans, their sums, and the paths of payloads ---- */
+/* If begin_ns is 0, the step never ran, and nothing is added. */
+void sgpu_trace_add(struct sgpu_run *run, const struct sgpu_span *span);
+void sgpu_trace_paths(struct sgpu_run *run, bool out, const uint64_t bytes[SGPU_PATHS]);
+/* Sorts the spans by their begin, when the run has ended. */
+void sgpu_trace_sort(struct sgpu_run *run);
 
 /* ---- memory.c ---- */
 /* Allocates all buffers. Errors: SGPU_ENOMEM. */

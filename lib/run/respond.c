@@ -110,13 +110,12 @@ static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segmen
 static json_t *timings(const struct writer *w)
 {
 	const json_int_t usual_ns = 10000000;
-	const struct sgpu_run_trace *trace = &w->run->trace;
 	json_t *object = json_object();
-	json_int_t total = (json_int_t)(sgpu_now_ns() - atomic_load(&trace->begin_ns));
+	json_int_t total = (json_int_t)(sgpu_now_ns() - atomic_load(&w->run->begin_ns));
 	int rc = 0; /* setting a member of NULL fails */
 
 	for (int i = 0; rc == 0 && i < SGPU_SPAN_KINDS; i++) {
-		json_int_t ns = w->has_run ? (json_int_t)trace->totals[i].ns : usual_ns;
+		json_int_t ns = w->has_run ? (json_int_t)w->run->result.totals[i].ns : usual_ns;
 
 		if (i != SGPU_SPAN_WRITE && (i != SGPU_SPAN_MOVE || w->job->plan->move_count > 0)) {
 			rc = json_object_set_new(object, sgpu_span_name((enum sgpu_span_kind)i),
@@ -238,7 +237,7 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 	rc = rc ? rc : put(w, header, sizeof(header), error);
 	if (rc == SGPU_OK && end->data) {
 		rc = put(w, end->data, end->size, error);
-		atomic_fetch_add(&w->run->trace.bytes_out, end->size);
+		atomic_fetch_add(&w->run->bytes_out, end->size);
 		sgpu_payload_note(p, SGPU_SPAN_WRITE, begin, sgpu_now_ns(), end->size);
 	} else if (rc == SGPU_OK) {
 		rc = flush(w, error);
@@ -401,10 +400,10 @@ static int verdict(const struct sgpu_run *run, const struct sgpu_batch *response
 
 static void note_size(struct sgpu_run *run, const struct sgpu_batch *response)
 {
-	run->response_size = 0;
+	run->result.response_size = 0;
 	for (int i = 0; i < response->segment_count; i++) {
 		if (response->segments[i].location.kind == SGPU_LOCATION_INLINE) {
-			run->response_size += sgpu_batch_payload_size(response, i);
+			run->result.response_size += sgpu_batch_payload_size(response, i);
 		}
 	}
 }
@@ -486,7 +485,7 @@ int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error)
 	}
 	run->reserved = fallocate(fd, FALLOC_FL_KEEP_SIZE, begin, (off_t)most) == 0;
 	if (!run->reserved && recorded && (errno == ENOSPC || errno == EDQUOT)) {
-		run->response_size = most;
+		run->result.response_size = most;
 		return sgpu_fail_errno(error, "cannot reserve %llu bytes for the response '%s'",
 				       (unsigned long long)most, run->submission.out_name);
 	}

@@ -159,7 +159,7 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 	int rc = sgpu_tar_open(run->submission.in_fd, run->submission.in_name, &run->tar, error);
 
 	rc = rc ? rc : sgpu_admit(run, run->tar, error);
-	run->descriptor_failed = rc == SGPU_ESYSTEM;
+	run->result.descriptor_failed = rc == SGPU_ESYSTEM;
 	rc = rc ? rc
 		: sgpu_presence_enter(&run->runner->presence, &run->inside, look_for_stop, run,
 				      run->job.has_module, run->job.owner, error);
@@ -169,7 +169,7 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_respond_reserve(run, error);
-		run->descriptor_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
+		run->result.descriptor_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
 	}
 	rc = rc ? rc : sgpu_admit_once(&run->job, error);
 	return rc ? rc : sgpu_inputs_create(run, error);
@@ -281,10 +281,10 @@ static void respond(struct sgpu_run *run)
 	if (rc == SGPU_OK && run->file_error.code != SGPU_OK) {
 		run->error = run->file_error;
 		rc = run->error.code;
-		run->descriptor_failed = true;
+		run->result.descriptor_failed = true;
 	} else if (rc == SGPU_OK) {
 		rc = sgpu_respond(run, &run->error);
-		run->descriptor_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
+		run->result.descriptor_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
 	}
 	if (rc == SGPU_ETIMEOUT) {
 		sgpu_hint(&run->error, "the response is incomplete: nothing reads it");
@@ -314,8 +314,12 @@ static void tear_down(struct sgpu_run *run)
 	sgpu_wipe(run->job.batch_key, sizeof(run->job.batch_key));
 	sgpu_tar_close(&run->tar);
 	atomic_store(&run->busy_ns, 0);
-	sgpu_trace_sort(&run->trace);
-	atomic_store(&run->trace.end_ns, sgpu_now_ns());
+	sgpu_trace_sort(run);
+	run->result.manifest_id = run->job.prepared ? run->job.prepared->manifest->id : "";
+	run->result.owner = run->job.owner;
+	run->result.has_module = run->job.has_module;
+	run->result.response_full = run->result.descriptor_failed && run->code == SGPU_ENOSPACE;
+	atomic_store(&run->end_ns, sgpu_now_ns());
 }
 
 int sgpu_run_batch(struct sgpu_run *run, struct sgpu_error *error)
@@ -326,7 +330,7 @@ int sgpu_run_batch(struct sgpu_run *run, struct sgpu_error *error)
 	rc = admit(run, &run->error);
 	if (rc == SGPU_OK) {
 		run->code = sgpu_inputs_bring(run, &run->error);
-		run->descriptor_failed = run->code == SGPU_ESYSTEM;
+		run->result.descriptor_failed = run->code == SGPU_ESYSTEM;
 		sgpu_io_set_guard(NULL);
 		run_to_end(run);
 		settle(run);
@@ -382,7 +386,7 @@ int sgpu_run_create(struct sgpu_runner *runner, const struct sgpu_submission *su
 					   .ended = look_for_stop,
 					   .argument = r,
 					   .deadline_ns = submission->options.deadline_ns };
-	sgpu_trace_init(&r->trace, submission->options.spans);
+	atomic_store(&r->begin_ns, sgpu_now_ns());
 	/* With a larger pipe, reader and writer alternate less often. If this fails, reading is
 	 * only slower. */
 	(void)fcntl(submission->in_fd, F_SETPIPE_SZ, PIPE_SIZE);
@@ -422,7 +426,7 @@ void sgpu_run_free(struct sgpu_run **run)
 	}
 	free(r->streams);
 	sgpu_job_clear(&r->job);
-	sgpu_trace_clear(&r->trace);
+	free(r->result.spans);
 	sgpu_close(r->wake_fd);
 	free(r);
 	*run = NULL;

@@ -225,9 +225,9 @@ struct sgpu_run_result {
 	uint64_t response_size; /* least bytes that it needs; 0: not known */
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
 	struct sgpu_run_paths paths;
-	const struct sgpu_span *spans; /* sorted by begin_ns */
+	struct sgpu_span *spans; /* sorted by begin_ns */
 	size_t span_count;
 };
-void sgpu_run_get_result(const struct sgpu_run *run, struct sgpu_run_result *result);
+const struct sgpu_run_result *sgpu_run_get_result(const struct sgpu_run *run);
 
 #endif

@@ -56,7 +56,7 @@ static void end_member(const struct member *member)
 	paths[!run->runner->pins ? SGPU_PATH_PAGEABLE
 	      : p->leased	 ? SGPU_PATH_REGISTERED
 				 : SGPU_PATH_PINNED] = p->code == SGPU_OK ? bytes : 0;
-	sgpu_trace_paths(&run->trace, false, paths);
+	sgpu_trace_paths(run, false, paths);
 	sgpu_input_end(p);
 }
 
@@ -186,7 +186,7 @@ static void add_work(struct sgpu_payload *p, struct sgpu_group *group, const uin
 					       .task = &member->check };
 		group->work_count += 2;
 	}
-	atomic_fetch_add(&p->run->trace.bytes_in, size);
+	atomic_fetch_add(&p->run->bytes_in, size);
 	member->of = p;
 }
 

@@ -3,42 +3,32 @@
  * Spans for the trace, and their sums for statistics and for the response's timings.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include <sgpu/base.h>
 
 #include "run/private.h"
 
-void sgpu_trace_init(struct sgpu_run_trace *trace, bool keeps_spans)
-{
-	*trace = (struct sgpu_run_trace){ .keeps_spans = keeps_spans };
-	atomic_store(&trace->begin_ns, sgpu_now_ns());
-}
-
-void sgpu_trace_clear(struct sgpu_run_trace *trace)
-{
-	free(trace->spans);
-}
-
 /* If out of memory, drops the span; the sums stay right. */
-static void record_span(struct sgpu_run_trace *trace, const struct sgpu_span *span)
+static void record_span(struct sgpu_run *run, const struct sgpu_span *span)
 {
-	if (trace->count == trace->capacity) {
-		size_t capacity = trace->capacity ? 2 * trace->capacity : 256;
-		struct sgpu_span *spans = realloc(trace->spans, capacity * sizeof(*spans));
+	struct sgpu_run_result *result = &run->result;
+
+	if (result->span_count == run->span_capacity) {
+		size_t capacity = run->span_capacity ? 2 * run->span_capacity : 256;
+		struct sgpu_span *spans = realloc(result->spans, capacity * sizeof(*spans));
 
 		if (!spans) {
 			return;
 		}
-		trace->spans = spans;
-		trace->capacity = capacity;
+		result->spans = spans;
+		run->span_capacity = capacity;
 	}
-	trace->spans[trace->count++] = *span;
+	result->spans[result->span_count++] = *span;
 }
 
-void sgpu_trace_add(struct sgpu_run_trace *trace, const struct sgpu_span *span)
+void sgpu_trace_add(struct sgpu_run *run, const struct sgpu_span *span)
 {
-	struct sgpu_run_total *total = &trace->totals[span->kind];
+	struct sgpu_run_total *total = &run->result.totals[span->kind];
 
 	if (span->end_ns < span->begin_ns || span->begin_ns == 0) {
 		return;
@@ -46,15 +36,17 @@ void sgpu_trace_add(struct sgpu_run_trace *trace, const struct sgpu_span *span)
 	total->count++;
 	total->ns += span->end_ns - span->begin_ns;
 	total->bytes += span->bytes;
-	if (trace->keeps_spans) {
-		record_span(trace, span);
+	if (run->submission.options.spans) {
+		record_span(run, span);
 	}
 }
 
-void sgpu_trace_paths(struct sgpu_run_trace *trace, bool out, const uint64_t bytes[SGPU_PATHS])
+void sgpu_trace_paths(struct sgpu_run *run, bool out, const uint64_t bytes[SGPU_PATHS])
 {
+	struct sgpu_run_paths *paths = &run->result.paths;
+
 	for (int i = 0; i < SGPU_PATHS; i++) {
-		(out ? trace->paths.out : trace->paths.in)[i] += bytes[i];
+		(out ? paths->out : paths->in)[i] += bytes[i];
 	}
 }
 
@@ -68,16 +60,17 @@ static int by_begin(const void *a, const void *b)
 	return x->kind < y->kind ? -1 : x->kind > y->kind;
 }
 
-void sgpu_trace_sort(struct sgpu_run_trace *trace)
+void sgpu_trace_sort(struct sgpu_run *run)
 {
-	if (trace->count > 1) {
-		qsort(trace->spans, trace->count, sizeof(*trace->spans), by_begin);
+	if (run->result.span_count > 1) {
+		qsort(run->result.spans, run->result.span_count, sizeof(*run->result.spans),
+		      by_begin);
 	}
 }
 
 void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress)
 {
-	uint64_t begin = atomic_load(&run->trace.begin_ns), end = atomic_load(&run->trace.end_ns);
+	uint64_t begin = atomic_load(&run->begin_ns), end = atomic_load(&run->end_ns);
 	const uint64_t busy = atomic_load(&run->busy_ns);
 	const bool stopping = busy != 0 && atomic_load(&run->stop) != SGPU_OK;
 	uint64_t since = atomic_load(&run->stop_ns);
@@ -89,8 +82,8 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 		.operations_done = atomic_load(&run->done_count),
 		.operations_failed = atomic_load(&run->failed_count),
 		.operations = atomic_load(&run->operation_count),
-		.bytes_in = atomic_load(&run->trace.bytes_in),
-		.bytes_out = atomic_load(&run->trace.bytes_out),
+		.bytes_in = atomic_load(&run->bytes_in),
+		.bytes_out = atomic_load(&run->bytes_out),
 		.elapsed_ns = (end ? end : sgpu_now_ns()) - begin,
 		.stopping_ns = stopping ? sgpu_now_ns() - since : 0,
 	};
@@ -106,20 +99,7 @@ const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run)
 	return run->job.batch;
 }
 
-void sgpu_run_get_result(const struct sgpu_run *run, struct sgpu_run_result *result)
+const struct sgpu_run_result *sgpu_run_get_result(const struct sgpu_run *run)
 {
-	const struct sgpu_run_trace *trace = &run->trace;
-
-	*result = (struct sgpu_run_result){
-		.manifest_id = run->job.prepared ? run->job.prepared->manifest->id : "",
-		.owner = run->job.owner,
-		.descriptor_failed = run->descriptor_failed,
-		.has_module = run->job.has_module,
-		.response_full = run->descriptor_failed && run->code == SGPU_ENOSPACE,
-		.response_size = run->response_size,
-		.paths = trace->paths,
-		.spans = trace->spans,
-		.span_count = trace->count,
-	};
-	memcpy(result->totals, trace->totals, sizeof(trace->totals));
+	return &run->result;
 }

@@ -117,7 +117,7 @@ UNIT_TEST(spans_totals_and_progress_tell_what_was_done)
 	      progress.operations == 3);
 	CHECK(progress.bytes_in == job.size + job.sealed_size &&
 	      progress.bytes_out == progress.bytes_in);
-	sgpu_run_get_result(run, &result);
+	result = *sgpu_run_get_result(run);
 	CHECK(totals[SGPU_SPAN_KERNEL].count == 3);
 	CHECK(totals[SGPU_SPAN_OPEN].count > 1 && totals[SGPU_SPAN_SEAL].count > 1);
 	CHECK(totals[SGPU_SPAN_OPEN].bytes == job.sealed_size - SGPU_SEALED_HEADER);

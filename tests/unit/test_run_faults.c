@@ -274,7 +274,7 @@ UNIT_TEST(no_kernel_runs_on_what_a_failed_one_left)
 	CHECK(run_with(&owner, in, out, 0, &run) == SGPU_ESEGMENTS);
 	fake.backend.table.op = op;
 	CHECK(atomic_load(&kernels) == 2); /* FIRST and THIRD */
-	sgpu_run_get_result(run, &result);
+	result = *sgpu_run_get_result(run);
 	for (int i = 0; i < SGPU_PATHS; i++) {
 		CHECK(result.paths.out[i] == 0);
 	}

@@ -147,7 +147,7 @@ static uint64_t moved_bytes(const struct sgpu_run *run)
 {
 	struct sgpu_run_result result;
 
-	sgpu_run_get_result(run, &result);
+	result = *sgpu_run_get_result(run);
 	return result.totals[SGPU_SPAN_MOVE].bytes;
 }
 
@@ -164,7 +164,7 @@ UNIT_TEST(a_segment_that_is_read_elsewhere_moves_there_once_and_the_result_is_th
 	in = sign_and_write(&job);
 	CHECK(run_with(&owner, in, out, 0, &run) == SGPU_OK);
 	CHECK(moved_bytes(run) == SIZE && atomic_load(&opened) > 0);
-	sgpu_run_get_result(run, &result);
+	result = *sgpu_run_get_result(run);
 	spans = result.spans;
 	for (size_t i = 0; i < result.span_count; i++) {
 		if (spans[i].kind == SGPU_SPAN_MOVE) {
@@ -441,7 +441,7 @@ UNIT_TEST(an_operation_waits_for_what_is_before_it_on_another_device)
 	in = sign_and_write(&job);
 	CHECK(run_with(&owner, in, out, 0, &run) == SGPU_OK);
 	backend.table.op = real->op;
-	sgpu_run_get_result(run, &result);
+	result = *sgpu_run_get_result(run);
 	spans = result.spans;
 	for (size_t i = 0; i < result.span_count; i++) {
 		if (spans[i].kind == SGPU_SPAN_KERNEL && strcmp(spans[i].label, "SECOND") == 0) {
@@ -493,7 +493,7 @@ static int first_device_of(struct sgpu_run *run)
 	const struct sgpu_span *spans;
 	struct sgpu_run_result result;
 
-	sgpu_run_get_result(run, &result);
+	result = *sgpu_run_get_result(run);
 	spans = result.spans;
 	for (size_t i = 0; i < result.span_count; i++) {
 		if (spans[i].kind == SGPU_SPAN_KERNEL && strcmp(spans[i].label, "FIRST") == 0) {

@@ -80,7 +80,7 @@ static int run_noted(struct job *job, struct answer *answer)
 	}
 	memset(answer, 0, sizeof(*answer));
 	rc = run_with(&owner, in, out, 0, &run);
-	sgpu_run_get_result(run, &result);
+	result = *sgpu_run_get_result(run);
 	paths = result.paths;
 	memcpy(totals, result.totals, sizeof(totals));
 	free_run(&run);

@@ -22,21 +22,20 @@
 void report_collect(const struct sgpu_run *run, const struct enclave *w, struct report *report)
 {
 	const struct sgpu_batch *batch = sgpu_run_get_batch(run);
-	struct sgpu_run_result result;
+	const struct sgpu_run_result *result = sgpu_run_get_result(run);
 
 	memset(report, 0, sizeof(*report));
 	sgpu_run_get_progress(run, &report->progress);
-	sgpu_run_get_result(run, &result);
-	memcpy(report->totals, result.totals, sizeof(report->totals));
-	report->paths = result.paths;
+	memcpy(report->totals, result->totals, sizeof(report->totals));
+	report->paths = result->paths;
 	report->device = w->devices[0].about;
 	report->devices = w->device_count;
 	snprintf(report->aead, sizeof(report->aead), "%s", sgpu_aead_provider());
 	if (batch) {
 		sgpu_base64url_encode(batch->id, sizeof(batch->id), report->batch_id);
 		snprintf(report->manifest_id, sizeof(report->manifest_id), "%s",
-			 result.manifest_id);
-		snprintf(report->owner, sizeof(report->owner), "%s", result.owner);
+			 result->manifest_id);
+		snprintf(report->owner, sizeof(report->owner), "%s", result->owner);
 	}
 	/* The first key that is a recipient's opens the batch. */
 	for (int i = 0; batch && !report->kid[0] && i < w->key_count; i++) {
@@ -86,16 +85,15 @@ static void name_row(FILE *out, const struct sgpu_span *span, bool of_several)
 static void print_trace(FILE *out, const struct sgpu_run *run, bool on_several)
 {
 	bool named[SGPU_RUN_DEVICES_MAX * SGPU_SPAN_KINDS * SGPU_PLAN_STREAMS_MAX + 1] = { false };
-	struct sgpu_run_result result;
+	const struct sgpu_run_result *result = sgpu_run_get_result(run);
 
-	sgpu_run_get_result(run, &result);
 	fprintf(out,
 		"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{\"name\":\"process_name\","
 		"\"ph\":\"M\",\"pid\":1,\"tid\":0,\"args\":{\"name\":\"%s\"}}",
 		cli_tool_name());
-	for (size_t i = 0; i < result.span_count; i++) {
-		const struct sgpu_span *span = &result.spans[i];
-		const uint64_t begin = span->begin_ns - result.spans[0].begin_ns,
+	for (size_t i = 0; i < result->span_count; i++) {
+		const struct sgpu_span *span = &result->spans[i];
+		const uint64_t begin = span->begin_ns - result->spans[0].begin_ns,
 			       length = span->end_ns - span->begin_ns;
 		const char *kind = sgpu_span_name(span->kind);
 

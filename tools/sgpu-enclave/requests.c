@@ -235,11 +235,6 @@ bool serve_limits_take(void)
  * client's own files are no faults of the machine. */
 static enum serve_sum result_of(const struct sgpu_run *run, int rc)
 {
-	struct sgpu_run_result result = { .owner = NULL };
-
-	if (run) {
-		sgpu_run_get_result(run, &result);
-	}
 	switch (rc) {
 	case SGPU_OK:
 		return SERVE_DONE;
@@ -254,7 +249,8 @@ static enum serve_sum result_of(const struct sgpu_run *run, int rc)
 	case SGPU_ESYSTEM:
 	case SGPU_ENOSPACE:
 	case SGPU_EDEVICE:
-		return result.descriptor_failed ? SERVE_CANCELLED : SERVE_FAILED;
+		return run && sgpu_run_get_result(run)->descriptor_failed ? SERVE_CANCELLED
+									  : SERVE_FAILED;
 	case SGPU_ETAKEN:
 		return SERVE_REPLAYED;
 	default:

@@ -131,7 +131,7 @@ static void run_work(struct work *work)
 {
 	const struct enclave *w = serving.enclave;
 	struct sgpu_run *run = work->run;
-	struct sgpu_run_result result;
+	const struct sgpu_run_result *result = sgpu_run_get_result(run);
 	struct wire_answer answer;
 	bool stays;
 	int rc;
@@ -145,9 +145,8 @@ static void run_work(struct work *work)
 				"quote has ended: ask for a new one with 'sgpu-serve quote'");
 	}
 	report_collect(run, w, &answer.report);
-	sgpu_run_get_result(run, &result);
-	answer.response_full = result.response_full;
-	answer.response_size = result.response_size;
+	answer.response_full = result->response_full;
+	answer.response_size = result->response_size;
 	serve_count(run, rc, work->since_ns, &answer.report.progress);
 	close_files(work);
 	/* While its place is taken: a log that nobody reads holds up no more threads than that. */
@@ -155,7 +154,7 @@ static void run_work(struct work *work)
 	pthread_mutex_lock(&t.mutex);
 	work->run = NULL; /* before the answer, as the next batch of a spool may follow at once */
 	/* A batch of another owner is for another worker. */
-	t.draining = t.draining || (result.has_module && w->owners.count > 1);
+	t.draining = t.draining || (result->has_module && w->owners.count > 1);
 	if (work->connection >= 0) {
 		(void)sgpu_wire_send(work->connection, WIRE_ANSWER, &answer, sizeof(answer), NULL,
 				     0);
