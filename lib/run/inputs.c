@@ -3,7 +3,8 @@
  * Inputs. An input has arrived only when every tag and the end mark, or the digest, have verified
  * on the device's own copy; until then no operation that reads it is enqueued.
  *
- * Small payloads go together (small.c), large ones are transfers.
+ * Small payloads are read into staging memory, one after the other, and enqueued together; kernels
+ * open them there, or where they lie. Large ones are transfers.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -16,8 +17,30 @@
 #include "batch/tar.h"
 #include "run/private.h"
 
+enum { GROUP_MAX = 64, GROUP_BUFFERS = 16, LINE = 64 };
+
+/* A small payload on its way. */
+struct member {
+	struct sgpu_payload *of;
+	struct sgpu_task copy, check;
+	uint8_t digest[SGPU_KT128_SIZE];
+};
+
+/* Small payloads of one device that are enqueued together. */
+struct sgpu_group {
+	struct sgpu_group *next;
+	int device, count, work_count, buffer_count;
+	struct member members[GROUP_MAX];
+	struct sgpu_work works[2 * GROUP_MAX];
+	struct sgpu_staging_buffer *buffers[GROUP_BUFFERS];
+	uint8_t *slab; /* where the next payload may begin, and how many bytes are left there */
+	uint64_t left;
+	struct sgpu_event *ended;
+};
+
 /* ---- the end of an input ---- */
-void sgpu_input_end(struct sgpu_payload *p)
+/* Frees the resources of an input that has ended, and tells the graph. */
+static void end_input(struct sgpu_payload *p)
 {
 	sgpu_device_key_free(&p->key);
 	sgpu_source_close(&p->file);
@@ -27,28 +50,33 @@ void sgpu_input_end(struct sgpu_payload *p)
 	sgpu_graph_arrived(p->run, p->segment, p->code, p->text);
 }
 
-void sgpu_input_fail(struct sgpu_payload *p, int rc, const char *text)
+static void fail_input(struct sgpu_payload *p, int rc, const char *text)
 {
 	p->begun = true;
 	p->text = sgpu_run_failure(p->run, "segment", p->of->id, &rc, text);
 	p->code = rc;
 }
 
-void sgpu_input_fail_unverified(struct sgpu_payload *p, uint64_t chunk)
+/* Fails an input if its transfer or its tasks did: by `rc`, or chunk number `chunk` or its digest
+ * did not verify. */
+static void judge(struct sgpu_payload *p, int rc, const char *text, uint64_t chunk)
 {
-	char text[64] = "its kt128 is not the one that the batch names";
+	char unverified[64] = "its kt128 is not the one that the batch names";
 
-	if (p->sealed) {
-		snprintf(text, sizeof(text), "chunk %llu does not verify",
+	if (rc == SGPU_EAUTH && p->sealed) {
+		snprintf(unverified, sizeof(unverified), "chunk %llu does not verify",
 			 (unsigned long long)chunk);
 	}
-	sgpu_input_fail(p, SGPU_EAUTH, text);
+	if (rc != SGPU_OK) {
+		fail_input(p, rc, rc == SGPU_EAUTH ? unverified : text);
+	}
 }
 
-void sgpu_input_miss(struct sgpu_payload *p, int rc, const char *text)
+/* Fails and ends an input that was not begun. */
+static void miss_input(struct sgpu_payload *p, int rc, const char *text)
 {
-	sgpu_input_fail(p, rc == SGPU_OK ? SGPU_EINVALID : rc, text);
-	sgpu_input_end(p);
+	fail_input(p, rc == SGPU_OK ? SGPU_EINVALID : rc, text);
+	end_input(p);
 }
 
 /* ---- where the bytes come from ---- */
@@ -82,8 +110,9 @@ static bool payload_waits(void *context)
 	return tar_waits(p->run->tar, SGPU_TRANSFER_SLICE);
 }
 
-int sgpu_input_read(struct sgpu_payload *p, uint64_t from, void *data, size_t size,
-		    struct sgpu_error *error)
+/* Reads bytes of a payload that is not in a lease, in order. */
+static int read_bytes(struct sgpu_payload *p, uint64_t from, void *data, size_t size,
+		      struct sgpu_error *error)
 {
 	size_t got = 0;
 	int rc;
@@ -111,9 +140,10 @@ static void find_in_file(struct sgpu_payload *p)
 	}
 }
 
-/* The index has verified, so a payload that begins otherwise is not the owner's. The client may
+/* Checks the header at `from`, NULL: it is read, and gets the key, of an input that is sealed. The
+ * index has verified, so a payload that begins otherwise is not the owner's. The client may
  * change a header in a lease, so that a copy of it is looked at. */
-int sgpu_input_prepare(struct sgpu_payload *p, const uint8_t *from, struct sgpu_error *error)
+static int prepare_input(struct sgpu_payload *p, const uint8_t *from, struct sgpu_error *error)
 {
 	uint8_t header[SGPU_SEALED_HEADER];
 	int rc = SGPU_OK;
@@ -124,13 +154,250 @@ int sgpu_input_prepare(struct sgpu_payload *p, const uint8_t *from, struct sgpu_
 	if (from) {
 		memcpy(header, from, sizeof(header));
 	} else {
-		rc = sgpu_input_read(p, 0, header, sizeof(header), error);
+		rc = read_bytes(p, 0, header, sizeof(header), error);
 	}
 	atomic_fetch_add(&p->run->bytes_in, rc == SGPU_OK ? sizeof(header) : 0);
 	if (rc == SGPU_OK && !sgpu_equal(header, p->of->header, sizeof(header))) {
 		return sgpu_fail(error, SGPU_EAUTH, "the payload does not begin as the index says");
 	}
 	return rc ? rc : sgpu_payload_key(p, error);
+}
+
+/* ---- small payloads ---- */
+static void end_member(const struct member *member)
+{
+	const struct sgpu_task *bad = member->copy.code != SGPU_OK ? &member->copy : &member->check;
+	struct sgpu_payload *p = member->of;
+	struct sgpu_run *run = p->run;
+	const uint64_t bytes = p->size - p->header;
+	uint64_t paths[SGPU_PATHS] = { 0 };
+	struct sgpu_stream *stream;
+
+	judge(p, bad->code, bad->error.text, bad->bad_chunk);
+	if (bad->code == SGPU_OK && !p->sealed &&
+	    !sgpu_equal(p->of->kt128, member->digest, SGPU_KT128_SIZE)) {
+		judge(p, SGPU_EAUTH, "", 0);
+		if (sgpu_run_plan_stream(run, p->device, &stream, NULL) == SGPU_OK) {
+			(void)!sgpu_device_clear(stream, p->memory, bytes, NULL);
+			run->unsure = true;
+		}
+	}
+	sgpu_payload_note(p, p->sealed ? SGPU_SPAN_OPEN : SGPU_SPAN_COPY_IN, member->check.begin_ns,
+			  member->check.end_ns, bytes);
+	paths[!run->runner->pins ? SGPU_PATH_PAGEABLE
+	      : p->leased	 ? SGPU_PATH_REGISTERED
+				 : SGPU_PATH_PINNED] = p->code == SGPU_OK ? bytes : 0;
+	sgpu_trace_paths(run, false, paths);
+	end_input(p);
+}
+
+static void end_group(struct sgpu_run *run, struct sgpu_group *group)
+{
+	for (int i = 0; i < group->buffer_count; i++) {
+		sgpu_staging_give(run->devices[group->device]->engine, group->buffers[i]);
+	}
+	sgpu_event_free(&group->ended);
+	for (int i = 0; i < group->count; i++) {
+		end_member(&group->members[i]);
+	}
+	free(group);
+}
+
+/* Fails a group of whose work some was not enqueued, or cannot be asked for. */
+static void fail_group(struct sgpu_run *run, struct sgpu_group *group, int rc, const char *text)
+{
+	struct sgpu_stream *stream;
+
+	if (sgpu_run_plan_stream(run, group->device, &stream, NULL) != SGPU_OK) {
+		stream = NULL; /* then nothing was enqueued */
+	}
+	if (stream) {
+		(void)!sgpu_stream_sync(stream, NULL);
+	}
+	for (int i = 0; i < group->count; i++) {
+		struct member *member = &group->members[i];
+		const struct sgpu_payload *p = member->of;
+
+		if (member->check.code == SGPU_OK && member->copy.code == SGPU_OK) {
+			member->check.code = sgpu_fail(&member->check.error, rc, "%s",
+						       text[0] ? text : sgpu_strerror(rc));
+		}
+		if (stream) {
+			(void)!sgpu_device_clear(stream, p->memory, p->of->size, NULL);
+		}
+	}
+	if (stream) {
+		(void)!sgpu_stream_sync(stream, NULL);
+	}
+	end_group(run, group);
+}
+
+/* Enqueues the group that is being filled. */
+static void flush_group(struct sgpu_run *run)
+{
+	struct sgpu_group *group = run->filling, **last = &run->enqueued;
+	struct sgpu_stream *stream = NULL;
+	struct sgpu_error error = { 0 };
+	int rc;
+
+	if (!group) {
+		return;
+	}
+	run->filling = NULL;
+	if (group->count == 0) { /* its payloads are moved as large ones */
+		end_group(run, group);
+		return;
+	}
+	rc = sgpu_run_plan_stream(run, group->device, &stream, &error);
+	rc = rc ? rc
+		: sgpu_event_create(run->devices[group->device]->device, &group->ended, &error);
+	rc = rc ? rc : sgpu_enqueue(stream, group->works, group->work_count);
+	rc = rc ? rc : sgpu_event_record(stream, group->ended);
+	if (rc != SGPU_OK) {
+		fail_group(run, group, rc, error.text);
+		return;
+	}
+	while (*last) {
+		last = &(*last)->next;
+	}
+	*last = group;
+}
+
+/* Finds room for a payload in the group's staging memory; NULL: there is none. */
+static uint8_t *find_room(const struct sgpu_payload *p, struct sgpu_group *group)
+{
+	const uint64_t room = (p->size + LINE - 1) / LINE * LINE;
+	struct sgpu_staging_buffer *buffer = NULL;
+	void *host = NULL;
+	uint8_t *at;
+
+	if (room > group->left) {
+		if (group->buffer_count == GROUP_BUFFERS ||
+		    sgpu_staging_take(p->run->devices[p->device]->engine, &buffer, &host, NULL) !=
+			    SGPU_OK ||
+		    !buffer) {
+			return NULL;
+		}
+		group->buffers[group->buffer_count++] = buffer;
+		group->slab = host;
+		group->left = SGPU_TRANSFER_SMALL + 2 * SGPU_CHUNK;
+	}
+	at = group->slab;
+	group->slab += room;
+	group->left -= room;
+	return at;
+}
+
+/* Adds the work of a payload at `from` to the group. */
+static void add_work(struct sgpu_payload *p, struct sgpu_group *group, const uint8_t *from)
+{
+	struct member *member = &group->members[group->count++];
+	struct sgpu_work *works = &group->works[group->work_count];
+	const uint64_t size = p->size - p->header;
+
+	if (p->sealed) {
+		works[0] = (struct sgpu_work){ .kind = SGPU_WORK_OPEN_FROM,
+					       .from = from + p->header,
+					       .out = p->memory,
+					       .size = size,
+					       .key = p->key,
+					       .last = true,
+					       .alone = !p->leased,
+					       .task = &member->check };
+		group->work_count++;
+	} else {
+		works[0] = (struct sgpu_work){ .kind = SGPU_WORK_COPY_IN,
+					       .from = from,
+					       .out = p->memory,
+					       .size = size,
+					       .task = &member->copy };
+		works[1] = (struct sgpu_work){ .kind = SGPU_WORK_DIGEST,
+					       .in = p->memory,
+					       .to = member->digest,
+					       .size = size,
+					       .task = &member->check };
+		group->work_count += 2;
+	}
+	atomic_fetch_add(&p->run->bytes_in, size);
+	member->of = p;
+}
+
+/* The group for one more payload of that device; NULL: out of memory. */
+static struct sgpu_group *group_for(struct sgpu_run *run, int device)
+{
+	if (run->filling && (run->filling->device != device || run->filling->count == GROUP_MAX)) {
+		flush_group(run);
+	}
+	if (!run->filling) {
+		run->filling = calloc(1, sizeof(*run->filling));
+		if (run->filling) {
+			run->filling->device = device;
+		}
+	}
+	return run->filling;
+}
+
+/* Brings in a small payload with others. Returns false if it has to be brought in as a large one.
+ */
+static bool bring_small(struct sgpu_payload *p)
+{
+	struct sgpu_run *run = p->run;
+	struct sgpu_group *group = group_for(run, p->device);
+	const uint64_t begin = sgpu_now_ns();
+	uint8_t *at = !group ? NULL : p->leased ? p->leased : find_room(p, group);
+	struct sgpu_error error = { 0 };
+	int rc = SGPU_OK;
+
+	if (!at ||
+	    (p->sealed && !sgpu_device_reaches(run->devices[p->device]->device, at + p->header,
+					       p->size - p->header, false))) {
+		return false;
+	}
+	p->begun = true;
+	if (!p->leased) {
+		rc = read_bytes(p, 0, at, p->size, &error);
+		sgpu_payload_note(p, SGPU_SPAN_READ, begin, sgpu_now_ns(), p->size);
+	}
+	rc = rc ? rc : prepare_input(p, at, &error);
+	if (rc != SGPU_OK) {
+		miss_input(p, rc, error.text);
+	} else {
+		add_work(p, group, at);
+	}
+	return true;
+}
+
+bool sgpu_inputs_end_groups(struct sgpu_run *run)
+{
+	bool any = false, done = false;
+
+	while (run->enqueued) {
+		struct sgpu_group *group = run->enqueued;
+		struct sgpu_error error = { 0 };
+		const int rc = sgpu_event_query(group->ended, &done, &error);
+
+		if (rc == SGPU_OK && !done) {
+			break;
+		}
+		run->enqueued = group->next;
+		if (rc == SGPU_OK) {
+			end_group(run, group);
+		} else { /* the device is lost, or still at work */
+			fail_group(run, group, rc, error.text);
+		}
+		any = true;
+	}
+	return any;
+}
+
+void sgpu_inputs_sync(struct sgpu_run *run)
+{
+	struct sgpu_stream *stream;
+
+	if (run->enqueued &&
+	    sgpu_run_plan_stream(run, run->enqueued->device, &stream, NULL) == SGPU_OK) {
+		(void)!sgpu_stream_sync(stream, NULL); /* its tasks tell of failures */
+	}
 }
 
 /* ---- large payloads ---- */
@@ -194,7 +461,7 @@ static int begin_large(struct sgpu_payload *p, struct sgpu_error *error)
 {
 	struct sgpu_transfer_request request = { .size = p->size - p->header,
 						 .expected = p->of->kt128 };
-	int rc = sgpu_input_prepare(p, p->leased, error);
+	int rc = prepare_input(p, p->leased, error);
 
 	rc = rc ? rc : find_source(p, &request.source, error);
 	return rc ? rc : sgpu_payload_begin(p, &request, error);
@@ -202,12 +469,8 @@ static int begin_large(struct sgpu_payload *p, struct sgpu_error *error)
 
 void sgpu_input_moved(struct sgpu_payload *p, const struct sgpu_transfer_result *result)
 {
-	if (result->code == SGPU_EAUTH) {
-		sgpu_input_fail_unverified(p, result->bad_chunk);
-	} else if (result->code != SGPU_OK) {
-		sgpu_input_fail(p, result->code, result->error.text);
-	}
-	sgpu_input_end(p);
+	judge(p, result->code, result->error.text, result->bad_chunk);
+	end_input(p);
 }
 
 /* Returns when all of the payload was read. */
@@ -239,14 +502,14 @@ static void bring(struct sgpu_payload *p)
 		rc = sgpu_leases_source(p->run->leases, &p->of->location, p->size, false, &p->file,
 					&error);
 	}
-	if (rc == SGPU_OK && sgpu_run_is_small(p->size) && sgpu_input_bring_small(p)) {
+	if (rc == SGPU_OK && sgpu_run_is_small(p->size) && bring_small(p)) {
 		return;
 	}
-	sgpu_inputs_flush(p->run); /* its payloads must not wait for this one */
+	flush_group(p->run); /* its payloads must not wait for this one */
 	p->begun = true;
 	rc = rc ? rc : begin_large(p, &error);
 	if (rc != SGPU_OK) {
-		sgpu_input_miss(p, rc, error.text);
+		miss_input(p, rc, error.text);
 	} else {
 		read_large(p);
 	}
@@ -261,7 +524,7 @@ static int read_batch(struct sgpu_run *run, struct sgpu_error *error)
 
 	do {
 		if (tar_waits(run->tar, size)) {
-			sgpu_inputs_flush(run);
+			flush_group(run);
 		}
 		await_tar(run, size, NULL);
 		rc = sgpu_batch_next_payload(run->tar, run->job.batch, &index, error);
@@ -292,7 +555,7 @@ int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error)
 		}
 	}
 	rc = read_batch(run, error);
-	sgpu_inputs_flush(run);
+	flush_group(run);
 	if (rc != SGPU_OK) {
 		sgpu_run_stop(run, rc);
 	}
@@ -300,8 +563,8 @@ int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error)
 		struct sgpu_payload *p = &run->payloads[i];
 
 		if (p->device >= 0 && !p->begun) {
-			sgpu_input_miss(p, rc != SGPU_OK ? rc : atomic_load(&run->stop),
-					"it did not arrive");
+			miss_input(p, rc != SGPU_OK ? rc : atomic_load(&run->stop),
+				   "it did not arrive");
 		}
 	}
 	return rc;

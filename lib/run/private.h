@@ -362,29 +362,9 @@ SGPU_MUST_CHECK int sgpu_inputs_create(struct sgpu_run *run, struct sgpu_error *
 /* Brings in the payloads, and returns when all were read. Every input ends, whatever this returns.
  * Errors: those of reading the batch, or why the run was stopped. */
 SGPU_MUST_CHECK int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error);
-/* Frees the resources of an input that has ended, and tells the graph. */
-void sgpu_input_end(struct sgpu_payload *input);
-/* The same for one whose transfer has ended. */
+/* Ends an input whose transfer has ended. */
 void sgpu_input_moved(struct sgpu_payload *input, const struct sgpu_transfer_result *result);
-void sgpu_input_fail(struct sgpu_payload *input, int code, const char *text);
-/* Fails an input whose chunk number `chunk` or whose digest does not verify. */
-void sgpu_input_fail_unverified(struct sgpu_payload *input, uint64_t chunk);
-/* Fails and ends an input that was not begun. */
-void sgpu_input_miss(struct sgpu_payload *input, int code, const char *text);
-/* Reads bytes of a payload that is not in a lease, in order. */
-SGPU_MUST_CHECK int sgpu_input_read(struct sgpu_payload *input, uint64_t from, void *data,
-				    size_t size, struct sgpu_error *error);
-/* Checks the header at `from`, NULL: it is read, and gets the key, of an input that is sealed. */
-SGPU_MUST_CHECK int sgpu_input_prepare(struct sgpu_payload *input, const uint8_t *from,
-				       struct sgpu_error *error);
-
-/* ---- small.c ---- */
-/* Brings in a small payload with others. Returns false if it has to be brought in as a large one.
- */
-bool sgpu_input_bring_small(struct sgpu_payload *input);
-/* Enqueues the group that is being filled. */
-void sgpu_inputs_flush(struct sgpu_run *run);
-/* Ends the groups that the device has passed; returns whether there were any. */
+/* Ends the groups of small inputs that the device has passed; returns whether there were any. */
 bool sgpu_inputs_end_groups(struct sgpu_run *run);
 /* Waits for the oldest group. */
 void sgpu_inputs_sync(struct sgpu_run *run);
