@@ -184,7 +184,7 @@ struct sgpu_operation {
 };
 
 struct sgpu_manifest {
-	json_t *json;	     /* the document; arrays are empty without SGPU_MANIFEST_WHOLE */
+	json_t *json;	     /* the document; arrays are empty with SGPU_MANIFEST_UNHASHED */
 	const char *id;	     /* manifest_id */
 	bool all_or_nothing; /* "on_failure" is "all": if one output fails, none leaves */
 	struct sgpu_segment *segments;
@@ -203,14 +203,10 @@ struct sgpu_manifest {
 
 /* Options of sgpu_manifest_parse. An output's location may never leave its directory. An input's
  * may, because the machines that a batch travels to lack that directory; SGPU_MANIFEST_INSIDE makes
- * this an error. SGPU_MANIFEST_UNHASHED leaves canonical and sha256 empty, if only the diagnostics
- * matter. SGPU_MANIFEST_WHOLE keeps the whole document as a tree, which takes ten times the memory
- * of the text, so it is only for trusted documents. */
-enum sgpu_manifest_options {
-	SGPU_MANIFEST_INSIDE = 1,
-	SGPU_MANIFEST_UNHASHED = 2,
-	SGPU_MANIFEST_WHOLE = 4
-};
+ * this an error. SGPU_MANIFEST_UNHASHED, for documents that are not trusted, leaves canonical and
+ * sha256 empty, and keeps no tree of the whole document, which takes ten times the memory of the
+ * text. */
+enum sgpu_manifest_options { SGPU_MANIFEST_INSIDE = 1, SGPU_MANIFEST_UNHASHED = 2 };
 /* Parses a manifest and validates everything that needs no knowledge of the operations: fields,
  * names, references, graph, information flow. Records all diagnostics, in any order. Returns 0 even
  * if there are errors (check diagnostics->count); *manifest then holds what could be understood,

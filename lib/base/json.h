@@ -28,31 +28,24 @@ SGPU_MUST_CHECK int sgpu_json_parse(const char *text, size_t size, const char *w
 SGPU_MUST_CHECK int sgpu_json_decode(const char *text, size_t length, const char *where,
 				     json_t **value, struct sgpu_error *error);
 
-/* A tree takes ten times the memory of its text, so the long arrays of an object are parsed one
- * element at a time. */
-struct sgpu_json_part {
-	const char *text; /* of one element, borrowed; sgpu_json_part_parse parses it */
-	size_t size;
-};
+/* A long array of an object. A tree takes ten times the memory of its text, so its elements are
+ * parsed one at a time. */
 struct sgpu_json_list {
-	const char *key;	      /* of the array in the object */
-	size_t count_max;	      /* more elements are refused */
-	size_t part_max;	      /* longer elements are refused; bytes, 0: any */
-	size_t count;		      /* filled in: elements found */
-	struct sgpu_json_part *parts; /* filled in, freed by sgpu_json_lists_clear */
+	const char *key;      /* of the array in the object */
+	size_t count_max;     /* more elements are refused */
+	size_t part_max;      /* longer elements are refused; bytes, 0: any */
+	size_t count;	      /* filled in: elements found */
+	const char *at, *end; /* filled in: the text of the elements that are left, borrowed */
 };
-/* Splits a document. *frame: the document with these arrays empty, of at most frame_max bytes (0:
- * any), checked as by sgpu_json_parse. The parts are not checked. Errors: SGPU_EINVALID, with *line
- * and *column; SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists,
-				    size_t list_count, size_t frame_max, json_t **frame, int *line,
-				    int *column, struct sgpu_error *error);
-/* After an error, *line and *column are the place in `text`, the whole document; all three may be
- * NULL. */
-SGPU_MUST_CHECK int sgpu_json_part_parse(const struct sgpu_json_part *part, const char *text,
-					 json_t **value, int *line, int *column,
-					 struct sgpu_error *error);
-void sgpu_json_lists_clear(struct sgpu_json_list *lists, size_t list_count);
+/* Parses a document, checked as by sgpu_json_parse, with at most two such arrays empty, of at most
+ * frame_max bytes (0: any), and finds their elements. After an error, *position is the offset of
+ * the fault. Errors: SGPU_EINVALID, SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_json_frame(const char *text, size_t size, struct sgpu_json_list *lists,
+				    size_t list_count, size_t frame_max, json_t **frame,
+				    size_t *position, struct sgpu_error *error);
+/* Parses the next of the `count` elements. *position counts from list->at. */
+SGPU_MUST_CHECK int sgpu_json_next(struct sgpu_json_list *list, json_t **value, size_t *position,
+				   struct sgpu_error *error);
 /* Gives line and column, from 1, of a value by its JSON pointer (RFC 6901; "" is the document), or
  * of its nearest existing parent. A member has the position of its key, any other value its own.
  * The text must be valid JSON. */
@@ -63,19 +56,6 @@ void sgpu_json_locate(const char *text, size_t size, const char *pointer, int *l
  * SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_json_canonical(const json_t *value, char **text, size_t *size,
 					struct sgpu_error *error);
-
-/* The same for an object some of whose members are arrays made one element at a time: `item`
- * returns a new reference, or NULL if out of memory. */
-struct sgpu_json_items {
-	const char *key;
-	size_t count;
-	json_t *(*item)(void *argument, size_t index);
-	void *argument;
-};
-SGPU_MUST_CHECK int sgpu_json_canonical_items(const json_t *value,
-					      const struct sgpu_json_items *lists,
-					      size_t list_count, char **text, size_t *size,
-					      struct sgpu_error *error);
 
 /* Access to members. All fail with SGPU_EINVALID and name the member; `where` names the object:
  * "batch.json: /segments/3". */

@@ -162,22 +162,8 @@ static int write_real(struct text *out, double value)
 }
 
 static int write_value(struct text *out, const json_t *value);
-static int write_items(struct text *out, const struct sgpu_json_items *list);
 
-static const struct sgpu_json_items *find_items(const struct sgpu_json_items *lists, size_t count,
-						const char *key)
-{
-	for (size_t i = 0; i < count; i++) {
-		if (!strcmp(lists[i].key, key)) {
-			return &lists[i];
-		}
-	}
-	return NULL;
-}
-
-/* A member with the key of a list is written as that list. */
-static int write_object(struct text *out, const json_t *value, const struct sgpu_json_items *lists,
-			size_t list_count)
+static int write_object(struct text *out, const json_t *value)
 {
 	size_t count = json_object_size(value), used = 0;
 	const char **keys = malloc((count ? count : 1) * sizeof(*keys));
@@ -199,35 +185,28 @@ static int write_object(struct text *out, const json_t *value, const struct sgpu
 		}
 		write_string(out, keys[i], strlen(keys[i]));
 		put(out, ':');
-		const struct sgpu_json_items *list = find_items(lists, list_count, keys[i]);
-		rc = list ? write_items(out, list)
-			  : write_value(out, json_object_get(value, keys[i]));
+		rc = write_value(out, json_object_get(value, keys[i]));
 	}
 	put(out, '}');
 	free(keys);
 	return rc;
 }
 
-static int write_items(struct text *out, const struct sgpu_json_items *list)
+static int write_array(struct text *out, const json_t *value)
 {
+	size_t i;
+	json_t *item;
 	int rc = 0;
 
 	put(out, '[');
-	for (size_t i = 0; i < list->count && !rc; i++) {
-		json_t *item = list->item(list->argument, i);
+	json_array_foreach (value, i, item) {
 		if (i) {
 			put(out, ',');
 		}
-		rc = item ? write_value(out, item) : SGPU_ENOMEM;
-		json_decref(item);
+		rc = rc ? rc : write_value(out, item);
 	}
 	put(out, ']');
 	return rc;
-}
-
-static json_t *element(void *array, size_t index)
-{
-	return json_incref(json_array_get(array, index));
 }
 
 static int write_integer(struct text *out, json_int_t number)
@@ -246,12 +225,9 @@ static int write_value(struct text *out, const json_t *value)
 {
 	switch (json_typeof(value)) {
 	case JSON_OBJECT:
-		return write_object(out, value, NULL, 0);
+		return write_object(out, value);
 	case JSON_ARRAY:
-		return write_items(
-			out, &(struct sgpu_json_items){ .count = json_array_size(value),
-							.item = element,
-							.argument = (void *)(uintptr_t)value });
+		return write_array(out, value);
 	case JSON_STRING:
 		write_string(out, json_string_value(value), json_string_length(value));
 		return 0;
@@ -268,37 +244,24 @@ static int write_value(struct text *out, const json_t *value)
 	}
 }
 
-static int finish(struct text *out, int rc, char **text, size_t *size, struct sgpu_error *error)
+int sgpu_json_canonical(const json_t *value, char **text, size_t *size, struct sgpu_error *error)
 {
-	put(out, '\0');
-	if (out->failed && !rc) {
+	struct text out = { .data = NULL };
+	int rc = write_value(&out, value);
+
+	put(&out, '\0');
+	if (out.failed && !rc) {
 		rc = SGPU_ENOMEM;
 	}
 	if (rc) {
-		free(out->data);
+		free(out.data);
 		return rc == SGPU_ENOMEM
 			       ? sgpu_fail_nomem(error)
 			       : sgpu_fail(
 					 error, rc,
 					 "a number is not below 2^53, so it has no canonical form");
 	}
-	*text = out->data;
-	*size = out->size - 1;
+	*text = out.data;
+	*size = out.size - 1;
 	return 0;
-}
-
-int sgpu_json_canonical(const json_t *value, char **text, size_t *size, struct sgpu_error *error)
-{
-	struct text out = { .data = NULL };
-
-	return finish(&out, write_value(&out, value), text, size, error);
-}
-
-int sgpu_json_canonical_items(const json_t *value, const struct sgpu_json_items *lists,
-			      size_t list_count, char **text, size_t *size,
-			      struct sgpu_error *error)
-{
-	struct text out = { .data = NULL };
-
-	return finish(&out, write_object(&out, value, lists, list_count), text, size, error);
 }

@@ -253,9 +253,9 @@ int sgpu_index_parse(const char *text, size_t size, struct sgpu_batch *batch,
 		return rc;
 	}
 	rc = parse_frame(list.frame, where, batch, &status, error);
-	batch->segments = calloc(list.split.count + 1, sizeof(*batch->segments));
+	batch->segments = calloc(list.entries.count + 1, sizeof(*batch->segments));
 	rc = rc || batch->segments ? rc : sgpu_fail_nomem(error);
-	while (!rc && list.number < list.split.count) {
+	while (!rc && list.number < list.entries.count) {
 		struct sgpu_batch_segment *s = &batch->segments[batch->segment_count++];
 
 		rc = sgpu_list_next(&list, error);
@@ -272,13 +272,10 @@ int sgpu_index_parse(const char *text, size_t size, struct sgpu_batch *batch,
 }
 
 /* ---- writing ---- */
-/* Each segment's JSON is made when it is written. A member for which memory runs out is left out:
- * readers refuse an index without any of them. */
-static json_t *segment_item(void *argument, size_t i)
+/* A member for which memory runs out is left out: readers refuse an index without any of them. */
+static json_t *segment_json(const struct sgpu_batch_segment *s, bool response)
 {
-	const struct sgpu_batch *batch = argument;
-	const struct sgpu_batch_segment *s = &batch->segments[i];
-	const bool response = batch->response, failed = s->status != SGPU_OK;
+	const bool failed = s->status != SGPU_OK;
 	json_t *failure = failed ? json_pack("{s:s, s:s}", "code", sgpu_error_name(s->status),
 					     "text", s->error_text)
 				 : NULL;
@@ -303,19 +300,24 @@ static json_t *segment_item(void *argument, size_t i)
 int sgpu_index_text(const struct sgpu_batch *batch, char **text, size_t *size,
 		    struct sgpu_error *error)
 {
-	const struct sgpu_json_items list = { "segments", (size_t)batch->segment_count,
-					      segment_item, (void *)(uintptr_t)batch };
+	json_t *segments = json_array();
 	json_t *index = json_pack(
-		"{s:s, s:s, s:[], s:s*, s:O*, s:o*, s:o*}", "alg", SGPU_BATCH_ALG, "aead",
-		SGPU_BATCH_AEAD, "segments", "batch_status",
+		"{s:s, s:s, s:o, s:s*, s:O*, s:o*, s:o*}", "alg", SGPU_BATCH_ALG, "aead",
+		SGPU_BATCH_AEAD, "segments", segments, "batch_status",
 		batch->response ? status_of(batch) : NULL, "timings", batch->timings,
 		"manifest_sha256",
 		sgpu_bytes_json(!batch->response, batch->manifest_sha256, SGPU_SHA256_SIZE),
 		"note_sha256",
 		sgpu_bytes_json(batch->has_note, batch->note_sha256, SGPU_SHA256_SIZE));
-	int rc =
-		index ? sgpu_json_canonical_items(index, &list, 1, text, size, error) : SGPU_ENOMEM;
+	int rc = index ? SGPU_OK : SGPU_ENOMEM;
 
+	for (int i = 0; !rc && i < batch->segment_count; i++) {
+		rc = json_array_append_new(segments,
+					   segment_json(&batch->segments[i], batch->response))
+			     ? SGPU_ENOMEM
+			     : SGPU_OK;
+	}
+	rc = rc ? rc : sgpu_json_canonical(index, text, size, error);
 	json_decref(index);
 	if (rc == SGPU_ENOMEM) {
 		/* jansson also fails if a string is not UTF-8; only error texts are unchecked. */

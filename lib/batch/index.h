@@ -51,7 +51,7 @@ json_t *sgpu_bytes_json(bool there, const uint8_t *data, size_t size);
 struct sgpu_list {
 	const char *where; /* the file */
 	json_t *frame;	   /* its object, whose array is empty */
-	struct sgpu_json_list split;
+	struct sgpu_json_list entries;
 	json_t *entry;		    /* of the array */
 	char place[SGPU_WHERE_MAX]; /* of the entry, for messages */
 	size_t number;		    /* of the next entry */

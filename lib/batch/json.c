@@ -68,13 +68,14 @@ int sgpu_list_open(const char *text, size_t size, const char *where, const char 
 		   struct sgpu_list *list, struct sgpu_error *error)
 {
 	struct sgpu_error fault = { 0 };
+	size_t position;
 
 	*list = (struct sgpu_list){ .where = where,
-				    .split = { .key = key,
-					       .count_max = SGPU_MANIFEST_SEGMENTS_MAX,
-					       .part_max = SGPU_INDEX_SEGMENT_MAX } };
-	int rc = sgpu_json_split(text, size, &list->split, 1, SGPU_INDEX_FRAME_MAX, &list->frame,
-				 NULL, NULL, &fault);
+				    .entries = { .key = key,
+						 .count_max = SGPU_MANIFEST_SEGMENTS_MAX,
+						 .part_max = SGPU_INDEX_SEGMENT_MAX } };
+	int rc = sgpu_json_frame(text, size, &list->entries, 1, SGPU_INDEX_FRAME_MAX, &list->frame,
+				 &position, &fault);
 
 	if (rc) {
 		return sgpu_fail(error, rc, "%s: %s", where, fault.text);
@@ -90,18 +91,17 @@ void sgpu_list_close(struct sgpu_list *list)
 {
 	json_decref(list->entry);
 	json_decref(list->frame);
-	sgpu_json_lists_clear(&list->split, 1);
 }
 
 int sgpu_list_next(struct sgpu_list *list, struct sgpu_error *error)
 {
 	struct sgpu_error fault = { 0 };
+	size_t position;
 
-	snprintf(list->place, sizeof(list->place), "%s: /%s/%zu", list->where, list->split.key,
-		 list->number);
+	snprintf(list->place, sizeof(list->place), "%s: /%s/%zu", list->where, list->entries.key,
+		 list->number++);
 	json_decref(list->entry);
-	int rc = sgpu_json_part_parse(&list->split.parts[list->number++], NULL, &list->entry, NULL,
-				      NULL, &fault);
+	int rc = sgpu_json_next(&list->entries, &list->entry, &position, &fault);
 	return rc ? sgpu_fail(error, rc, "%s: %s", list->place, fault.text) : 0;
 }
 

@@ -160,10 +160,10 @@ int sgpu_locations_parse(const char *text, size_t size, struct sgpu_batch *batch
 		return rc;
 	}
 	rc = sgpu_fields_read(list.frame, where, &frame, 1, error);
-	if (!rc && !list.split.count) {
+	if (!rc && !list.entries.count) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "%s: /locations is empty", where);
 	}
-	while (!rc && list.number < list.split.count) {
+	while (!rc && list.number < list.entries.count) {
 		rc = sgpu_list_next(&list, error);
 		rc = rc ? rc : sgpu_list_segment(&list, batch, &segment, error);
 		rc = rc ? rc

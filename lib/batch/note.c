@@ -175,7 +175,7 @@ static int read_note(const struct sgpu_batch *batch, const char *text, size_t si
 		rc = sgpu_fail(error, SGPU_EINVALID, "%s: not of version %d", where,
 			       SGPU_BATCH_VERSION);
 	}
-	while (!rc && list.number < list.split.count) {
+	while (!rc && list.number < list.entries.count) {
 		rc = sgpu_list_next(&list, error);
 		rc = rc ? rc : sgpu_list_segment(&list, batch, &segment, error);
 		rc = rc ? rc : take_output(&list, segment, paths, files, error);

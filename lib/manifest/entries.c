@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Segments and operations of a document. Unless SGPU_MANIFEST_WHOLE is set, only one has its tree
- * in memory at a time, since all trees take ten times the memory of the text. The manifest keeps
- * copies of a few names.
+ * Segments and operations of a document. With SGPU_MANIFEST_UNHASHED, only one has its
+ * tree in memory at a time, since all trees take ten times the memory of the text. The manifest
+ * keeps copies of a few names.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +17,11 @@ struct sgpu_manifest_texts {
 	char text[];
 };
 
-int sgpu_reader_split(struct sgpu_reader *reader, const char *text, size_t size, json_t **frame,
-		      int *line, int *column, struct sgpu_error *error)
+int sgpu_reader_frame(struct sgpu_reader *reader, const char *text, size_t size, size_t *position,
+		      struct sgpu_error *error)
 {
-	const bool whole = reader->options & SGPU_MANIFEST_WHOLE;
-	json_t *value;
+	const bool whole = !(reader->options & SGPU_MANIFEST_UNHASHED);
+	json_t **frame = &reader->manifest->json, *value;
 
 	reader->lists[SGPU_LIST_SEGMENTS] =
 		(struct sgpu_json_list){ .key = "segments",
@@ -29,35 +29,33 @@ int sgpu_reader_split(struct sgpu_reader *reader, const char *text, size_t size,
 	reader->lists[SGPU_LIST_OPERATIONS] =
 		(struct sgpu_json_list){ .key = "operations",
 					 .count_max = SGPU_MANIFEST_OPERATIONS_MAX };
-	int rc = sgpu_json_split(text, size, reader->lists, SGPU_ARRAY_LENGTH(reader->lists), 0,
-				 frame, line, column, error);
+	int rc = sgpu_json_frame(text, size, reader->lists, SGPU_ARRAY_LENGTH(reader->lists), 0,
+				 frame, position, error);
 	for (size_t list = 0; !rc && list < SGPU_ARRAY_LENGTH(reader->lists); list++) {
-		json_t *array = whole ? json_object_get(*frame, reader->lists[list].key) : NULL;
+		struct sgpu_json_list entries = reader->lists[list];
+		json_t *array = json_object_get(*frame, entries.key);
 
-		for (size_t i = 0; !rc && i < reader->lists[list].count; i++) {
-			rc = sgpu_json_part_parse(&reader->lists[list].parts[i], text, &value, line,
-						  column, error);
-			if (!rc && array && json_array_append(array, value) < 0) {
+		for (size_t i = 0; !rc && i < entries.count; i++) {
+			const size_t at = (size_t)(entries.at - text);
+
+			rc = sgpu_json_next(&entries, &value, position, error);
+			*position += at;
+			if (!rc && whole && json_array_append(array, value) < 0) {
 				rc = sgpu_fail_nomem(error);
 			}
 			json_decref(value);
 		}
 	}
-	if (rc) {
-		json_decref(*frame);
-		*frame = NULL;
-		sgpu_json_lists_clear(reader->lists, SGPU_ARRAY_LENGTH(reader->lists));
-	}
 	return rc;
 }
 
-json_t *sgpu_reader_take(struct sgpu_reader *reader, int list, int index)
+json_t *sgpu_reader_take(struct sgpu_reader *reader, struct sgpu_json_list *entries, int index)
 {
-	const json_t *array = json_object_get(reader->manifest->json, reader->lists[list].key);
+	const json_t *array = json_object_get(reader->manifest->json, entries->key);
 	json_t *value = json_incref(json_array_get(array, (size_t)index));
+	size_t position;
 
-	if (!value && sgpu_json_part_parse(&reader->lists[list].parts[index], NULL, &value, NULL,
-					   NULL, NULL) != SGPU_OK) {
+	if (!value && sgpu_json_next(entries, &value, &position, NULL) != SGPU_OK) {
 		reader->no_memory = true; /* the only cause left: it was parsed before */
 	}
 	return value;
@@ -98,38 +96,25 @@ void sgpu_reader_free_texts(struct sgpu_manifest *manifest)
 	}
 }
 
-struct taker {
-	struct sgpu_reader *reader;
-	int list;
-};
-
 /* A manifest travels without the paths and formats of its author's files, which are no business of
  * those who carry or run it. */
-static json_t *take_item(void *argument, size_t index)
-{
-	struct taker *taker = argument;
-	json_t *item = sgpu_reader_take(taker->reader, taker->list, (int)index);
-	json_t *copy = taker->list == SGPU_LIST_SEGMENTS ? json_copy(item) : json_incref(item);
-
-	json_decref(item);
-	if (copy && taker->list == SGPU_LIST_SEGMENTS) {
-		(void)json_object_del(copy, "data_location_client");
-		(void)json_object_del(copy, "file");
-	}
-	return copy;
-}
-
 int sgpu_reader_canonical(struct sgpu_reader *reader, struct sgpu_error *error)
 {
-	struct taker takers[] = { { reader, SGPU_LIST_SEGMENTS },
-				  { reader, SGPU_LIST_OPERATIONS } };
-	struct sgpu_json_items items[SGPU_ARRAY_LENGTH(takers)];
+	struct sgpu_manifest *manifest = reader->manifest;
+	json_t *document = json_copy(manifest->json), *segments = json_array(), *segment;
+	int rc = json_object_set_new(document, "segments", segments) ? sgpu_fail_nomem(error) : 0;
+	size_t i;
 
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(items); i++) {
-		items[i] = (struct sgpu_json_items){ reader->lists[i].key, reader->lists[i].count,
-						     take_item, &takers[i] };
+	json_array_foreach (json_object_get(manifest->json, "segments"), i, segment) {
+		json_t *copy = json_copy(segment);
+
+		(void)json_object_del(copy, "data_location_client");
+		(void)json_object_del(copy, "file");
+		rc = rc || json_array_append_new(segments, copy) == 0 ? rc : sgpu_fail_nomem(error);
 	}
-	return sgpu_json_canonical_items(reader->manifest->json, items, SGPU_ARRAY_LENGTH(items),
-					 &reader->manifest->canonical,
-					 &reader->manifest->canonical_size, error);
+	rc = rc ? rc
+		: sgpu_json_canonical(document, &manifest->canonical, &manifest->canonical_size,
+				      error);
+	json_decref(document);
+	return rc;
 }

@@ -7,6 +7,7 @@
 
 #include <openssl/evp.h>
 
+#include "base/base.h"
 #include "manifest/reader.h"
 
 enum {
@@ -72,21 +73,21 @@ static void read_array(struct sgpu_reader *reader, int list, json_t *value, int 
 }
 
 /* First pass over an array: collects the ids, which the second pass looks up. */
-static json_t *read_ids(struct sgpu_reader *reader, int entries, int count, const char *field,
+static json_t *read_ids(struct sgpu_reader *reader, int list, int count, const char *field,
 			const json_t *others)
 {
-	const char *list = reader->lists[entries].key;
+	struct sgpu_json_list entries = reader->lists[list];
 	json_t *ids = json_object();
 
 	for (int i = 0; i < count && ids; i++) {
-		json_t *entry = sgpu_reader_take(reader, entries, i);
+		json_t *entry = sgpu_reader_take(reader, &entries, i);
 		const char *id;
 
-		sgpu_reader_at(reader, entries, i);
+		sgpu_reader_at(reader, list, i);
 		id = sgpu_reader_id(reader, field, json_object_get(entry, field));
 		if (id && json_object_get(ids, id)) {
 			sgpu_reader_report(reader, field, NULL, "'%s' is the id of /%s/%d already",
-					   id, list, sgpu_ids_index(ids, id));
+					   id, entries.key, sgpu_ids_index(ids, id));
 			id = NULL;
 		}
 		if (id && json_object_get(others, id)) {
@@ -105,8 +106,10 @@ static json_t *read_ids(struct sgpu_reader *reader, int entries, int count, cons
 static void read_entries(struct sgpu_reader *reader, int list, int count,
 			 void (*read)(struct sgpu_reader *reader, int index, json_t *entry))
 {
+	struct sgpu_json_list entries = reader->lists[list];
+
 	for (int i = 0; i < count && !reader->no_memory; i++) {
-		json_t *entry = sgpu_reader_take(reader, list, i);
+		json_t *entry = sgpu_reader_take(reader, &entries, i);
 
 		if (entry) {
 			sgpu_reader_at(reader, list, i);
@@ -204,21 +207,21 @@ static int parse_json(struct sgpu_reader *reader, const char *text, size_t size,
 {
 	struct sgpu_diagnostics *diagnostics = reader->diagnostics;
 	struct sgpu_error reason = { 0 };
-	int line = 0, column = 0;
+	size_t position = 0;
 	int rc = SGPU_EINVALID;
 
 	if (size > SGPU_MANIFEST_SIZE_MAX) {
 		sgpu_fail(&reason, rc, "a manifest of %zu bytes is longer than %d", size,
 			  (int)SGPU_MANIFEST_SIZE_MAX);
 	} else {
-		rc = sgpu_reader_split(reader, text, size, &reader->manifest->json, &line, &column,
-				       &reason);
+		rc = sgpu_reader_frame(reader, text, size, &position, &reason);
 	}
 	if (rc == SGPU_EINVALID) {
 		sgpu_diagnostic_add(diagnostics, "", reason.hint, "%s", reason.text);
 		if (diagnostics->count) {
-			diagnostics->list[diagnostics->count - 1].line = line > 0 ? line : 1;
-			diagnostics->list[diagnostics->count - 1].column = column > 0 ? column : 1;
+			struct sgpu_diagnostic *last = &diagnostics->list[diagnostics->count - 1];
+
+			sgpu_json_place(text, position, &last->line, &last->column);
 		}
 	}
 	return rc ? sgpu_fail(error, rc, "%s", reason.text) : SGPU_OK;
@@ -255,7 +258,6 @@ int sgpu_manifest_parse(const char *text, size_t size, unsigned options,
 out:
 	free(reader.dependencies);
 	free(reader.unsure);
-	sgpu_json_lists_clear(reader.lists, SGPU_ARRAY_LENGTH(reader.lists));
 	json_decref(reader.variables);
 	json_decref(reader.outputs);
 	sgpu_manifest_free(&reader.manifest);

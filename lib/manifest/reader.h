@@ -116,12 +116,13 @@ int sgpu_ids_index(const json_t *ids, const char *id);
 
 /* ---- entries.c ---- */
 enum { SGPU_LIST_SEGMENTS, SGPU_LIST_OPERATIONS };
-/* Parses the document into *frame, except its entries, each of which is only checked. Errors as
- * sgpu_json_split. */
-int sgpu_reader_split(struct sgpu_reader *reader, const char *text, size_t size, json_t **frame,
-		      int *line, int *column, struct sgpu_error *error);
-/* Returns a new reference to an entry; NULL: out of memory. */
-json_t *sgpu_reader_take(struct sgpu_reader *reader, int list, int index);
+/* Parses the document into the manifest's `json`, with SGPU_MANIFEST_UNHASHED except its entries,
+ * each of which is only checked. Errors as sgpu_json_frame. */
+int sgpu_reader_frame(struct sgpu_reader *reader, const char *text, size_t size, size_t *position,
+		      struct sgpu_error *error);
+/* Returns a new reference to an entry of a list, whose entries are taken one after the other; NULL:
+ * out of memory. */
+json_t *sgpu_reader_take(struct sgpu_reader *reader, struct sgpu_json_list *entries, int index);
 /* Returns a copy that lives as long as the manifest; NULL for NULL. */
 const char *sgpu_reader_keep(struct sgpu_reader *reader, const char *text);
 void sgpu_reader_free_texts(struct sgpu_manifest *manifest);

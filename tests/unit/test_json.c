@@ -177,28 +177,31 @@ UNIT_TEST(values_are_counted_before_a_tree_is_made)
 	free(text);
 }
 
-/* Splits at "a" and "b" and puts the whole together again. NULL: refused. */
+/* Takes the elements of "a" and "b" one by one and puts the whole together again. NULL: refused. */
 static json_t *split_and_join(const char *text, int *line, int *column)
 {
 	struct sgpu_json_list lists[] = { { .key = "a", .count_max = 4, .part_max = 20 },
 					  { .key = "b", .count_max = 2 } };
 	json_t *whole = NULL, *item = NULL;
-	int rc = sgpu_json_split(text, strlen(text), lists, 2, 100, &whole, line, column, NULL);
+	size_t position = 0;
+	int rc = sgpu_json_frame(text, strlen(text), lists, 2, 100, &whole, &position, NULL);
 
 	for (size_t i = 0; rc == SGPU_OK && i < 2; i++) {
 		CHECK(json_array_size(json_object_get(whole, lists[i].key)) == 0);
 		for (size_t k = 0; rc == SGPU_OK && k < lists[i].count; k++) {
+			const size_t at = (size_t)(lists[i].at - text);
+
 			CHECK(json_array_size(json_object_get(whole, lists[i].key)) == k);
-			rc = sgpu_json_part_parse(&lists[i].parts[k], text, &item, line, column,
-						  NULL);
+			rc = sgpu_json_next(&lists[i], &item, &position, NULL);
+			position += at;
 			if (rc == SGPU_OK) {
 				json_array_append_new(json_object_get(whole, lists[i].key), item);
 			}
 		}
 	}
-	sgpu_json_lists_clear(lists, 2);
 	if (rc != SGPU_OK) {
 		CHECK(rc == SGPU_EINVALID);
+		sgpu_json_place(text, position, line, column);
 		json_decref(whole);
 		return NULL;
 	}
@@ -238,6 +241,8 @@ UNIT_TEST(a_document_in_parts_is_the_same_document)
 		"{\"a\":[{\"x\":1,\"x\":2}]}",
 		"{\"a\":[1],}",
 		"{\"a\":[1]\"b\":[]}",
+		"{\"a\":[1],\"b\":[2,]}",
+		"{\"c\":1},\"a\":[1]",
 		"{\"a\":[(]}",
 		"{\"a\":[1)]}",
 		"{\"a\":[1,2,3,4,5]}", /* limits: elements, their length, and the rest */
@@ -247,14 +252,16 @@ UNIT_TEST(a_document_in_parts_is_the_same_document)
 		"01234567890123456789\"}",
 	};
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(good); i++) {
-		json_t *whole = NULL, *joined = split_and_join(good[i], NULL, NULL);
+		int line, column;
+		json_t *whole = NULL, *joined = split_and_join(good[i], &line, &column);
 		REQUIRE(parse(good[i], &whole) == SGPU_OK);
 		CHECK(joined && json_equal(whole, joined));
 		json_decref(whole);
 		json_decref(joined);
 	}
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
-		json_t *joined = split_and_join(bad[i], NULL, NULL);
+		int line, column;
+		json_t *joined = split_and_join(bad[i], &line, &column);
 		CHECK(!joined);
 		json_decref(joined);
 	}
@@ -278,29 +285,6 @@ UNIT_TEST(a_fault_of_a_part_has_its_place_in_the_whole)
 	}
 }
 
-static json_t *numbered(void *argument, size_t index)
-{
-	return *(int *)argument == (int)index ? NULL : json_integer((json_int_t)index);
-}
-
-UNIT_TEST(a_list_can_be_written_an_element_at_a_time)
-{
-	json_t *frame = json_pack("{s:i, s:s, s:[]}", "z", 1, "list", "whatever", "empty");
-	int none = -1, fails = 2;
-	struct sgpu_json_items items[] = { { "list", 3, numbered, &none },
-					   { "empty", 0, numbered, &none } };
-	char *text = NULL;
-	size_t size = 0;
-
-	CHECK(sgpu_json_canonical_items(frame, items, 2, &text, &size, NULL) == SGPU_OK);
-	CHECK(text && !strcmp(text, "{\"empty\":[],\"list\":[0,1,2],\"z\":1}") &&
-	      size == strlen(text));
-	free(text);
-	items[0].argument = &fails;
-	CHECK(sgpu_json_canonical_items(frame, items, 2, &text, &size, NULL) == SGPU_ENOMEM);
-	json_decref(frame);
-}
-
 int main(void)
 {
 	UNIT_RUN(strict_parsing_refuses_what_is_ambiguous);
@@ -311,6 +295,5 @@ int main(void)
 	UNIT_RUN(values_are_counted_before_a_tree_is_made);
 	UNIT_RUN(a_document_in_parts_is_the_same_document);
 	UNIT_RUN(a_fault_of_a_part_has_its_place_in_the_whole);
-	UNIT_RUN(a_list_can_be_written_an_element_at_a_time);
 	return unit_done();
 }

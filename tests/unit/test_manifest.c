@@ -201,7 +201,7 @@ UNIT_TEST(a_document_that_is_kept_whole_is_read_once)
 	struct parsed p;
 
 	texts_read = 0;
-	parse(&p, text, SGPU_MANIFEST_WHOLE | SGPU_MANIFEST_UNHASHED);
+	parse(&p, text, 0);
 	REQUIRE(p.code == SGPU_OK && p.manifest && p.diagnostics.count == 0);
 	CHECK(texts_read == 1 + 3 + 2); /* the frame, and each of its parts */
 	CHECK(json_array_size(json_object_get(p.manifest->json, "segments")) == 3);

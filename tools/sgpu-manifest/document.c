@@ -79,9 +79,7 @@ static int parse(struct document *document, unsigned options, struct sgpu_error 
 static int check(struct document *document, unsigned options)
 {
 	struct sgpu_error error = { 0 };
-	int rc = parse(document,
-		       (options & ~(unsigned)DOCUMENT_RECORDS_ARE_RESULT) | SGPU_MANIFEST_WHOLE,
-		       &error);
+	int rc = parse(document, options & ~(unsigned)DOCUMENT_RECORDS_ARE_RESULT, &error);
 
 	/* Text that is not JSON is reported as a diagnostic, with its line and column. */
 	if (rc && !(rc == SGPU_EINVALID && document->diagnostics.count)) {

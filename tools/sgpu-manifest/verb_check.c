@@ -20,8 +20,7 @@ static int check_one(const struct document *document)
 
 int verb_check(int argc, char **argv)
 {
-	return document_each(argc, argv, SGPU_MANIFEST_UNHASHED | DOCUMENT_RECORDS_ARE_RESULT,
-			     check_one);
+	return document_each(argc, argv, DOCUMENT_RECORDS_ARE_RESULT, check_one);
 }
 
 /* ---- canon ---- */

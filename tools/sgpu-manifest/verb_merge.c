@@ -87,7 +87,7 @@ static int add_response(struct merger *merger, const char *path)
 static int find_missing(struct merger *merger, const char *path)
 {
 	struct document document;
-	int status = document_load(path, SGPU_MANIFEST_UNHASHED, &document);
+	int status = document_load(path, 0, &document);
 
 	for (int i = 0; !status && i < document.manifest->segment_count; i++) {
 		const struct sgpu_segment *segment = &document.manifest->segments[i];
