@@ -101,7 +101,7 @@ SGPU_MUST_CHECK int sgpu_batch_owner(const struct sgpu_batch *batch, const char 
 				     struct sgpu_error *error);
 
 /* ---- the replay record: the batches that were taken, so that each is taken once ----
- * It is in memory, or in a directory that several processes can share and that outlives them. */
+ * It is in a directory that several processes can share and that outlives them. */
 enum {
 	SGPU_REPLAY_WINDOW_DAYS =
 		7, /* the default age up to which batches are taken and their records kept */
@@ -110,21 +110,20 @@ enum {
 
 struct sgpu_replay;
 
-/* directory NULL: the record is in memory. Otherwise the directory must belong to this user alone;
- * it is made (0700) if missing. Errors: SGPU_EPOLICY for another user's directory, SGPU_ESYSTEM. */
+/* directory NULL: batches are refused for their time alone. Otherwise the directory must belong to
+ * this user alone; it is made (0700) if missing. Errors: SGPU_EPOLICY for another user's directory,
+ * SGPU_ESYSTEM, also for a record of another version. */
 SGPU_MUST_CHECK int sgpu_replay_create(const char *directory, uint64_t window_us,
 				       struct sgpu_replay **replay, struct sgpu_error *error);
 void sgpu_replay_free(struct sgpu_replay **replay);
 
-/* Takes and records a batch. identity: from sgpu_batch_identity(). The batch's signature and MAC
- * must have verified: otherwise an attacker could mark an owner's batch as taken. counter and
- * now_us: microseconds since 1970. When this returns 0, the record is on the disk, so no crash lets
- * a batch run twice. After an error the batch is not recorded and can be sent again. If the process
- * or the machine fails during this call, the batch may be recorded without having run. Errors:
- * SGPU_ETAKEN if the batch was taken before or is older than the window, SGPU_EPOLICY if it was
- * sealed in the future;
- * SGPU_ENOSPACE, SGPU_ESYSTEM if it cannot be recorded, or the record is damaged or of another
- * version. */
+/* Takes and records a batch. identity: from sgpu_batch_identity(), of this counter. The batch's
+ * signature and MAC must have verified: otherwise an attacker could mark an owner's batch as taken.
+ * counter and now_us: microseconds since 1970. When this returns 0, the record is on the disk, so
+ * no crash lets a batch run twice. After an error the batch is not recorded and can be sent again.
+ * If the process or the machine fails during this call, the batch may be recorded without having
+ * run. Errors: SGPU_ETAKEN if the batch was taken before or is older than the window, SGPU_EPOLICY
+ * if it was sealed in the future; SGPU_ENOSPACE, SGPU_ESYSTEM if it cannot be recorded. */
 SGPU_MUST_CHECK int sgpu_replay_take(struct sgpu_replay *replay,
 				     const uint8_t identity[SGPU_SHA256_SIZE], uint64_t counter,
 				     uint64_t now_us, struct sgpu_error *error);

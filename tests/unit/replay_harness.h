@@ -5,6 +5,7 @@
 #ifndef SGPU_REPLAY_HARNESS_H
 #define SGPU_REPLAY_HARNESS_H
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -18,8 +19,6 @@
 #define SECOND UINT64_C(1000000)
 #define WINDOW (100 * SECOND)
 #define NOW (UINT64_C(1800000000) * SECOND)
-enum { HEADER = 24, RECORD = 32 };
-
 static struct sgpu_error error;
 static char folder[64], data[80];
 static int failing_sync; /* which of the next ones fails; 0: none */
@@ -68,11 +67,20 @@ static inline int take(struct sgpu_replay *replay, unsigned id)
 	return take_at(replay, id, NOW, NOW);
 }
 
-static inline off_t size_of_data(void)
+/* How many batches are recorded. */
+static inline unsigned recorded(void)
 {
-	struct stat status;
+	DIR *list = opendir(data);
+	struct dirent *entry;
+	unsigned count = 0;
 
-	return stat(data, &status) == 0 ? status.st_size : -1;
+	while (list && (entry = readdir(list))) {
+		count += entry->d_name[0] != '.';
+	}
+	if (list) {
+		closedir(list);
+	}
+	return count;
 }
 
 /* By a cache of its own, as another process has. */

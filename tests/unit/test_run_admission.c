@@ -8,6 +8,24 @@
 #include "run_harness.h"
 
 static struct sgpu_replay *replay;
+static char folder[64];
+
+static void open_replay(void)
+{
+	strcpy(folder, "/tmp/sgpu-admission-XXXXXX");
+	if (!mkdtemp(folder) || sgpu_replay_create(folder, UINT64_MAX >> 1, &replay, &error) != 0) {
+		abort();
+	}
+}
+
+static void close_replay(void)
+{
+	char command[80];
+
+	sgpu_replay_free(&replay);
+	snprintf(command, sizeof(command), "rm -r '%s'", folder);
+	CHECK(system(command) == 0);
+}
 static struct sgpu_signing_key signer, other;
 static const char *owners[1];
 static bool with_files;
@@ -151,7 +169,8 @@ static void try_mistakes(unsigned mistakes, int first)
 	}
 	CHECK(is_empty(out));
 	CHECK(sgpu_batch_identity(job.batch, identity, &error) == 0 &&
-	      sgpu_replay_take(replay, identity, 1, 1, &error) == 0);
+	      sgpu_replay_take(replay, identity, job.batch->counter, job.batch->counter, &error) ==
+		      0);
 	free_job(&job);
 	close(in);
 	close(out);
@@ -161,20 +180,20 @@ static void try_mistakes(unsigned mistakes, int first)
 UNIT_TEST(a_mistake_hides_those_of_later_steps)
 {
 	prepare_submission = prepare;
-	REQUIRE(sgpu_replay_create(NULL, UINT64_MAX >> 1, &replay, &error) == 0);
+	open_replay();
 	for (int first = FORM; first < MISTAKES; first++) {
 		try_mistakes(~0u << first & ((1u << MISTAKES) - 1), first);
 	}
-	sgpu_replay_free(&replay);
+	close_replay();
 }
 
 UNIT_TEST(each_mistake_alone_is_refused_with_the_same_text_and_not_recorded)
 {
-	REQUIRE(sgpu_replay_create(NULL, UINT64_MAX >> 1, &replay, &error) == 0);
+	open_replay();
 	for (int only = FORM; only < MISTAKES; only++) {
 		try_mistakes(1u << only, only);
 	}
-	sgpu_replay_free(&replay);
+	close_replay();
 }
 
 /* Refused for where its payload lies, by the step before the last. */
@@ -183,7 +202,7 @@ UNIT_TEST(only_a_batch_that_was_admitted_is_recorded)
 	struct job job;
 	int in, out = memfd_create("response", MFD_CLOEXEC);
 
-	REQUIRE(sgpu_replay_create(NULL, UINT64_MAX >> 1, &replay, &error) == 0);
+	open_replay();
 	owners[0] = signer.kid;
 	make_job(&job, 100);
 	close(stage_scan(&job, 0));
@@ -197,7 +216,7 @@ UNIT_TEST(only_a_batch_that_was_admitted_is_recorded)
 	}
 	CHECK(strstr(error.text, "taken before"));
 	with_files = false;
-	sgpu_replay_free(&replay);
+	close_replay();
 	free_job(&job);
 	close(in);
 	close(out);
@@ -209,7 +228,7 @@ UNIT_TEST(a_batch_whose_payloads_do_not_arrive_stays_taken)
 	char tail[3 * SGPU_TAR_BLOCK];
 	int in, out = memfd_create("response", MFD_CLOEXEC);
 
-	REQUIRE(sgpu_replay_create(NULL, UINT64_MAX >> 1, &replay, &error) == 0);
+	open_replay();
 	owners[0] = signer.kid;
 	make_job(&job, 100);
 	in = write_mistaken(&job, 0);
@@ -220,7 +239,7 @@ UNIT_TEST(a_batch_whose_payloads_do_not_arrive_stays_taken)
 	REQUIRE(pwrite(in, tail, sizeof(tail), cut) == sizeof(tail) && lseek(in, 0, SEEK_SET) == 0);
 	CHECK(run_with(&owner, in, out, 0, NULL) == SGPU_ETAKEN);
 	CHECK(is_empty(out));
-	sgpu_replay_free(&replay);
+	close_replay();
 	free_job(&job);
 	close(in);
 	close(out);
