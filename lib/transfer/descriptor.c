@@ -6,13 +6,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/magic.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -22,23 +20,14 @@
 
 enum { PIPE_SIZE = 1 << 20, PAGE = 4096 };
 
-/* Whether the file's content is generated on reading, so that its size says nothing. File systems
- * of such files have no blocks, and neither has a tmpfs without a limit. */
-static bool is_made_on_reading(int fd)
-{
-	struct statfs system;
-
-	return fstatfs(fd, &system) != 0 || (system.f_blocks == 0 && system.f_type != TMPFS_MAGIC);
-}
-
 void sgpu_descriptor_from_fd(int fd, const char *name, struct sgpu_descriptor *descriptor)
 {
 	struct stat status;
+	uint8_t byte;
 	int flags = fcntl(fd, F_GETFL);
 	off_t position = lseek(fd, 0, SEEK_CUR);
 	bool known = fstat(fd, &status) == 0;
-	/* With O_APPEND the kernel appends, whatever offset a write names. */
-	bool appends = (flags & O_APPEND) && (flags & O_ACCMODE) != O_RDONLY;
+	bool reads = (flags & O_ACCMODE) == O_RDONLY;
 
 	*descriptor = (struct sgpu_descriptor){ .fd = fd, .name = name, .pipe = -1 };
 	descriptor->is_socket = known && S_ISSOCK(status.st_mode);
@@ -52,8 +41,12 @@ void sgpu_descriptor_from_fd(int fd, const char *name, struct sgpu_descriptor *d
 			(void)fcntl(fd, F_SETPIPE_SZ, PIPE_SIZE);
 		}
 	}
-	descriptor->positioned = flags >= 0 && !appends && position >= 0 && known &&
-				 S_ISREG(status.st_mode) && !is_made_on_reading(fd);
+	/* With O_APPEND the kernel appends, whatever offset a write names. A file whose content is
+	 * made on reading, as in /proc, has bytes beyond its size of 0. */
+	descriptor->positioned =
+		flags >= 0 && position >= 0 && known && S_ISREG(status.st_mode) &&
+		(reads ? status.st_size > position || pread(fd, &byte, 1, position) == 0
+		       : !(flags & O_APPEND));
 	descriptor->offset = descriptor->positioned ? (uint64_t)position : 0;
 }
 
@@ -75,26 +68,9 @@ static int read_some(void *context, uint64_t position, void *data, size_t size, 
 		       : sgpu_read(in->fd, in->name, data, size, got, error);
 }
 
-static int read_all(void *context, uint64_t position, void *data, size_t size,
-		    struct sgpu_error *error)
-{
-	const struct sgpu_descriptor *in = context;
-	size_t got = 0;
-	int rc = read_some(context, position, data, size, &got, error);
-
-	if (!rc && got < size) {
-		rc = sgpu_fail(error, SGPU_ESYSTEM,
-			       in->positioned ? "'%s' changed while it was read"
-					      : "'%s' is cut short",
-			       in->name);
-	}
-	return rc;
-}
-
 struct sgpu_transfer_source sgpu_source_from_descriptor(struct sgpu_descriptor *descriptor)
 {
-	return (struct sgpu_transfer_source){ .read = read_all,
-					      .read_some = read_some,
+	return (struct sgpu_transfer_source){ .read_some = read_some,
 					      .ordered = !descriptor->positioned,
 					      .context = descriptor };
 }
@@ -183,7 +159,7 @@ struct sgpu_transfer_sink sgpu_sink_to_descriptor(struct sgpu_descriptor *descri
 					    .context = descriptor };
 }
 
-/* ---- sealing and opening one file or pipe: its size, and the checks before and after ---- */
+/* ---- one file or pipe: its size, and the checks before and after ---- */
 /* The number of bytes from the offset to the end of a positioned input. */
 static int rest_of_file(const struct sgpu_descriptor *in, uint64_t *size, struct sgpu_error *error)
 {
@@ -196,111 +172,51 @@ static int rest_of_file(const struct sgpu_descriptor *in, uint64_t *size, struct
 	return 0;
 }
 
-/* Finds the size of a file. *from_file: *size is the file's, to be compared again at the end. */
-static int find_size(struct sgpu_descriptor *in, uint64_t *size, bool *from_file,
-		     struct sgpu_error *error)
+static int check_unchanged(const struct sgpu_descriptor *in, uint64_t size,
+			   struct sgpu_error *error)
 {
-	uint8_t probe;
-	size_t got = 0;
+	uint64_t now = 0;
+	int rc = rest_of_file(in, &now, error);
 
-	*from_file = false;
-	if (*size != SGPU_SIZE_UNKNOWN || !in->positioned) {
-		return 0;
+	if (!rc && now != size) {
+		rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", in->name);
+		(void)sgpu_hint(error, "use a copy of it, or read it through a pipe");
 	}
-	int rc = rest_of_file(in, size, error);
-	if (rc) {
-		return rc;
-	}
-	*from_file = true;
-	if (*size) {
-		return 0;
-	}
-	/* Some file systems report size 0 for files that are not empty. */
-	rc = sgpu_pread(in->fd, in->name, &probe, 1, in->offset, &got, error);
-	if (!rc && got) {
-		*from_file = false;
-		*size = SGPU_SIZE_UNKNOWN;
-		in->positioned = false;
-		rc = lseek(in->fd, (off_t)in->offset, SEEK_SET) < 0
-			     ? sgpu_fail_errno(error, "cannot read '%s'", in->name)
-			     : 0;
-	}
-	sgpu_wipe(&probe, 1);
 	return rc;
 }
 
-/* The input must still have that size. A sparse output that ends with a hole is extended. */
-static int check_ends(struct sgpu_seal_job *job, bool from_file, uint64_t size,
-		      struct sgpu_error *error)
+/* A sparse output that ends with a hole is not as long as it should be. */
+static int extend(const struct sgpu_descriptor *out, uint64_t size, struct sgpu_error *error)
 {
 	struct stat status;
-	uint64_t now = 0, end = job->out.offset + job->bytes_out;
 
-	if (from_file) {
-		int rc = rest_of_file(&job->in, &now, error);
-		if (rc) {
-			return rc;
-		}
-		if (now != size) {
-			(void)sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
-					job->in.name);
-			(void)sgpu_hint(error, "use a copy of it, or read it through a pipe");
-			return SGPU_ESYSTEM;
-		}
-	}
-	if (job->out.sparse && job->out.positioned &&
-	    (fstat(job->out.fd, &status) ||
-	     ((uint64_t)status.st_size < end && ftruncate(job->out.fd, (off_t)end)))) {
-		return sgpu_fail_write(error, job->out.name);
-	}
-	return 0;
+	return fstat(out->fd, &status) || ((uint64_t)status.st_size < out->offset + size &&
+					   ftruncate(out->fd, (off_t)(out->offset + size)))
+		       ? sgpu_fail_write(error, out->name)
+		       : 0;
 }
 
-static int move_stream(struct sgpu_seal_job *job, enum sgpu_host_action action,
-		       struct sgpu_error *error)
+int sgpu_host_move_file(struct sgpu_host_move *move, struct sgpu_descriptor *in,
+			struct sgpu_descriptor *out, struct sgpu_error *error)
 {
-	struct sgpu_descriptor in = job->in, out = job->out;
-	uint64_t size = job->size;
-	bool from_file = false;
+	struct sgpu_host_part *part = move->parts;
+	const bool to_end = part->size == SGPU_SIZE_UNKNOWN && in->positioned;
+	int rc = to_end ? rest_of_file(in, &part->size, error) : 0;
 
-	job->bytes_in = job->bytes_out = 0;
-	job->bad_chunk = SGPU_SIZE_UNKNOWN;
-	int rc = find_size(&in, &size, &from_file, error);
-	if (rc) {
-		return rc;
+	part->name = in->name;
+	part->source = sgpu_source_from_descriptor(in);
+	part->sink = sgpu_sink_to_descriptor(out);
+	rc = rc ? rc : sgpu_host_move(move, error);
+	sgpu_descriptor_close(out);
+	if (!rc && to_end) {
+		rc = check_unchanged(in, part->size, error);
 	}
-	struct sgpu_host_part part = { .action = action,
-				       .name = in.name,
-				       .size = size,
-				       .key = job->key,
-				       .context = job->context,
-				       .context_size = job->context_size,
-				       .source = sgpu_source_from_descriptor(&in),
-				       .sink = sgpu_sink_to_descriptor(&out) };
-	struct sgpu_host_move move = { .parts = &part,
-				       .count = 1,
-				       .jobs = job->jobs,
-				       .progress = job->progress,
-				       .progress_argument = job->progress_argument };
-	rc = sgpu_host_move(&move, error);
-	sgpu_descriptor_close(&out);
-	job->bytes_in = part.bytes_in;
-	job->bytes_out = part.bytes_out;
-	job->bad_chunk = move.bad_chunk;
-	rc = rc ? rc : check_ends(job, from_file, size, error);
+	if (!rc && out->sparse && out->positioned) {
+		rc = extend(out, part->bytes_out, error);
+	}
 	if (!rc) {
-		job->in.offset += in.positioned ? part.bytes_in : 0;
-		job->out.offset += out.positioned ? part.bytes_out : 0;
+		in->offset += in->positioned ? part->bytes_in : 0;
+		out->offset += out->positioned ? part->bytes_out : 0;
 	}
 	return rc;
-}
-
-int sgpu_seal_stream(struct sgpu_seal_job *job, struct sgpu_error *error)
-{
-	return move_stream(job, SGPU_HOST_SEAL, error);
-}
-
-int sgpu_open_stream(struct sgpu_seal_job *job, struct sgpu_error *error)
-{
-	return move_stream(job, SGPU_HOST_OPEN, error);
 }

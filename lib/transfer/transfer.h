@@ -87,14 +87,14 @@ struct sgpu_transfer_source {
 	/* NULL, or returns bytes [0, size) in memory that stays until close; if it returns NULL,
 	 * read is called. *registered: the device reads the memory itself (sgpu_host_alloc,
 	 * sgpu_host_register). Then no processor touches it, so it may be a mapping that somebody
-	 * cuts short. Otherwise it is ordinary memory that does not change meanwhile. Called once,
+	 * cuts short. Otherwise it is ordinary memory that does not change meanwhile. Called
 	 * before any read. */
 	void *(*view)(void *context, uint64_t size, bool *registered);
 	/* NULL, or called once when nothing reads from the source any more, before the transfer
 	 * ends. May call the device. */
 	void (*close)(void *context);
-	/* NULL, or for a source of unknown size: as read, but at the end of the source *got is
-	 * less than `size`. */
+	/* For sgpu_host_move, in place of `read`: at the end of the source *got is less than
+	 * `size`. */
 	int (*read_some)(void *context, uint64_t position, void *data, size_t size, size_t *got,
 			 struct sgpu_error *error);
 	/* Read in order, by one thread. It is read to its end even if the transfer fails, so that
@@ -282,6 +282,13 @@ struct sgpu_host_part {
 	void *argument;
 	/* results */
 	uint64_t bytes_in, bytes_out;
+	/* private; zeroed */
+	bool open; /* from its beginning until all its chunk runs were delivered */
+	struct sgpu_sealed_keys keys;
+	struct sgpu_host_digest *computed;
+	uint64_t runs;	/* chunk runs; UINT64_MAX while unknown; 0: not begun */
+	uint64_t next;	/* the chunk run to claim next */
+	uint64_t ended; /* chunk runs that were delivered */
 };
 
 struct sgpu_host_move {
@@ -306,23 +313,11 @@ struct sgpu_host_move {
  * SGPU_ECANCELED, SGPU_ENOMEM. `close` of each source and sink is called if its part was begun. */
 SGPU_MUST_CHECK int sgpu_host_move(struct sgpu_host_move *move, struct sgpu_error *error);
 
-struct sgpu_seal_job {
-	const uint8_t *key; /* SGPU_KEY_SIZE bytes */
-	const void *context;
-	size_t context_size;
-	struct sgpu_descriptor in, out; /* from sgpu_descriptor_from_fd; out.sparse: only to open */
-	uint64_t size; /* bytes to read from `in`, or SGPU_SIZE_UNKNOWN: to the end of file */
-	/* as in struct sgpu_host_move */
-	unsigned jobs;
-	void (*progress)(void *argument, uint64_t bytes_in);
-	void *progress_argument;
-	uint64_t bytes_in, bytes_out, bad_chunk; /* results */
-};
-/* Seals `in` to `out`. Returns SGPU_ESYSTEM ("changed while it was read") if a positioned `in` is
- * shorter than `size` or, with unknown size, changes its length. Advances in.offset and out.offset
- * if positioned. */
-SGPU_MUST_CHECK int sgpu_seal_stream(struct sgpu_seal_job *job, struct sgpu_error *error);
-/* Opens `in` to `out`. Errors: SGPU_EKEY, SGPU_EAUTH, SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int sgpu_open_stream(struct sgpu_seal_job *job, struct sgpu_error *error);
+/* Moves the one part of `move`, which has no source, sink and name yet, from `in` to `out`. If its
+ * size is unknown, it is all that follows in `in`. Fails with SGPU_ESYSTEM ("changed while it was
+ * read") if a positioned `in` is shorter than a known size or changes its length. Advances
+ * in->offset and out->offset if positioned. */
+SGPU_MUST_CHECK int sgpu_host_move_file(struct sgpu_host_move *move, struct sgpu_descriptor *in,
+					struct sgpu_descriptor *out, struct sgpu_error *error);
 
 #endif

@@ -44,16 +44,30 @@ static int file_with(const void *data, size_t size)
 	return fd;
 }
 
-static struct sgpu_seal_job job_for(int in, int out, unsigned jobs)
+struct job {
+	struct sgpu_host_part part;
+	struct sgpu_host_move move;
+	struct sgpu_descriptor in, out;
+};
+
+static struct job job_for(int in, int out, unsigned jobs)
 {
-	struct sgpu_seal_job job = {
-		.key = key, .context = "ctx", .context_size = 3, .size = SGPU_SIZE_UNKNOWN
-	};
+	struct job job = { .part = { .key = key,
+				     .context = "ctx",
+				     .context_size = 3,
+				     .size = SGPU_SIZE_UNKNOWN },
+			   .move = { .count = 1, .jobs = jobs } };
 
 	sgpu_descriptor_from_fd(in, "in", &job.in);
 	sgpu_descriptor_from_fd(out, "out", &job.out);
-	job.jobs = jobs;
 	return job;
+}
+
+static int move_file(struct job *job, enum sgpu_host_action action, struct sgpu_error *error)
+{
+	job->part.action = action;
+	job->move.parts = &job->part;
+	return sgpu_host_move_file(&job->move, &job->in, &job->out, error);
 }
 
 static uint8_t *contents(int fd, size_t *size)
@@ -88,16 +102,17 @@ UNIT_TEST(files_round_trip_with_any_number_of_threads)
 			uint8_t *data = pattern(sizes[i]);
 			int in = file_with(data, sizes[i]), middle = file_with("", 0),
 			    out = file_with("", 0);
-			struct sgpu_seal_job seal = job_for(in, middle, jobs);
+			struct job seal = job_for(in, middle, jobs);
 			uint64_t expected = 0;
 			CHECK(seal.in.positioned && seal.out.positioned);
-			CHECK(sgpu_seal_stream(&seal, NULL) == 0);
-			CHECK(sgpu_sealed_size(sizes[i], &expected) && seal.bytes_out == expected);
-			CHECK(seal.bytes_in == sizes[i] && seal.out.offset == expected &&
+			CHECK(move_file(&seal, SGPU_HOST_SEAL, NULL) == 0);
+			CHECK(sgpu_sealed_size(sizes[i], &expected) &&
+			      seal.part.bytes_out == expected);
+			CHECK(seal.part.bytes_in == sizes[i] && seal.out.offset == expected &&
 			      seal.in.offset == sizes[i]);
-			struct sgpu_seal_job open = job_for(middle, out, jobs);
-			CHECK(sgpu_open_stream(&open, NULL) == 0);
-			CHECK(open.bytes_in == expected && open.bytes_out == sizes[i]);
+			struct job open = job_for(middle, out, jobs);
+			CHECK(move_file(&open, SGPU_HOST_OPEN, NULL) == 0);
+			CHECK(open.part.bytes_in == expected && open.part.bytes_out == sizes[i]);
 			CHECK(holds(out, data, sizes[i]));
 			free(data);
 			close(in);
@@ -109,7 +124,7 @@ UNIT_TEST(files_round_trip_with_any_number_of_threads)
 
 /* A thread that runs one job and closes its descriptors. */
 struct runner {
-	struct sgpu_seal_job job;
+	struct job job;
 	int opening, code;
 	pthread_t thread;
 };
@@ -118,8 +133,8 @@ static void *run(void *argument)
 {
 	struct runner *runner = argument;
 
-	runner->code = runner->opening ? sgpu_open_stream(&runner->job, NULL)
-				       : sgpu_seal_stream(&runner->job, NULL);
+	runner->code = runner->opening ? move_file(&runner->job, SGPU_HOST_OPEN, NULL)
+				       : move_file(&runner->job, SGPU_HOST_SEAL, NULL);
 	close(runner->job.out.fd);
 	return NULL;
 }
@@ -155,7 +170,7 @@ static void through_pipes(size_t size, unsigned jobs)
 	pthread_join(seal.thread, NULL);
 	pthread_join(open.thread, NULL);
 	waitpid(writer, NULL, 0);
-	CHECK(seal.code == 0 && open.code == 0 && open.job.bytes_out == size);
+	CHECK(seal.code == 0 && open.code == 0 && open.job.part.bytes_out == size);
 	close(first[0]);
 	close(second[0]);
 	close(third[0]);
@@ -200,10 +215,10 @@ UNIT_TEST(the_lowest_bad_chunk_is_the_one_that_is_reported)
 	}
 	for (int round = 0; round < 20; round++) {
 		int in = file_with(sealed, size), out = file_with("", 0);
-		struct sgpu_seal_job job = job_for(in, out, 4);
+		struct job job = job_for(in, out, 4);
 		struct sgpu_error error;
-		CHECK(sgpu_open_stream(&job, &error) == SGPU_EAUTH);
-		CHECK(job.bad_chunk == 17);
+		CHECK(move_file(&job, SGPU_HOST_OPEN, &error) == SGPU_EAUTH);
+		CHECK(job.move.bad_chunk == 17);
 		CHECK(strstr(error.text, "chunk 17 (offset 278856)"));
 		close(in);
 		close(out);
@@ -238,7 +253,7 @@ static void check_prefix(const uint8_t *sealed, size_t size, const uint8_t *data
 	REQUIRE(pthread_create(&open.thread, NULL, run, &open) == 0);
 	CHECK(sgpu_read(drain[0], "pipe", back, 101 * SGPU_CHUNK, &got, NULL) == 0);
 	pthread_join(open.thread, NULL);
-	CHECK(open.code == SGPU_EAUTH && open.job.bad_chunk == good_chunks);
+	CHECK(open.code == SGPU_EAUTH && open.job.move.bad_chunk == good_chunks);
 	CHECK(got == good_chunks * SGPU_CHUNK && !memcmp(back, data, got));
 	if (!from_file) {
 		close(feed[0]);
@@ -282,9 +297,9 @@ UNIT_TEST(lengths_that_no_sealed_file_has_are_refused_before_anything_is_written
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(cut); i++) {
 		int in = file_with(sealed, cut[i]), out = file_with("", 0);
-		struct sgpu_seal_job job = job_for(in, out, 2);
-		CHECK(sgpu_open_stream(&job, NULL) == SGPU_EAUTH &&
-		      job.bad_chunk == SGPU_SIZE_UNKNOWN);
+		struct job job = job_for(in, out, 2);
+		CHECK(move_file(&job, SGPU_HOST_OPEN, NULL) == SGPU_EAUTH &&
+		      job.move.bad_chunk == SGPU_SIZE_UNKNOWN);
 		free(contents(out, &got));
 		CHECK(got == 0);
 		close(in);
@@ -298,33 +313,33 @@ UNIT_TEST(a_known_size_takes_that_much_and_no_more)
 {
 	uint8_t *data = pattern(700000);
 	int in = file_with(data, 700000), out = file_with("", 0), back = file_with("", 0), pipes[2];
-	struct sgpu_seal_job job = job_for(in, out, 2);
+	struct job job = job_for(in, out, 2);
 
 	job.in.offset = 1000;
-	job.size = 600000;
-	CHECK(sgpu_seal_stream(&job, NULL) == 0 && job.bytes_in == 600000 &&
+	job.part.size = 600000;
+	CHECK(move_file(&job, SGPU_HOST_SEAL, NULL) == 0 && job.part.bytes_in == 600000 &&
 	      job.in.offset == 601000);
-	struct sgpu_seal_job open = job_for(out, back, 2);
-	open.size = job.bytes_out;
-	CHECK(sgpu_open_stream(&open, NULL) == 0 && holds(back, data + 1000, 600000));
+	struct job open = job_for(out, back, 2);
+	open.part.size = job.part.bytes_out;
+	CHECK(move_file(&open, SGPU_HOST_OPEN, NULL) == 0 && holds(back, data + 1000, 600000));
 	/* More than there is. */
 	job = job_for(in, out, 2);
-	job.size = 700001;
+	job.part.size = 700001;
 	struct sgpu_error error;
-	CHECK(sgpu_seal_stream(&job, &error) == SGPU_ESYSTEM &&
+	CHECK(move_file(&job, SGPU_HOST_SEAL, &error) == SGPU_ESYSTEM &&
 	      strstr(error.text, "changed while it was read"));
 	/* From a stream: what follows must be left in it. */
 	REQUIRE(pipe(pipes) == 0);
 	REQUIRE(write(pipes[1], "0123456789", 10) == 10);
 	job = job_for(pipes[0], out, 2);
-	job.size = 4;
-	CHECK(sgpu_seal_stream(&job, NULL) == 0 && job.bytes_in == 4);
+	job.part.size = 4;
+	CHECK(move_file(&job, SGPU_HOST_SEAL, NULL) == 0 && job.part.bytes_in == 4);
 	char rest[8] = "";
 	CHECK(read(pipes[0], rest, 6) == 6 && !memcmp(rest, "456789", 6));
 	close(pipes[1]);
 	job = job_for(pipes[0], out, 1);
-	job.size = 4;
-	CHECK(sgpu_seal_stream(&job, NULL) == SGPU_ESYSTEM);
+	job.part.size = 4;
+	CHECK(move_file(&job, SGPU_HOST_SEAL, NULL) == SGPU_ESYSTEM);
 	close(pipes[0]);
 	close(in);
 	close(out);
@@ -341,11 +356,11 @@ UNIT_TEST(runs_of_zeros_become_holes_when_asked)
 
 	memset(data + (3 << 20) + 5000, 7, 100000);
 	in = file_with(data, SIZE);
-	struct sgpu_seal_job job = job_for(in, middle, 2);
-	CHECK(sgpu_seal_stream(&job, NULL) == 0);
+	struct job job = job_for(in, middle, 2);
+	CHECK(move_file(&job, SGPU_HOST_SEAL, NULL) == 0);
 	job = job_for(middle, out, 2);
 	job.out.sparse = true;
-	CHECK(sgpu_open_stream(&job, NULL) == 0);
+	CHECK(move_file(&job, SGPU_HOST_OPEN, NULL) == 0);
 	CHECK(holds(out, data, SIZE));
 	CHECK(fstat(out, &status) == 0 && status.st_size == SIZE &&
 	      status.st_blocks * 512 < 200000);
@@ -360,10 +375,10 @@ UNIT_TEST(a_file_that_appends_is_a_stream)
 	char path[] = "/tmp/sgpu-append-XXXXXX";
 	int made = mkstemp(path), in = file_with("0123456789", 10),
 	    out = open(path, O_RDWR | O_APPEND);
-	struct sgpu_seal_job job = job_for(in, out, 2);
+	struct job job = job_for(in, out, 2);
 
 	REQUIRE(made >= 0 && out >= 0 && write(made, "head", 4) == 4);
-	CHECK(!job.out.positioned && sgpu_seal_stream(&job, NULL) == 0);
+	CHECK(!job.out.positioned && move_file(&job, SGPU_HOST_SEAL, NULL) == 0);
 	size_t size;
 	uint8_t *all = contents(out, &size), back[10];
 	CHECK(size == 4 + 82 && !memcmp(all, "head", 4));
@@ -379,10 +394,11 @@ UNIT_TEST(a_file_that_appends_is_a_stream)
 UNIT_TEST(files_made_on_reading_are_read_to_their_end)
 {
 	int in = open("/proc/self/status", O_RDONLY), out = file_with("", 0);
-	struct sgpu_seal_job job = job_for(in, out, 2);
+	struct job job = job_for(in, out, 2);
 
 	REQUIRE(in >= 0);
-	CHECK(!job.in.positioned && sgpu_seal_stream(&job, NULL) == 0 && job.bytes_in > 100);
+	CHECK(!job.in.positioned && move_file(&job, SGPU_HOST_SEAL, NULL) == 0 &&
+	      job.part.bytes_in > 100);
 	close(in);
 	close(out);
 }
@@ -400,11 +416,11 @@ UNIT_TEST(progress_never_falls_and_ends_at_the_size)
 {
 	uint8_t *data = pattern(3000000);
 	int in = file_with(data, 3000000), out = file_with("", 0);
-	struct sgpu_seal_job job = job_for(in, out, 3);
+	struct job job = job_for(in, out, 3);
 
-	job.progress = progress;
-	job.progress_argument = &last_progress;
-	CHECK(sgpu_seal_stream(&job, NULL) == 0);
+	job.move.progress = progress;
+	job.move.progress_argument = &last_progress;
+	CHECK(move_file(&job, SGPU_HOST_SEAL, NULL) == 0);
 	CHECK(!progress_falls && last_progress == 3000000);
 	close(in);
 	close(out);
@@ -429,11 +445,11 @@ UNIT_TEST(a_file_that_grows_or_shrinks_while_it_is_read_is_an_error)
 		for (int grow = 0; grow < 2; grow++) {
 			int in = file_with(data, 3000000), out = file_with("", 0);
 			off_t wanted[2] = { in, grow ? 3000001 : 1000 };
-			struct sgpu_seal_job job = job_for(in, out, jobs);
+			struct job job = job_for(in, out, jobs);
 			struct sgpu_error error = { 0 };
-			job.progress = resize;
-			job.progress_argument = wanted;
-			CHECK(sgpu_seal_stream(&job, &error) == SGPU_ESYSTEM);
+			job.move.progress = resize;
+			job.move.progress_argument = wanted;
+			CHECK(move_file(&job, SGPU_HOST_SEAL, &error) == SGPU_ESYSTEM);
 			CHECK(strstr(error.text, "changed while it was read"));
 			close(in);
 			close(out);
@@ -458,10 +474,9 @@ static int interrupted_child(unsigned jobs, int writing)
 		return 1;
 	}
 	/* A pipe that nobody feeds, or that nobody drains. */
-	struct sgpu_seal_job job =
-		job_for(writing ? zeros : stuck[0], writing ? stuck[1] : null, jobs);
+	struct job job = job_for(writing ? zeros : stuck[0], writing ? stuck[1] : null, jobs);
 	ualarm(100000, 0);
-	return sgpu_seal_stream(&job, NULL) == SGPU_ECANCELED ? 0 : 2;
+	return move_file(&job, SGPU_HOST_SEAL, NULL) == SGPU_ECANCELED ? 0 : 2;
 }
 
 UNIT_TEST(an_interrupt_ends_a_transfer_that_waits_for_a_stream)
@@ -486,8 +501,8 @@ UNIT_TEST(a_reader_that_goes_away_is_an_error)
 	REQUIRE(in >= 0 && pipe(gone) == 0);
 	close(gone[0]);
 	for (unsigned jobs = 1; jobs <= 4; jobs += 3) {
-		struct sgpu_seal_job job = job_for(in, gone[1], jobs);
-		CHECK(sgpu_seal_stream(&job, NULL) == SGPU_ESYSTEM);
+		struct job job = job_for(in, gone[1], jobs);
+		CHECK(move_file(&job, SGPU_HOST_SEAL, NULL) == SGPU_ESYSTEM);
 	}
 	close(in);
 	close(gone[1]);

@@ -98,20 +98,25 @@ UNIT_TEST(streams_give_back_no_memory_with_plaintext)
 	REQUIRE(data != MAP_FAILED);
 	fill(data, SIZE);
 	int in = memory_file(data, SIZE), sealed = memory_file("", 0), out = memory_file("", 0);
-	struct sgpu_seal_job seal = { .key = key, .size = SGPU_SIZE_UNKNOWN, .jobs = 2 };
-	struct sgpu_seal_job open = { .key = key, .size = SGPU_SIZE_UNKNOWN, .jobs = 2 };
+	struct sgpu_host_part part = { .action = SGPU_HOST_SEAL,
+				       .key = key,
+				       .size = SGPU_SIZE_UNKNOWN };
+	struct sgpu_host_move move = { .parts = &part, .count = 1, .jobs = 2 };
+	struct sgpu_descriptor from, to;
 
-	sgpu_descriptor_from_fd(in, "in", &seal.in);
-	sgpu_descriptor_from_fd(sealed, "sealed", &seal.out);
+	sgpu_descriptor_from_fd(in, "in", &from);
+	sgpu_descriptor_from_fd(sealed, "sealed", &to);
 	watch(true);
-	CHECK(sgpu_seal_stream(&seal, NULL) == 0);
+	CHECK(sgpu_host_move_file(&move, &from, &to, NULL) == 0);
 	watch(false);
 	CHECK(freed > 0 && found == 0);
 	REQUIRE(lseek(sealed, 0, SEEK_SET) == 0);
-	sgpu_descriptor_from_fd(sealed, "sealed", &open.in);
-	sgpu_descriptor_from_fd(out, "out", &open.out);
+	part.action = SGPU_HOST_OPEN;
+	part.size = SGPU_SIZE_UNKNOWN;
+	sgpu_descriptor_from_fd(sealed, "sealed", &from);
+	sgpu_descriptor_from_fd(out, "out", &to);
 	watch(true);
-	CHECK(sgpu_open_stream(&open, NULL) == 0 && open.bytes_out == SIZE);
+	CHECK(sgpu_host_move_file(&move, &from, &to, NULL) == 0 && part.bytes_out == SIZE);
 	watch(false);
 	CHECK(freed > 0 && found == 0);
 	/* What was opened before a bad chunk was met. */
@@ -119,9 +124,9 @@ UNIT_TEST(streams_give_back_no_memory_with_plaintext)
 	REQUIRE(pread(sealed, &byte, 1, SIZE / 2) == 1);
 	byte ^= 1;
 	REQUIRE(pwrite(sealed, &byte, 1, SIZE / 2) == 1 && lseek(sealed, 0, SEEK_SET) == 0);
-	sgpu_descriptor_from_fd(sealed, "sealed", &open.in);
+	sgpu_descriptor_from_fd(sealed, "sealed", &from);
 	watch(true);
-	CHECK(sgpu_open_stream(&open, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_host_move_file(&move, &from, &to, NULL) == SGPU_EAUTH);
 	watch(false);
 	CHECK(freed > 0 && found == 0);
 	close(in);

@@ -182,7 +182,7 @@ void cli_print_line(FILE *file, const char *format, ...) SGPU_PRINTF(2, 3); /* a
  * A line on standard error if that is a terminal, not with -q or --json. `label` is static
  * memory. */
 void cli_progress_begin(const char *label, uint64_t total_bytes); /* total 0: unknown */
-void cli_progress(void *unused, uint64_t bytes);		  /* fits sgpu_seal_job.progress */
+void cli_progress(void *unused, uint64_t bytes);		  /* fits sgpu_host_move.progress */
 void cli_progress_of(uint64_t bytes, uint64_t total_bytes);	  /* if it is known only now */
 void cli_progress_end(void);
 /* Erases the line, so that something else can be printed. */

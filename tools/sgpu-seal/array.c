@@ -44,19 +44,20 @@ void seal_array_close(struct seal_array *array)
 	}
 }
 
-static int read_array(void *context, uint64_t position, void *data, size_t size,
+static int read_array(void *context, uint64_t position, void *data, size_t size, size_t *got,
 		      struct sgpu_error *error)
 {
 	struct seal_payload *payload = context; /* by its first member */
 
 	(void)position; /* it is read in order */
+	*got = size;
 	return sgpu_file_read(payload->array.file, data, size, error);
 }
 
 int seal_payload_from_array(struct seal_payload *payload, struct sgpu_host_part *part,
 			    const struct sgpu_location *location, struct sgpu_error *error)
 {
-	part->source.read = read_array;
+	part->source.read_some = read_array;
 	part->source.ordered = true;
 	part->name = location->file;
 	return seal_array_open(location, part->size, &payload->array, error);

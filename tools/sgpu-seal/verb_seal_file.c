@@ -23,9 +23,11 @@ struct task {
 	bool to_public; /* there is a header for an X25519 key, keys.list[0] */
 	struct seal_keys keys;
 	uint8_t file_key[SGPU_KEY_SIZE];
-	int in;
-	struct sgpu_output out;
-	struct sgpu_seal_job job;
+	int in_fd;
+	struct sgpu_descriptor in, out;
+	struct sgpu_output output;
+	struct sgpu_host_part part;
+	struct sgpu_host_move move;
 };
 
 #define SINGLE_FILE_OPTIONS(key_help, out_help)                                   \
@@ -35,7 +37,7 @@ struct task {
 		  "the context that the data are bound to, at most 4096 bytes",   \
 		  CLI_BYTES(struct task, context, 0, SGPU_CONTEXT_MAX) },         \
 		{ "jobs", 'j', "N", "threads to use (default: all processors)",   \
-		  CLI_NUMBER(struct task, job.jobs, 1, SGPU_POOL_JOBS_MAX) },     \
+		  CLI_NUMBER(struct task, move.jobs, 1, SGPU_POOL_JOBS_MAX) },    \
 	{                                                                         \
 		"output", 'o', "FILE", out_help, CLI_TEXT(struct task, out_path)  \
 	}
@@ -96,27 +98,27 @@ static int load_key(struct task *task)
 		(void)sgpu_hint(&error, "-r seals to it");
 		return cli_error(&error);
 	}
-	task->job.key = task->to_public ? task->file_key : key->secret;
+	task->part.key = task->to_public ? task->file_key : key->secret;
 	return 0;
 }
 
 /* ---- the header of a file that is sealed to a public key ---- */
 static int write_header(struct task *task, struct sgpu_error *error)
 {
-	struct sgpu_transfer_sink sink = sgpu_sink_to_descriptor(&task->job.out);
+	struct sgpu_transfer_sink sink = sgpu_sink_to_descriptor(&task->out);
 	uint8_t header[SGPU_SEALED_TO];
 	int rc = sgpu_sealed_to_make(&task->keys.list[0], task->file_key, header, error);
 
 	rc = rc ? rc : sink.write(sink.context, 0, header, sizeof(header), error);
-	sgpu_descriptor_close(&task->job.out);
-	task->job.out.offset += task->job.out.positioned ? sizeof(header) : 0;
+	sgpu_descriptor_close(&task->out);
+	task->out.offset += task->out.positioned ? sizeof(header) : 0;
 	return rc;
 }
 
 /* Opens the header. Of a file, also looks whether a symmetric key was given in vain. */
 static int read_header(struct task *task, struct sgpu_error *error)
 {
-	struct sgpu_descriptor *in = &task->job.in;
+	struct sgpu_descriptor *in = &task->in;
 	uint8_t header[SGPU_SEALED_TO];
 	char kid[SGPU_KID_SIZE + 1];
 	size_t got = 0;
@@ -133,7 +135,7 @@ static int read_header(struct task *task, struct sgpu_error *error)
 			       : rc;
 	}
 	if (!rc && !got && !in->positioned) {
-		return sgpu_fail_sniffed(error, task->in, in->name, header, got, "sealed data");
+		return sgpu_fail_sniffed(error, task->in_fd, in->name, header, got, "sealed data");
 	}
 	in->offset += in->positioned ? got : 0;
 	return rc ? rc
@@ -149,22 +151,22 @@ static int open_output(struct task *task)
 		return 2;
 	}
 	/* A new file of plaintext is private; an existing file keeps its mode. */
-	int rc = sgpu_output_open(&task->out, path, task->opening ? 0600 : 0666, false, &error);
-	if (!rc && task->opening && task->out.kept_mode >= 0) {
-		rc = sgpu_output_set_mode(&task->out, 0666, &error);
+	int rc = sgpu_output_open(&task->output, path, task->opening ? 0600 : 0666, false, &error);
+	if (!rc && task->opening && task->output.kept_mode >= 0) {
+		rc = sgpu_output_set_mode(&task->output, 0666, &error);
 	}
-	if (!rc && task->opening && !task->named && task->out.temporary) {
+	if (!rc && task->opening && !task->named && task->output.temporary) {
 		rc = seal_refuse_name(path, &error);
 	}
 	if (rc) {
 		return cli_error(&error);
 	}
-	sgpu_descriptor_from_fd(task->out.fd, task->out.path, &task->job.out);
-	task->job.out.sparse = task->opening && task->out.regular;
-	if (task->opening && !task->out.regular) {
+	sgpu_descriptor_from_fd(task->output.fd, task->output.path, &task->out);
+	task->out.sparse = task->opening && task->output.regular;
+	if (task->opening && !task->output.regular) {
 		/* A redirected output keeps its bytes even after a failure, so they must be a
 		 * prefix of the plaintext, without gaps. */
-		task->job.out.positioned = false;
+		task->out.positioned = false;
 	}
 	return 0;
 }
@@ -174,33 +176,32 @@ static int transfer(struct task *task)
 	struct sgpu_error error = { 0 };
 	struct stat status;
 
-	bool sized = task->job.in.positioned && fstat(task->in, &status) == 0 &&
-		     (uint64_t)status.st_size > task->job.in.offset;
+	bool sized = task->in.positioned && fstat(task->in_fd, &status) == 0 &&
+		     (uint64_t)status.st_size > task->in.offset;
 	cli_progress_begin(task->opening ? "opening" : "sealing",
-			   sized ? (uint64_t)status.st_size - task->job.in.offset : 0);
+			   sized ? (uint64_t)status.st_size - task->in.offset : 0);
 	int rc = task->opening	   ? read_header(task, &error)
 		 : task->to_public ? write_header(task, &error)
 				   : 0;
 
 	if (!rc) {
-		rc = task->opening ? sgpu_open_stream(&task->job, &error)
-				   : sgpu_seal_stream(&task->job, &error);
+		rc = sgpu_host_move_file(&task->move, &task->in, &task->out, &error);
 		rc = rc == SGPU_ENOINPUT && task->to_public
-			     ? sgpu_fail(&error, SGPU_EAUTH, "'%s' is cut short", task->job.in.name)
+			     ? sgpu_fail(&error, SGPU_EAUTH, "'%s' is cut short", task->in.name)
 			     : rc;
 	}
 	cli_progress_end();
 	if (!rc) {
-		*(task->opening ? &task->job.bytes_in : &task->job.bytes_out) +=
+		*(task->opening ? &task->part.bytes_in : &task->part.bytes_out) +=
 			task->to_public ? SGPU_SEALED_TO : 0;
 		/* Programs that share redirected descriptors continue at the end of the data. */
-		if (task->job.in.positioned) {
-			(void)lseek(task->in, (off_t)task->job.in.offset, SEEK_SET);
+		if (task->in.positioned) {
+			(void)lseek(task->in_fd, (off_t)task->in.offset, SEEK_SET);
 		}
-		if (task->job.out.positioned && !task->out.regular) {
-			(void)lseek(task->out.fd, (off_t)task->job.out.offset, SEEK_SET);
+		if (task->out.positioned && !task->output.regular) {
+			(void)lseek(task->output.fd, (off_t)task->out.offset, SEEK_SET);
 		}
-		rc = sgpu_output_commit(&task->out, &error);
+		rc = sgpu_output_commit(&task->output, &error);
 	}
 	return rc ? cli_error(&error) : 0;
 }
@@ -209,30 +210,32 @@ static int single_file(int argc, char **argv, bool opening)
 {
 	struct task task = {
 		.opening = opening,
-		.in = -1,
-		.out = SGPU_OUTPUT_INIT,
-		.job = { .size = SGPU_SIZE_UNKNOWN, .progress = cli_progress },
+		.in_fd = -1,
+		.output = SGPU_OUTPUT_INIT,
+		.part = { .action = opening ? SGPU_HOST_OPEN : SGPU_HOST_SEAL,
+			  .size = SGPU_SIZE_UNKNOWN },
+		.move = { .parts = &task.part, .count = 1, .progress = cli_progress },
 	};
 	const char *name = NULL;
 	int status = read_options(&task, argc, argv);
 
-	task.job.context = task.context.data;
-	task.job.context_size = task.context.size;
+	task.part.context = task.context.data;
+	task.part.context_size = task.context.size;
 	cli_signals(NULL);
 	status = status ? status : load_key(&task);
-	status = status ? status : cli_input(task.in_path, &name, &task.in);
+	status = status ? status : cli_input(task.in_path, &name, &task.in_fd);
 	if (!status) {
-		sgpu_descriptor_from_fd(task.in, name, &task.job.in);
+		sgpu_descriptor_from_fd(task.in_fd, name, &task.in);
 		status = open_output(&task);
 	}
 	status = status ? status : transfer(&task);
 	if (!status) {
 		seal_record(json_pack("{s:s, s:s*}", "verb", opening ? "open-file" : "seal-file",
 				      "recipient", task.to_public ? task.keys.list[0].kid : NULL),
-			    task.job.bytes_in, task.job.bytes_out);
+			    task.part.bytes_in, task.part.bytes_out);
 	}
-	sgpu_output_close(&task.out);
-	cli_input_close(task.in);
+	sgpu_output_close(&task.output);
+	cli_input_close(task.in_fd);
 	seal_keys_clear(&task.keys);
 	sgpu_wipe(task.file_key, sizeof(task.file_key));
 	return cli_finish(status);
