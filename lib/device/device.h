@@ -282,9 +282,11 @@ void sgpu_device_evidence_clear(struct sgpu_device_evidence *evidence);
  * a multiple of big / small. When a frame is first mapped, it gets memory of zeros, which counts as
  * in use until the device is closed. The frame keeps its contents wherever it is mapped. Frames
  * once mapped as small pages can later be mapped as one big page, and vice versa; a GPU then gives
- * them new, zeroed memory, and the CPU device keeps their contents. A frame is mapped at one
- * address at a time. A refused call changes nothing. Errors: SGPU_EUNAVAILABLE, SGPU_ENOMEM,
- * SGPU_EUSAGE. */
+ * them new, zeroed memory, and the CPU device keeps their contents. The caller has checked that
+ * ranges lie in the space, that a frame is mapped at one address at a time, where nothing is mapped
+ * yet, and that no big page is cut in two. A failed call changes nothing. Errors:
+ * SGPU_EUNAVAILABLE, SGPU_ENOMEM, SGPU_EDEVICE (mappings could not be changed back: then nothing is
+ * mapped any more until the space is freed). */
 SGPU_MUST_CHECK int sgpu_space_create(struct sgpu_device *device, uint64_t size,
 				      struct sgpu_space **space, sgpu_devptr *base,
 				      struct sgpu_error *error);
@@ -292,8 +294,8 @@ void sgpu_space_free(
 	struct sgpu_space **space); /* waits for all work, unmaps; nothing is cleared */
 SGPU_MUST_CHECK int sgpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *frames,
 				  size_t count, uint64_t page_size, struct sgpu_error *error);
-/* Unmaps the mapped pages of the range; refuses to cut a big page in two. If the space is
- * reachable, waits for all work of the device first. */
+/* Unmaps the mapped pages of the range. If the space is reachable, waits for all work of the device
+ * first. */
 SGPU_MUST_CHECK int sgpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
 				    struct sgpu_error *error);
 /* Sets whether kernels and copies reach the space's pages, also those mapped later; at first they

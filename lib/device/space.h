@@ -11,34 +11,32 @@
 #include <base/base.h>
 #include <device/backend.h>
 
-/* Frame numbers have 31 bits, since an entry of a space uses one bit as a flag. */
-#define SGPU_FRAMES_MAX ((uint64_t)0x7fffff00)
+/* An entry of a space is the number of a frame, plus 1, in 32 bits. */
+#define SGPU_FRAMES_MAX ((uint64_t)0xffffff00)
 
 struct sgpu_frames {
 	pthread_mutex_t lock; /* guards this struct and the spaces */
 	struct sgpu_device *device;
 	const struct sgpu_frame_calls *calls;
-	uint64_t small, big;	 /* bytes of a page; 0: not opened yet */
+	uint64_t small, big;	 /* bytes of a page; 0: not prepared yet */
 	uint32_t count, per_big; /* frames in all, and in a big page */
-	uint64_t *mapped;	 /* one bit per frame */
 	void *spaces;		 /* by address */
+	unsigned faulted;	 /* spaces whose mappings differ from their entries */
 };
 
 struct sgpu_space {
 	struct sgpu_device_object object;
 	struct sgpu_frames *frames;
-	struct sgpu_range range; /* its addresses, rounded up to whole big pages */
-	uint64_t size;
+	struct sgpu_range range; /* its addresses: whole big pages */
 	bool reachable;
-	bool faulted;	   /* the mappings differ from the entries; the space can only be freed */
-	uint32_t *entries; /* per small page: frame + 1, SGPU_ENTRY_BIG for a big one; 0: none */
+	bool faulted;	   /* the space can only be freed */
+	uint32_t *entries; /* per small page: frame + 1; 0: none */
 	uint32_t *filled;  /* per range of a big page's size: its entries in use */
 };
-#define SGPU_ENTRY_BIG ((uint32_t)1 << 31)
 
 /* What a device does; the lock is held. */
 struct sgpu_frame_calls {
-	/* Opens the frames by sgpu_frames_open, unless that was done. */
+	/* Calls sgpu_frames_open, unless that was done. `count` is a multiple of big / small. */
 	int (*prepare)(struct sgpu_device *device, struct sgpu_error *error);
 	int (*reserve)(struct sgpu_device *device, uint64_t extent, sgpu_devptr *base,
 		       struct sgpu_error *error);
@@ -57,11 +55,18 @@ struct sgpu_frame_calls {
 	int (*lose)(struct sgpu_space *space, struct sgpu_error *error);
 };
 
-/* Initialises all but the lock, the device and its calls. `count` is a multiple of big / small. */
-SGPU_MUST_CHECK int sgpu_frames_open(struct sgpu_frames *frames, uint64_t small, uint64_t big,
-				     uint64_t count, struct sgpu_error *error);
+static inline void sgpu_frames_open(struct sgpu_frames *frames, uint64_t small, uint64_t big,
+				    uint64_t count)
+{
+	frames->small = small;
+	frames->big = big;
+	frames->count = (uint32_t)count;
+	frames->per_big = (uint32_t)(big / small);
+}
 void sgpu_frames_empty(struct sgpu_frames *frames);
-void sgpu_frames_close(struct sgpu_frames *frames);
+/* Notes that a change of the mappings failed half-way. Until the space is freed, nothing is mapped
+ * anywhere. The lock is held. */
+void sgpu_space_fault(struct sgpu_space *space);
 
 /* The calls of struct sgpu_device_page_calls. */
 SGPU_MUST_CHECK int sgpu_frames_info(struct sgpu_frames *frames, struct sgpu_pages_info *info,

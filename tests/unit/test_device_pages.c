@@ -248,57 +248,6 @@ UNIT_TEST(a_run_of_pages_is_one_range)
 	close_all();
 }
 
-UNIT_TEST(what_does_not_fit_is_refused)
-{
-	const uint32_t good[2] = { 1, 2 }, twice[3] = { 5, 6, 5 };
-	uint32_t far[1], odd[1] = { 1 };
-	struct room room;
-
-	open_all(0);
-	far[0] = (uint32_t)(info.total / info.small);
-	room = make_room(2 * info.big / info.small);
-#define REFUSED(...)                                                                   \
-	do {                                                                           \
-		error.text[0] = '\0';                                                  \
-		CHECK(sgpu_page_map(room.space, __VA_ARGS__, &error) == SGPU_EUSAGE && \
-		      error.text[0]);                                                  \
-	} while (0)
-	REFUSED(info.small / 2, good, 2, info.small);
-	REFUSED(2 * info.big - info.small, good, 2, info.small);
-	REFUSED(2 * info.big, good, 1, info.small);
-	REFUSED(UINT64_MAX - info.small + 1, good, 2, info.small);
-	REFUSED(0, good, 0, info.small);
-	REFUSED(0, good, 1, info.small * 2);
-	REFUSED(0, far, 1, info.small);
-	REFUSED(0, odd, 1, info.big);
-	REFUSED(info.small, far + 0, 1, info.big);
-	REFUSED(0, twice, 3, info.small);
-	/* Nothing of it was kept. */
-	REQUIRE(sgpu_page_map(room.space, 0, twice, 2, info.small, &error) == SGPU_OK);
-	REFUSED(info.small, good, 1, info.small);
-	REFUSED(4 * info.small, twice, 1, info.small);
-	REFUSED(info.big, (const uint32_t[]){ 0 }, 1, info.big);
-	CHECK(sgpu_page_unmap(room.space, 1, info.small, &error) == SGPU_EUSAGE);
-	CHECK(sgpu_page_unmap(room.space, 0, info.small + 1, &error) == SGPU_EUSAGE);
-	CHECK(sgpu_page_unmap(room.space, info.big, 2 * info.big, &error) == SGPU_EUSAGE);
-	CHECK(sgpu_page_unmap(room.space, 0, 2 * info.big, &error) == SGPU_OK);
-	CHECK(sgpu_page_unmap(room.space, 0, 2 * info.big, &error) == SGPU_OK);
-	REQUIRE(sgpu_page_map(room.space, info.big, (const uint32_t[]){ 0 }, 1, info.big, &error) ==
-		SGPU_OK);
-	CHECK(sgpu_page_unmap(room.space, info.big, info.small, &error) == SGPU_EUSAGE);
-	CHECK(sgpu_page_unmap(room.space, 2 * info.big - info.small, info.small, &error) ==
-	      SGPU_EUSAGE);
-	CHECK(put(room.base + info.big, 1) == SGPU_OK);
-	sgpu_space_free(&room.space);
-	CHECK(sgpu_space_create(device, 0, &room.space, &room.base, &error) == SGPU_EUSAGE &&
-	      !room.space);
-	CHECK(sgpu_space_create(device, info.small + 1, &room.space, &room.base, &error) ==
-	      SGPU_EUSAGE);
-	CHECK(sgpu_space_create(device, UINT64_MAX / info.small * info.small, &room.space,
-				&room.base, &error) < 0);
-	close_all();
-}
-
 UNIT_TEST(big_and_small_take_turns)
 {
 	uint32_t each, big[2], *small;
@@ -321,7 +270,6 @@ UNIT_TEST(big_and_small_take_turns)
 	      put(room.base + 3 * info.big - 8, 22) == SGPU_OK);
 	CHECK(put(room.base + 2 * info.big - 4, 33) == SGPU_OK &&
 	      holds(room.base + 2 * info.big - 4, 33));
-	CHECK(sgpu_page_map(room.space, 0, small, 1, info.small, &error) == SGPU_EUSAGE);
 	CHECK(sgpu_page_unmap(room.space, info.big, 2 * info.big, &error) == SGPU_OK);
 	/* As small pages... */
 	REQUIRE(sgpu_page_map(room.space, 0, small, each, info.small, &error) == SGPU_OK);
@@ -330,7 +278,6 @@ UNIT_TEST(big_and_small_take_turns)
 	}
 	CHECK(sgpu_page_unmap(room.space, info.small, (each - 1) * info.small, &error) == SGPU_OK);
 	CHECK(holds(room.base, 0));
-	CHECK(sgpu_page_map(room.space, info.big, big, 1, info.big, &error) == SGPU_EUSAGE);
 	CHECK(sgpu_page_unmap(room.space, 0, info.small, &error) == SGPU_OK);
 	/* ...and big again. */
 	REQUIRE(sgpu_page_map(room.space, 2 * info.big, big, 2, info.big, &error) == SGPU_OK);
@@ -466,7 +413,6 @@ int main(void)
 	UNIT_RUN(clearing_reaches_all_that_was_written_and_makes_no_memory);
 	UNIT_RUN(clearing_much_never_asks_where_data_end);
 	UNIT_RUN(a_run_of_pages_is_one_range);
-	UNIT_RUN(what_does_not_fit_is_refused);
 	UNIT_RUN(big_and_small_take_turns);
 	UNIT_RUN(memory_is_counted_once_and_for_all_kinds);
 	UNIT_RUN(many_spaces);

@@ -56,17 +56,12 @@ static int prepare(struct sgpu_device *device, struct sgpu_error *error)
 		return sgpu_fail_nomem(error);
 	}
 	rc = sgpu_memory_file_create("sgpu-pages", total, false, &pages->fd, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_frames_open(&pages->frames, SMALL, BIG, total / SMALL, error);
-		if (rc < 0) {
-			close(pages->fd);
-		}
-	}
 	if (rc < 0) {
 		free(pages->made);
-		pages->made = NULL;
+		return rc;
 	}
-	return rc;
+	sgpu_frames_open(&pages->frames, SMALL, BIG, total / SMALL);
+	return SGPU_OK;
 }
 
 /* ---- spaces: the lock is held ---- */
@@ -86,8 +81,7 @@ static bool protect(const struct sgpu_space *space, int protection)
 
 static int fault(struct sgpu_space *space, struct sgpu_error *error)
 {
-	space->faulted = true;
-	space->reachable = false;
+	sgpu_space_fault(space);
 	return sgpu_fail(error, SGPU_EDEVICE,
 			 "the kernel changed a part of a space's mappings and refused the rest");
 }
@@ -214,7 +208,8 @@ static int map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size
 	int rc = promise(space->frames->device, list, count, (uint32_t)(page_size / SMALL), error);
 
 	rc = rc ? rc : map_frames(space, at, list, count, page_size, &done, error);
-	/* This cuts no mapping in two here. If it fails all the same, the frames stay mapped. */
+	/* This cuts no mapping in two here. If it fails all the same, the frames stay mapped, and
+	 * the fault keeps them from being mapped elsewhere. */
 	return rc < 0 && done > 0 && !reserve_again(space, at, done) ? fault(space, error) : rc;
 }
 
@@ -286,7 +281,6 @@ void sgpu_cpu_pages_close(struct sgpu_device *device)
 	sgpu_frames_empty(&pages->frames);
 	if (pages->frames.small != 0) {
 		close(pages->fd);
-		sgpu_frames_close(&pages->frames);
 		free(pages->made);
 	}
 }

@@ -82,18 +82,12 @@ static int prepare(struct sgpu_device *device, struct sgpu_error *error)
 	rc = sgpu_cuda_check(
 		device, sgpu_cu.cuMemAddressReserve(&pages->scratch, PAGE_BIG, PAGE_SMALL, 0, 0),
 		"cannot reserve addresses", error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_frames_open(&pages->frames, PAGE_SMALL, PAGE_BIG, total / PAGE_SMALL,
-				      error);
-		if (rc < 0) {
-			(void)sgpu_cu.cuMemAddressFree(pages->scratch, PAGE_BIG);
-		}
-	}
 	if (rc < 0) {
 		free(pages->list);
-		pages->list = NULL;
+		return rc;
 	}
-	return rc;
+	sgpu_frames_open(&pages->frames, PAGE_SMALL, PAGE_BIG, total / PAGE_SMALL);
+	return SGPU_OK;
 }
 
 CUresult sgpu_cuda_page_access(struct sgpu_device *device, CUdeviceptr at, uint64_t size, bool on)
@@ -277,7 +271,7 @@ static bool release(struct sgpu_space *space)
 {
 	struct sgpu_device *device = space->frames->device;
 
-	if (unmap(space, 0, space->size, NULL) == SGPU_OK) {
+	if (unmap(space, 0, space->range.extent, NULL) == SGPU_OK) {
 		sgpu_cuda_note(device,
 			       sgpu_cu.cuMemAddressFree(space->range.address, space->range.extent));
 	}
@@ -312,7 +306,6 @@ void sgpu_cuda_pages_close(struct sgpu_device *device)
 	if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
 		sgpu_cuda_note(device, sgpu_cu.cuMemAddressFree(pages->scratch, PAGE_BIG));
 	}
-	sgpu_frames_close(&pages->frames);
 	free(pages->list);
 }
 
