@@ -36,9 +36,7 @@ static void leave(struct sgpu_space *space, uint64_t at, uint64_t size)
 	}
 }
 
-/* Returns the first entry from `entry` on that is in use (`used`) or free (not `used`), or `end`.
- */
-static uint64_t seek(const struct sgpu_space *space, uint64_t entry, uint64_t end, bool used)
+uint64_t sgpu_space_seek(const struct sgpu_space *space, uint64_t entry, uint64_t end, bool used)
 {
 	const uint32_t per_big = space->frames->per_big;
 	uint32_t whole = used ? 0 : per_big; /* big pages with this `filled` are skipped */
@@ -58,10 +56,10 @@ static uint64_t seek(const struct sgpu_space *space, uint64_t entry, uint64_t en
 bool sgpu_space_next_run(const struct sgpu_space *space, uint64_t *at, uint64_t *size)
 {
 	const uint64_t small = space->frames->small, end = space->range.extent / small,
-		       first = seek(space, *at / small, end, true);
+		       first = sgpu_space_seek(space, *at / small, end, true);
 
 	*at = first * small;
-	*size = (seek(space, first, end, false) - first) * small;
+	*size = (sgpu_space_seek(space, first, end, false) - first) * small;
 	return first < end;
 }
 
@@ -300,7 +298,7 @@ bool sgpu_frames_reach(struct sgpu_frames *frames, sgpu_devptr address, uint64_t
 	if (space && space->reachable && size <= space->range.extent - offset) {
 		begin = offset / frames->small;
 		end = (offset + (size ? size : 1) + frames->small - 1) / frames->small;
-		reached = seek(space, begin, end, false) == end;
+		reached = sgpu_space_seek(space, begin, end, false) == end;
 	}
 	pthread_mutex_unlock(&frames->lock);
 	return reached;

@@ -81,7 +81,11 @@ SGPU_MUST_CHECK int sgpu_frames_unmap(struct sgpu_space *space, uint64_t at, uin
 				      struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_frames_access(struct sgpu_space *space, bool on, struct sgpu_error *error);
 
-/* Finds the first run of mapped bytes from *at on. False: there is none. The lock is held. */
+/* The next two are for those who hold the lock, and for the one who alone changes the space. */
+/* Returns the first entry from `entry` on that is in use (`used`) or free (not `used`), or `end`.
+ */
+uint64_t sgpu_space_seek(const struct sgpu_space *space, uint64_t entry, uint64_t end, bool used);
+/* Finds the first run of mapped bytes from *at on. False: there is none. */
 bool sgpu_space_next_run(const struct sgpu_space *space, uint64_t *at, uint64_t *size);
 /* Finds *place, an address's offset in physical memory, and *size, how many of `most` bytes from
  * there lie in consecutive frames. False: no space maps the address. Takes the lock. */

@@ -30,7 +30,7 @@ static int check_use(const struct walk *walk, uint32_t frame, const struct sgpu_
 		return broken(walk, frame, "there is no such frame");
 	}
 	const struct sgpu_frame_entry entry = p->frames[frame];
-	if (!entry.mapped || entry.use != (unsigned)use) {
+	if (entry.use != (unsigned)use) {
 		return broken(walk, frame, "in use, and entered as free or otherwise used");
 	}
 	if (entry.marked) {
@@ -43,50 +43,63 @@ static int check_use(const struct walk *walk, uint32_t frame, const struct sgpu_
 	return SGPU_OK;
 }
 
-static int check_data(const struct walk *walk, const struct sgpu_channel *channel,
-		      uint32_t directory, uint32_t index, int kind, uint32_t page)
+/* The page whose first frame stands at `at`; *size: its bytes. */
+static int check_data(const struct walk *walk, const struct sgpu_channel *channel, uint64_t at,
+		      uint32_t used[SGPU_KINDS], uint64_t *size)
 {
 	const struct sgpu_processor *p = walk->processor;
-	const uint32_t ratio = p->layout.frames_of[SGPU_BIG], count = p->layout.frames_of[kind];
-	const struct sgpu_table *big = channel->tables[directory][SGPU_BIG];
+	const struct sgpu_layout *layout = &p->layout;
+	const uint64_t small = layout->page_size[SGPU_SMALL];
+	const uint32_t *entry = &channel->space->entries[at / small], page = *entry - 1;
+	const int kind = page < p->config.frames && p->frames[page].big ? SGPU_BIG : SGPU_SMALL;
+	const uint32_t count = layout->frames_of[kind];
 
-	if (page % count || page >= p->config.frames || count > p->config.frames - page) {
-		return broken(walk, page, "a page that is not aligned or leaves the memory");
+	*size = layout->page_size[kind];
+	if (page % count || at % *size || at + *size > layout->space) {
+		return broken(walk, page, "a page that is not aligned or leaves the context");
 	}
-	for (uint32_t f = page; f < page + count; f++) {
-		const struct sgpu_frame_entry entry = p->frames[f];
-
-		if (check_use(walk, f, channel, SGPU_FRAME_DATA) != SGPU_OK) {
+	for (uint32_t i = 0; i < count; i++) {
+		if (check_use(walk, page + i, channel, SGPU_FRAME_DATA) != SGPU_OK) {
 			return SGPU_EINVALID;
 		}
-		if (entry.big != (kind == SGPU_BIG) || entry.directory != directory ||
-		    entry.index != index) {
-			return broken(walk, f, "its entry names another address or size");
+		if (entry[i] != page + i + 1 || p->frames[page + i].big != (kind == SGPU_BIG)) {
+			return broken(walk, page + i, "a big page of which a part is missing");
 		}
 	}
-	if (kind == SGPU_SMALL && big && big->entries[index / ratio] != SGPU_NO_FRAME) {
-		return broken(walk, page, "a small and a big page at one address");
-	}
+	used[kind]++;
 	return SGPU_OK;
 }
 
-static int check_table(const struct walk *walk, const struct sgpu_channel *channel,
-		       uint32_t directory, int kind, const struct sgpu_table *table)
+/* What an entry of the directory covers: its pages, and its tables, which must know of them. */
+static int check_window(const struct walk *walk, const struct sgpu_channel *channel,
+			uint32_t directory)
 {
-	const struct sgpu_processor *p = walk->processor;
-	uint32_t used = 0;
-	int rc = check_use(walk, table->frame, channel, SGPU_FRAME_TABLE);
+	const struct sgpu_layout *layout = &walk->processor->layout;
+	const uint64_t small = layout->page_size[SGPU_SMALL];
+	uint64_t at = directory * layout->window, end = at + layout->window, size;
+	uint32_t used[SGPU_KINDS] = { 0 };
+	int rc = SGPU_OK;
 
-	for (uint32_t i = 0; rc == SGPU_OK && i < p->layout.entries_of[kind]; i++) {
-		if (table->entries[i] != SGPU_NO_FRAME) {
-			used++;
-			rc = check_data(walk, channel, directory, i, kind, table->entries[i]);
+	end = end < layout->space ? end : layout->space;
+	for (; rc == SGPU_OK; at += size) {
+		at = sgpu_space_seek(channel->space, at / small, end / small, true) * small;
+		if (at == end) {
+			break;
+		}
+		rc = check_data(walk, channel, at, used, &size);
+	}
+	for (int kind = 0; rc == SGPU_OK && kind < SGPU_KINDS; kind++) {
+		const struct sgpu_table *table = &channel->tables[directory][kind];
+
+		if (table->exists) {
+			rc = check_use(walk, table->frame, channel, SGPU_FRAME_TABLE);
+		}
+		if (rc == SGPU_OK && (table->exists ? table->used : 0) != used[kind]) {
+			rc = broken(walk, table->frame,
+				    "a table with more or fewer entries than it says");
 		}
 	}
-	return rc == SGPU_OK && table->used != used
-		       ? broken(walk, table->frame,
-				"a table with more or fewer entries than it says")
-		       : rc;
+	return rc;
 }
 
 static int check_channel(const struct walk *walk, const struct sgpu_channel *channel)
@@ -100,11 +113,7 @@ static int check_channel(const struct walk *walk, const struct sgpu_channel *cha
 			    "the directory of a channel that is not entered");
 	}
 	for (uint32_t d = 0; rc == SGPU_OK && d < p->layout.directory_entries; d++) {
-		for (int kind = 0; rc == SGPU_OK && kind < SGPU_KINDS; kind++) {
-			const struct sgpu_table *table = channel->tables[d][kind];
-
-			rc = table ? check_table(walk, channel, d, kind, table) : SGPU_OK;
-		}
+		rc = check_window(walk, channel, d);
 	}
 	return rc;
 }
@@ -116,10 +125,10 @@ static int check_counts(const struct walk *walk)
 	for (uint32_t f = 0; f < p->config.frames; f++) {
 		const struct sgpu_frame_entry entry = p->frames[f];
 
-		if (entry.mapped != walk->seen[f]) {
+		if ((entry.use != SGPU_FRAME_FREE) != walk->seen[f]) {
 			return sgpu_fail(walk->error, SGPU_EINVALID,
-					 "frame %u: mapped %u times, entered as %u", f,
-					 walk->seen[f], (unsigned)entry.mapped);
+					 "frame %u: used %u times, entered as %u", f, walk->seen[f],
+					 (unsigned)entry.use);
 		}
 	}
 	return SGPU_OK;
@@ -157,11 +166,29 @@ static uint32_t count_entries(const struct sgpu_processor *processor, uint32_t c
 
 	for (uint32_t i = 0; i < tables; i++) {
 		const struct sgpu_table *table =
-			processor->channels[channel]->tables[i / SGPU_KINDS][i % SGPU_KINDS];
+			&processor->channels[channel]->tables[i / SGPU_KINDS][i % SGPU_KINDS];
 
-		used = table && table->frame == frame ? table->used : used;
+		used = table->exists && table->frame == frame ? table->used : used;
 	}
 	return used;
+}
+
+/* Where a frame stands in its context. */
+static uint64_t find_address(const struct sgpu_processor *processor, uint32_t channel,
+			     uint32_t frame)
+{
+	const struct sgpu_space *space = processor->channels[channel]->space;
+	const uint64_t small = processor->layout.page_size[SGPU_SMALL];
+	uint64_t at = 0, size;
+
+	while (sgpu_space_next_run(space, &at, &size)) {
+		for (; size > 0; at += small, size -= small) {
+			if (space->entries[at / small] == frame + 1) {
+				return at;
+			}
+		}
+	}
+	return UINT64_MAX;
 }
 
 int sgpu_processor_frame(struct sgpu_processor *processor, uint32_t frame, struct sgpu_frame *about)
@@ -173,20 +200,15 @@ int sgpu_processor_frame(struct sgpu_processor *processor, uint32_t frame, struc
 	const struct sgpu_frame_entry entry = processor->frames[frame];
 
 	*about = (struct sgpu_frame){
-		.mapped = entry.mapped,
+		.mapped = entry.use != SGPU_FRAME_FREE,
 		.big = entry.big,
 		.use = entry.use,
 		.owner = entry.owner,
 	};
 	if (entry.use == SGPU_FRAME_TABLE) {
 		about->entries = count_entries(processor, entry.owner, frame);
-	} else if (entry.mapped && entry.use == SGPU_FRAME_DATA) {
-		int kind = entry.big ? SGPU_BIG : SGPU_SMALL;
-
-		about->va = entry.directory * processor->layout.window +
-			    entry.index * processor->layout.page_size[kind] +
-			    frame % processor->layout.frames_of[kind] *
-				    processor->layout.page_size[SGPU_SMALL];
+	} else if (entry.use == SGPU_FRAME_DATA) {
+		about->va = find_address(processor, entry.owner, frame);
 	}
 	sgpu_tables_leave(processor);
 	return SGPU_OK;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <device/backend.h>
+#include <device/space.h>
 
 #include "channel/channel.h"
 
@@ -34,8 +34,6 @@ enum { PAGED_SPACES = 64 };
 
 struct paged_device;
 struct paged_space {
-	struct sgpu_device_object object;
-	struct paged_device *device;
 	void *handle; /* NULL: it is free */
 	uint64_t size;
 	sgpu_devptr base;
@@ -50,6 +48,7 @@ struct paged_device {
 	struct sgpu_device_object object;
 	struct paged_stream stream;
 	struct sgpu_pager pager;
+	struct sgpu_frames frames;
 	struct paged_space spaces[PAGED_SPACES];
 };
 
@@ -66,8 +65,37 @@ static inline int paged_info(struct sgpu_device *device, struct sgpu_pages_info 
 	return SGPU_OK;
 }
 
+/* The space at an address. The processor asks for no other. */
+static inline struct paged_space *paged_at(struct paged_device *device, sgpu_devptr address)
+{
+	struct paged_space *s = device->spaces;
+
+	while (!s->handle || address < s->base || address - s->base >= s->size) {
+		s++;
+	}
+	return s;
+}
+
+static inline void *paged_handle(const struct sgpu_space *space)
+{
+	return paged_at(paged_of(space->frames->device), space->range.address)->handle;
+}
+
 static inline int paged_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
 			       sgpu_devptr *base, struct sgpu_error *error)
+{
+	return sgpu_frames_space(&paged_of(device)->frames, size, space, base, error);
+}
+
+static inline int paged_prepare(struct sgpu_device *device, struct sgpu_error *error)
+{
+	(void)device;
+	(void)error;
+	return SGPU_OK;
+}
+
+static inline int paged_reserve(struct sgpu_device *device, uint64_t extent, sgpu_devptr *base,
+				struct sgpu_error *error)
 {
 	struct paged_device *p = paged_of(device);
 	struct paged_space *made = p->spaces;
@@ -80,44 +108,44 @@ static inline int paged_create(struct sgpu_device *device, uint64_t size, struct
 	if (made == p->spaces + PAGED_SPACES) {
 		return sgpu_fail_nomem(error);
 	}
-	rc = p->pager.space_create(p->pager.device, size, &handle, base, error);
+	rc = p->pager.space_create(p->pager.device, extent, &handle, base, error);
 	if (rc == SGPU_OK) {
-		*made = (struct paged_space){ p->object, p, handle, size, *base };
-		*space = (struct sgpu_space *)(void *)made;
+		*made = (struct paged_space){ handle, extent, *base };
 	}
 	return rc;
 }
 
-static inline void paged_free(struct sgpu_space *space)
+static inline bool paged_release(struct sgpu_space *space)
 {
-	struct paged_space *s = (void *)space;
+	struct paged_device *p = paged_of(space->frames->device);
+	struct paged_space *s = paged_at(p, space->range.address);
 
-	s->device->pager.space_free(s->device->pager.device, s->handle);
+	p->pager.space_free(p->pager.device, s->handle);
 	s->handle = NULL;
+	return true;
 }
 
 static inline int paged_map(struct sgpu_space *space, uint64_t at, const uint32_t *pages,
 			    size_t count, uint64_t page_size, struct sgpu_error *error)
 {
-	struct paged_space *s = (void *)space;
+	const struct sgpu_pager *pager = &paged_of(space->frames->device)->pager;
 
-	return s->device->pager.map(s->device->pager.device, s->handle, at, pages, count, page_size,
-				    error);
+	return pager->map(pager->device, paged_handle(space), at, pages, count, page_size, error);
 }
 
 static inline int paged_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
 			      struct sgpu_error *error)
 {
-	struct paged_space *s = (void *)space;
+	const struct sgpu_pager *pager = &paged_of(space->frames->device)->pager;
 
-	return s->device->pager.unmap(s->device->pager.device, s->handle, at, size, error);
+	return pager->unmap(pager->device, paged_handle(space), at, size, error);
 }
 
 static inline int paged_access(struct sgpu_space *space, bool on, struct sgpu_error *error)
 {
-	struct paged_space *s = (void *)space;
+	const struct sgpu_pager *pager = &paged_of(space->frames->device)->pager;
 
-	return s->device->pager.access(s->device->pager.device, s->handle, on, error);
+	return pager->access(pager->device, paged_handle(space), on, error);
 }
 
 static inline int paged_synchronize(struct sgpu_device *device, struct sgpu_error *error)
@@ -147,23 +175,14 @@ static inline int paged_sync(struct sgpu_stream *stream, struct sgpu_error *erro
 	return SGPU_OK;
 }
 
-static inline struct paged_space *paged_at(struct sgpu_stream *stream, sgpu_devptr address)
-{
-	struct paged_space *s = ((struct paged_stream *)(void *)stream)->device->spaces;
-
-	while (!s->handle || address < s->base || address - s->base >= s->size) {
-		s++; /* the processor asks for nothing else */
-	}
-	return s;
-}
-
 /* The processor clears and measures, and does nothing else. */
 static inline int paged_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work, int count)
 {
 	const bool clears = work->kind == SGPU_WORK_CLEAR;
 	const sgpu_devptr memory = clears ? work->out : work->in;
-	struct paged_space *s = paged_at(stream, memory);
-	const struct sgpu_pager *pager = &s->device->pager;
+	struct paged_device *device = ((struct paged_stream *)(void *)stream)->device;
+	struct paged_space *s = paged_at(device, memory);
+	const struct sgpu_pager *pager = &device->pager;
 
 	(void)count; /* 1 */
 	return clears ? pager->clear(pager->device, s->handle, memory - s->base, work->size,
@@ -182,10 +201,15 @@ static inline struct sgpu_device *paged_device(struct paged_device *made,
 								.enqueue = paged_enqueue };
 	static const struct sgpu_device_page_calls page = { .info = paged_info,
 							    .space_create = paged_create,
-							    .space_free = paged_free,
-							    .map = paged_map,
-							    .unmap = paged_unmap,
+							    .space_free = sgpu_frames_space_free,
+							    .map = sgpu_frames_map,
+							    .unmap = sgpu_frames_unmap,
 							    .access = paged_access };
+	static const struct sgpu_frame_calls frames = { .prepare = paged_prepare,
+							.reserve = paged_reserve,
+							.release = paged_release,
+							.map = paged_map,
+							.unmap = paged_unmap };
 	static const struct sgpu_device_backend backend = {
 		.name = "paged", .synchronize = paged_synchronize, .stream = &stream, .page = &page
 	};
@@ -194,6 +218,11 @@ static inline struct sgpu_device *paged_device(struct paged_device *made,
 	made->object.backend = made->stream.object.backend = &backend;
 	made->stream.device = made;
 	made->pager = *pager;
+	made->frames.device = (struct sgpu_device *)(void *)made;
+	made->frames.calls = &frames;
+	pthread_mutex_init(&made->frames.lock, NULL);
+	sgpu_frames_open(&made->frames, pager->info.small, pager->info.big,
+			 pager->info.total / pager->info.small);
 	return (struct sgpu_device *)(void *)made;
 }
 

@@ -154,57 +154,40 @@ int sgpu_do_create(struct sgpu_processor *processor, const struct sgpu_command *
 	reply->grant = channel->grant;
 	processor->channels[id] = channel;
 	processor->serials++;
-	sgpu_page_enter(
-		processor, frame, SGPU_SMALL,
-		(struct sgpu_frame_entry){ .owner = id, .mapped = 1, .use = SGPU_FRAME_DIRECTORY });
+	sgpu_page_enter(processor, frame, SGPU_SMALL,
+			(struct sgpu_frame_entry){ .owner = id, .use = SGPU_FRAME_DIRECTORY });
 	return SGPU_OK;
 }
 
 /* ---- CH_DESTROY ---- */
-/* Clears all pages of a table in runs. */
-static int clear_table(struct sgpu_processor *processor, struct sgpu_channel *channel,
-		       uint32_t directory, int kind, struct sgpu_error *error)
+static void leave_pages(struct sgpu_processor *processor, const struct sgpu_channel *channel)
 {
-	const struct sgpu_layout *layout = &processor->layout;
-	const struct sgpu_table *table = channel->tables[directory][kind];
-	const uint32_t entries = table ? layout->entries_of[kind] : 0;
-	int rc = SGPU_OK;
+	const uint64_t small = processor->layout.page_size[SGPU_SMALL];
+	const struct sgpu_table *table = channel->tables[0];
+	uint64_t at = 0, size;
 
-	for (uint32_t first = 0, last; rc == SGPU_OK && first < entries; first = last + 1) {
-		for (last = first; last < entries && table->entries[last] != SGPU_NO_FRAME;) {
-			last++;
-		}
-		if (last > first) {
-			rc = sgpu_pages_clear(processor, channel,
-					      directory * layout->window +
-						      first * layout->page_size[kind],
-					      (last - first) * layout->page_size[kind], error);
+	for (; sgpu_space_next_run(channel->space, &at, &size); at += size) {
+		for (uint64_t entry = at / small; entry < (at + size) / small; entry++) {
+			sgpu_page_free(processor, channel->space->entries[entry] - 1, SGPU_SMALL);
 		}
 	}
-	return rc;
-}
-
-static void leave_table(struct sgpu_processor *processor, struct sgpu_table *table, int kind)
-{
-	for (uint32_t i = 0; table && i < processor->layout.entries_of[kind]; i++) {
-		if (table->entries[i] != SGPU_NO_FRAME) {
-			sgpu_page_free(processor, table->entries[i], kind);
+	for (; table < channel->tables[processor->layout.directory_entries]; table++) {
+		if (table->exists) {
+			sgpu_page_free(processor, table->frame, SGPU_SMALL);
 		}
 	}
-	if (table) {
-		sgpu_page_free(processor, table->frame, SGPU_SMALL);
-	}
-	free(table);
+	sgpu_page_free(processor, channel->directory, SGPU_SMALL);
 }
 
 int sgpu_channel_end(struct sgpu_processor *processor, struct sgpu_channel *channel, bool forced,
 		     struct sgpu_error *error)
 {
-	const uint32_t tables = processor->layout.directory_entries * SGPU_KINDS;
+	uint64_t at = 0, size;
 	int rc = SGPU_OK;
 
-	for (uint32_t i = 0; (rc == SGPU_OK || forced) && i < tables; i++) {
-		rc = clear_table(processor, channel, i / SGPU_KINDS, i % SGPU_KINDS, error);
+	for (; (rc == SGPU_OK || forced) && sgpu_space_next_run(channel->space, &at, &size);
+	     at += size) {
+		rc = sgpu_pages_clear(processor, channel, at, size, error);
 	}
 	if (rc == SGPU_OK || forced) {
 		rc = sgpu_activate_now(processor, NULL, error);
@@ -213,11 +196,7 @@ int sgpu_channel_end(struct sgpu_processor *processor, struct sgpu_channel *chan
 		return rc;
 	}
 	processor->active = processor->active == channel ? NULL : processor->active;
-	for (uint32_t i = 0; i < tables; i++) {
-		leave_table(processor, channel->tables[i / SGPU_KINDS][i % SGPU_KINDS],
-			    i % SGPU_KINDS);
-	}
-	sgpu_page_free(processor, channel->directory, SGPU_SMALL);
+	leave_pages(processor, channel);
 	processor->channels[channel->id] = NULL;
 	free_channel(channel); /* and its space, which unmaps the pages */
 	return SGPU_OK;

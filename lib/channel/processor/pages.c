@@ -2,11 +2,10 @@
  *
  * The table of pages, and the commands that change it. CH_PDE puts a page table into a directory,
  * or takes one out if no page is mapped in it. CH_PTE maps pages at empty entries of a page table,
- * or unmaps pages. All checks come first, against the table of pages and the channel's page tables;
- * then the device maps or unmaps; then the change is entered in the tables.
+ * or unmaps pages. All checks come first, against the table of pages and what the channel's space
+ * maps; then the device maps or unmaps; then the change is entered in the table of pages.
  */
 #include <endian.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "crypto/crypto.h"
@@ -33,73 +32,48 @@ int sgpu_page_check(const struct sgpu_processor *processor, uint32_t channel, ui
 	for (uint32_t f = first; f < first + count; f++) {
 		const struct sgpu_frame_entry *entry = &processor->frames[f];
 
-		if (entry->mapped && entry->owner != channel) {
+		if (entry->use != SGPU_FRAME_FREE && entry->owner != channel) {
 			return sgpu_refuse(reply, SGPU_REFUSED_FOREIGN,
 					   "frame %u belongs to another channel", f);
 		}
-		if (entry->marked || (entry->mapped && entry->use == SGPU_FRAME_DATA)) {
+		if (entry->marked || entry->use == SGPU_FRAME_DATA) {
 			return sgpu_refuse(reply, SGPU_REFUSED_ALIAS,
 					   "frame %u stands at another address", f);
 		}
-		if (entry->mapped) {
+		if (entry->use != SGPU_FRAME_FREE) {
 			return sgpu_refuse(reply, SGPU_REFUSED_NOT_FREE, "frame %u is in use", f);
 		}
 	}
 	return SGPU_OK;
 }
 
-static int kind_at(const struct sgpu_processor *processor, const struct sgpu_channel *channel,
-		   uint64_t va)
-{
-	const struct sgpu_layout *layout = &processor->layout;
-	int kind = SGPU_SMALL;
-
-	for (; kind < SGPU_KINDS; kind++) {
-		const struct sgpu_table *table = channel->tables[va / layout->window][kind];
-
-		if (table && table->entries[va % layout->window / layout->page_size[kind]] !=
-				     SGPU_NO_FRAME) {
-			break;
-		}
-	}
-	return kind;
-}
-
 bool sgpu_range_is_mapped(const struct sgpu_processor *processor,
 			  const struct sgpu_channel *channel, uint64_t at, uint64_t size)
 {
-	const struct sgpu_layout *layout = &processor->layout;
+	const uint64_t small = processor->layout.page_size[SGPU_SMALL];
 	uint64_t end;
 
-	if (__builtin_add_overflow(at, size, &end) || end > layout->space) {
+	if (__builtin_add_overflow(at, size, &end) || end > processor->layout.space) {
 		return false;
 	}
-	while (at < end) {
-		const int kind = kind_at(processor, channel, at);
-
-		if (kind == SGPU_KINDS) {
-			return false;
-		}
-		at = (at / layout->page_size[kind] + 1) * layout->page_size[kind];
-	}
-	return true;
+	end = (end + small - 1) / small;
+	return sgpu_space_seek(channel->space, at / small, end, false) == end;
 }
 
 /* ---- CH_PDE ---- */
-static int remove_table(struct sgpu_processor *processor, struct sgpu_table **at,
+static int remove_table(struct sgpu_processor *processor, struct sgpu_table *table,
 			struct sgpu_reply *reply)
 {
-	if (!*at) {
+	if (!table->exists) {
 		return sgpu_refuse(reply, SGPU_REFUSED_NO_TABLE, "there is no such table");
 	}
-	if ((*at)->used) {
+	if (table->used) {
 		return sgpu_refuse(reply, SGPU_REFUSED_LOCKED,
-				   "the table in frame %u has %u entries", (*at)->frame,
-				   (*at)->used);
+				   "the table in frame %u has %u entries", table->frame,
+				   table->used);
 	}
-	sgpu_page_free(processor, (*at)->frame, SGPU_SMALL);
-	free(*at);
-	*at = NULL;
+	sgpu_page_free(processor, table->frame, SGPU_SMALL);
+	table->exists = false;
 	return SGPU_OK;
 }
 
@@ -107,10 +81,8 @@ int sgpu_do_pde(struct sgpu_processor *processor, const struct sgpu_command *com
 		struct sgpu_reply *reply)
 {
 	struct sgpu_channel *channel = sgpu_channel_named(processor, command, reply);
-	const int kind = command->pde.big ? SGPU_BIG : SGPU_SMALL;
 	const uint32_t index = command->pde.index, frame = command->pde.table;
-	size_t size = processor->layout.entries_of[kind] * sizeof(uint32_t);
-	struct sgpu_table *table, **at;
+	struct sgpu_table *table;
 
 	if (!channel) {
 		return reply->code;
@@ -120,29 +92,20 @@ int sgpu_do_pde(struct sgpu_processor *processor, const struct sgpu_command *com
 				   "index %u of a directory with %u entries", index,
 				   processor->layout.directory_entries);
 	}
-	at = &channel->tables[index][kind];
+	table = &channel->tables[index][command->pde.big ? SGPU_BIG : SGPU_SMALL];
 	if (frame == SGPU_NO_FRAME) {
-		return remove_table(processor, at, reply);
+		return remove_table(processor, table, reply);
 	}
 	if (sgpu_page_check(processor, channel->id, frame, SGPU_SMALL, reply) != SGPU_OK) {
 		return reply->code;
 	}
-	if (*at) {
+	if (table->exists) {
 		return sgpu_refuse(reply, SGPU_REFUSED_ALIAS,
 				   "a table is at index %u of channel %u", index, channel->id);
 	}
-	table = malloc(sizeof(*table) + size);
-	if (!table) {
-		reply->refusal = SGPU_REFUSED_LIMIT;
-		reply->code = sgpu_fail_nomem(&reply->error);
-		return reply->code;
-	}
-	*table = (struct sgpu_table){ .frame = frame };
-	memset(table->entries, 0xff, size);
-	*at = table;
+	*table = (struct sgpu_table){ .exists = true, .frame = frame };
 	sgpu_page_enter(processor, frame, SGPU_SMALL,
-			(struct sgpu_frame_entry){
-				.owner = channel->id, .mapped = 1, .use = SGPU_FRAME_TABLE });
+			(struct sgpu_frame_entry){ .owner = channel->id, .use = SGPU_FRAME_TABLE });
 	return SGPU_OK;
 }
 
@@ -161,15 +124,15 @@ struct job {
 static int check_new(const struct job *job)
 {
 	struct sgpu_processor *processor = job->processor;
+	const uint64_t small = processor->layout.page_size[SGPU_SMALL],
+		       end = (job->va + job->size) / small,
+		       taken = sgpu_space_seek(job->channel->space, job->va / small, end, true);
 	uint32_t checked = 0;
 	int rc = SGPU_OK;
 
-	for (uint64_t at = 0; at < job->size; at += processor->layout.page_size[SGPU_SMALL]) {
-		if (kind_at(processor, job->channel, job->va + at) != SGPU_KINDS) {
-			return sgpu_refuse(job->reply, SGPU_REFUSED_ALIAS,
-					   "a page is mapped at 0x%llx",
-					   (unsigned long long)(job->va + at));
-		}
+	if (taken < end) {
+		return sgpu_refuse(job->reply, SGPU_REFUSED_ALIAS, "a page is mapped at 0x%llx",
+				   (unsigned long long)(taken * small));
 	}
 	while (rc == SGPU_OK && checked < job->count) {
 		const uint32_t page = processor->pages[checked];
@@ -186,13 +149,20 @@ static int check_new(const struct job *job)
 	return rc;
 }
 
+/* Lists the pages that are to be unmapped. */
 static int check_old(const struct job *job, bool authorised)
 {
-	for (uint32_t i = 0; i < job->count; i++) {
-		if (job->table->entries[job->index + i] == SGPU_NO_FRAME) {
+	const struct sgpu_layout *layout = &job->processor->layout;
+	const uint32_t *entry =
+		&job->channel->space->entries[job->va / layout->page_size[SGPU_SMALL]];
+
+	for (uint32_t i = 0; i < job->count; i++, entry += layout->frames_of[job->kind]) {
+		if (*entry == 0 ||
+		    job->processor->frames[*entry - 1].big != (job->kind == SGPU_BIG)) {
 			return sgpu_refuse(job->reply, SGPU_REFUSED_NOT_MAPPED,
 					   "entry %u holds no page", job->index + i);
 		}
+		job->processor->pages[i] = *entry - 1;
 	}
 	return authorised ? SGPU_OK
 			  : sgpu_refuse(job->reply, SGPU_REFUSED_LOCKED,
@@ -222,11 +192,11 @@ static int check_place(struct job *job)
 				   "0x%llx lies outside of the context",
 				   (unsigned long long)(job->va + job->size));
 	}
-	job->table = job->channel->tables[job->directory][job->kind];
-	return job->table ? SGPU_OK
-			  : sgpu_refuse(job->reply, SGPU_REFUSED_NO_TABLE,
-					"no table at index %u of channel %u", job->directory,
-					job->channel->id);
+	job->table = &job->channel->tables[job->directory][job->kind];
+	return job->table->exists ? SGPU_OK
+				  : sgpu_refuse(job->reply, SGPU_REFUSED_NO_TABLE,
+						"no table at index %u of channel %u",
+						job->directory, job->channel->id);
 }
 
 /* If the device fails, no mapping has changed; but pages to be unmapped may have been cleared. */
@@ -246,22 +216,14 @@ static int change_mapping(const struct job *job)
 
 static void enter(const struct job *job)
 {
-	uint32_t *entries = &job->table->entries[job->index];
+	const struct sgpu_frame_entry mapped = { .owner = job->channel->id,
+						 .use = SGPU_FRAME_DATA,
+						 .big = job->kind == SGPU_BIG },
+				      freed = { .use = SGPU_FRAME_FREE };
 
 	for (uint32_t i = 0; i < job->count; i++) {
-		const struct sgpu_frame_entry entry = { .owner = job->channel->id,
-							.mapped = 1,
-							.big = job->kind == SGPU_BIG,
-							.directory = job->directory,
-							.index = job->index + i };
-
-		if (job->unmaps) {
-			sgpu_page_free(job->processor, entries[i], job->kind);
-			entries[i] = SGPU_NO_FRAME;
-		} else {
-			entries[i] = job->processor->pages[i];
-			sgpu_page_enter(job->processor, entries[i], job->kind, entry);
-		}
+		sgpu_page_enter(job->processor, job->processor->pages[i], job->kind,
+				job->unmaps ? freed : mapped);
 	}
 	job->table->used += job->unmaps ? 0 - job->count : job->count;
 }

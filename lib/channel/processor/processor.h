@@ -11,29 +11,25 @@
 
 #include <pthread.h>
 
-#include "device/device.h"
+#include "device/space.h"
 #include "channel/channel.h"
 
 #include "channel/keys.h"
 
-/* The entry of a frame in the table of pages; zero: it is free, and its contents are zeros. A data
- * page has an index, its position in its page table. */
+/* The entry of a frame in the table of pages; zero: it is free, and its contents are zeros. */
+enum sgpu_frame_use { SGPU_FRAME_FREE, SGPU_FRAME_DATA, SGPU_FRAME_DIRECTORY, SGPU_FRAME_TABLE };
 struct sgpu_frame_entry {
-	uint64_t owner : 10;
-	uint64_t mapped : 1, big : 1;
-	uint64_t use : 2;
-	uint64_t marked : 1; /* named by the command that is being checked */
-	uint64_t directory : 12;
-	uint64_t index : 13;
+	uint16_t owner : 10;
+	uint16_t use : 2;
+	uint16_t big : 1;    /* part of a big page */
+	uint16_t marked : 1; /* named by the command that is being checked */
 };
-_Static_assert(sizeof(struct sgpu_frame_entry) == 8, "an entry takes 8 bytes a frame");
-_Static_assert(SGPU_CHANNEL_ENTRIES <= 1 << 12 && SGPU_CHANNEL_MAX <= 1 << 10,
-	       "indexes fit into an entry");
+_Static_assert(SGPU_CHANNEL_MAX <= 1 << 10, "a channel's number fits into an entry");
 
-/* A page table, which is not in its frame. */
+/* A page table. Its entries are those of the channel's space. */
 struct sgpu_table {
+	bool exists;
 	uint32_t frame, used; /* used: how many entries hold pages */
-	uint32_t entries[];   /* first frames of pages, SGPU_NO_FRAME for none */
 };
 
 /* A channel with its context. */
@@ -43,7 +39,7 @@ struct sgpu_channel {
 	struct sgpu_channel_keys *keys; /* in secret memory */
 	struct sgpu_space *space;
 	sgpu_devptr base;
-	struct sgpu_table *(*tables)[SGPU_KINDS];
+	struct sgpu_table (*tables)[SGPU_KINDS];
 	pthread_mutex_t lock;		      /* guards the next two lines */
 	struct sgpu_aead *aead, *answer_aead; /* NULL: the channel takes no more groups */
 	uint64_t groups, answers; /* groups taken so far; number of the group answered last */
@@ -87,7 +83,6 @@ int sgpu_refuse(struct sgpu_reply *reply, enum sgpu_refusal refusal, const char 
 int sgpu_refuse_device(struct sgpu_reply *reply, int code, const char *what);
 
 /* ---- pages.c ---- */
-enum sgpu_frame_use { SGPU_FRAME_DATA, SGPU_FRAME_DIRECTORY, SGPU_FRAME_TABLE };
 /* Refuses frames that are no page, or that the channel cannot get. */
 int sgpu_page_check(const struct sgpu_processor *processor, uint32_t channel, uint32_t first,
 		    int kind, struct sgpu_reply *reply);
@@ -96,7 +91,8 @@ void sgpu_page_enter(struct sgpu_processor *processor, uint32_t first, int kind,
 /* Frees a page. A data page must be clear; the frame of a directory or table never had contents. */
 static inline void sgpu_page_free(struct sgpu_processor *processor, uint32_t first, int kind)
 {
-	sgpu_page_enter(processor, first, kind, (struct sgpu_frame_entry){ .mapped = 0 });
+	sgpu_page_enter(processor, first, kind,
+			(struct sgpu_frame_entry){ .use = SGPU_FRAME_FREE });
 }
 /* Whether [at, at + size), counted from the context's base, is mapped. */
 bool sgpu_range_is_mapped(const struct sgpu_processor *processor,
