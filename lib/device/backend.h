@@ -199,13 +199,10 @@ int sgpu_task_refuse(struct sgpu_task *task, int code, const char *text);
 int sgpu_task_refuse_range(struct sgpu_task *task, sgpu_devptr address, uint64_t size);
 
 /* ---- elf.c: shared objects before the loader sees them ---- */
-bool sgpu_elf_is_shared(const void *image, size_t size);
-/* Whether an ELF file is for this machine. For others the loader would report that there is no such
- * file. */
-bool sgpu_elf_is_native(const void *image);
-/* Whether a native ELF file holds all bytes that will be mapped: the loader does not check, and
- * would read past the end of a truncated file. */
-bool sgpu_elf_is_whole(const void *image, size_t size);
+/* Returns why the loader should not see a file, such as "was cut short", or NULL. The loader would
+ * read past the end of a truncated file, and would say of one for another processor that it does
+ * not exist. */
+const char *sgpu_elf_fault(const void *image, size_t size);
 
 struct sgpu_elf_section {
 	uint64_t offset;  /* in the file */

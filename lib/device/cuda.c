@@ -15,8 +15,7 @@
 
 #include <device/backend.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool tried;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int outcome;
 static struct sgpu_error reason;
 static const struct sgpu_device_backend *loaded;
@@ -61,21 +60,17 @@ static int not_there(const char *path, struct sgpu_error *error)
 #endif
 }
 
-/* Whether the file is truncated, a sign of an interrupted installation. The loader reports other
- * faults. */
-static bool is_cut_short(const char *path)
+static const char *fault_of(const char *path)
 {
+	const char *fault = NULL;
 	const void *image;
 	size_t size;
-	bool cut;
 
-	if (sgpu_code_file_map(path, &image, &size, NULL) < 0) {
-		return false;
+	if (sgpu_code_file_map(path, &image, &size, NULL) == SGPU_OK) {
+		fault = sgpu_elf_fault(image, size);
+		sgpu_code_file_unmap(image, size);
 	}
-	cut = sgpu_elf_is_shared(image, size) && sgpu_elf_is_native(image) &&
-	      !sgpu_elf_is_whole(image, size);
-	sgpu_code_file_unmap(image, size);
-	return cut;
+	return fault;
 }
 
 /* Loads the object from a path relative to the program, so it is trusted as the program is. */
@@ -92,8 +87,10 @@ static int load(struct sgpu_error *error)
 	if (access(path, F_OK) != 0) {
 		return not_there(path, error);
 	}
-	if (is_cut_short(path)) {
-		sgpu_fail(error, SGPU_EUNAVAILABLE, "'%s' was cut short", path);
+	text = fault_of(path);
+	if (text) {
+		sgpu_fail(error, SGPU_EUNAVAILABLE, "its shared object cannot be loaded: '%s' %s",
+			  path, text);
 		return sgpu_hint(error, "use the device 'cpu', or install sgpu again");
 	}
 	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -117,21 +114,18 @@ static int load(struct sgpu_error *error)
 	return SGPU_OK;
 }
 
+static void load_once(void)
+{
+	outcome = load(&reason);
+}
+
 static int plugin(struct sgpu_error *error)
 {
-	int rc;
-
-	pthread_mutex_lock(&lock);
-	if (!tried) {
-		outcome = load(&reason);
-		tried = true;
-	}
-	rc = outcome;
-	if (rc < 0 && error) {
+	pthread_once(&once, load_once);
+	if (outcome < 0 && error) {
 		*error = reason;
 	}
-	pthread_mutex_unlock(&lock);
-	return rc;
+	return outcome;
 }
 
 static int probe(struct sgpu_error *error)

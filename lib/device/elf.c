@@ -13,47 +13,26 @@
 
 #include <device/backend.h>
 
+#include "base/base.h"
 #include "base/io.h"
 #include "crypto/crypto.h"
-
-bool sgpu_elf_is_shared(const void *image, size_t size)
-{
-	ElfW(Ehdr) header;
-
-	if (size < sizeof(header)) {
-		return false;
-	}
-	memcpy(&header, image, sizeof(header));
-	return memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_type == ET_DYN;
-}
 
 /* The ELF header of this program, a symbol that the linker defines. */
 extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
 
-bool sgpu_elf_is_native(const void *image)
+/* Whether the file holds all bytes that will be mapped. */
+static bool is_whole(const void *image, size_t size, const ElfW(Ehdr) * header)
 {
-	ElfW(Ehdr) header;
-
-	memcpy(&header, image, sizeof(header));
-	return header.e_ident[EI_CLASS] == __ehdr_start.e_ident[EI_CLASS] &&
-	       header.e_ident[EI_DATA] == __ehdr_start.e_ident[EI_DATA] &&
-	       header.e_machine == __ehdr_start.e_machine;
-}
-
-bool sgpu_elf_is_whole(const void *image, size_t size)
-{
-	ElfW(Ehdr) header;
 	ElfW(Phdr) part;
 	uint64_t end;
 
-	memcpy(&header, image, sizeof(header));
-	if (header.e_phentsize != sizeof(part) ||
-	    !sgpu_add_u64(header.e_phoff, (uint64_t)header.e_phnum * sizeof(part), &end) ||
+	if (header->e_phentsize != sizeof(part) ||
+	    !sgpu_add_u64(header->e_phoff, (uint64_t)header->e_phnum * sizeof(part), &end) ||
 	    end > size) {
 		return false;
 	}
-	for (size_t i = 0; i < header.e_phnum; i++) {
-		memcpy(&part, (const char *)image + header.e_phoff + i * sizeof(part),
+	for (size_t i = 0; i < header->e_phnum; i++) {
+		memcpy(&part, (const char *)image + header->e_phoff + i * sizeof(part),
 		       sizeof(part));
 		if (part.p_type == PT_LOAD &&
 		    (!sgpu_add_u64(part.p_offset, part.p_filesz, &end) || end > size)) {
@@ -61,6 +40,23 @@ bool sgpu_elf_is_whole(const void *image, size_t size)
 		}
 	}
 	return true;
+}
+
+const char *sgpu_elf_fault(const void *image, size_t size)
+{
+	ElfW(Ehdr) header = { .e_type = ET_NONE };
+
+	memcpy(&header, image, sgpu_min_u64(size, sizeof(header)));
+	if (size < sizeof(header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+	    header.e_type != ET_DYN) {
+		return "is not an ELF shared object";
+	}
+	if (header.e_ident[EI_CLASS] != __ehdr_start.e_ident[EI_CLASS] ||
+	    header.e_ident[EI_DATA] != __ehdr_start.e_ident[EI_DATA] ||
+	    header.e_machine != __ehdr_start.e_machine) {
+		return "is for another processor";
+	}
+	return is_whole(image, size, &header) ? NULL : "was cut short";
 }
 
 static bool section_header(const void *image, size_t size, const ElfW(Ehdr) * header,
@@ -92,7 +88,7 @@ bool sgpu_elf_find_section(const void *image, size_t size, const char *name,
 	ElfW(Shdr) names, section;
 	ElfW(Ehdr) header;
 
-	if (!sgpu_elf_is_shared(image, size) || !sgpu_elf_is_native(image)) {
+	if (sgpu_elf_fault(image, size)) {
 		return false;
 	}
 	memcpy(&header, image, sizeof(header));

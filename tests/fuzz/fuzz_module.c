@@ -74,8 +74,7 @@ static void check_file(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	if (sgpu_elf_is_shared(data, size) && sgpu_elf_is_native(data) &&
-	    sgpu_elf_is_whole(data, size)) {
+	if (!sgpu_elf_fault(data, size)) {
 		check_parts(data, size);
 	}
 	check_section(data, size, SGPU_CODE_SECTION);

@@ -184,24 +184,6 @@ static int load_in_process(struct sgpu_device_module *module, struct sgpu_error 
 	return rc;
 }
 
-static int check_image(const void *image, size_t size, struct sgpu_error *error)
-{
-	if (!sgpu_elf_is_shared(image, size)) {
-		sgpu_fail(error, SGPU_EINVALID, "the module is not an ELF shared object");
-		return sgpu_hint(error,
-				 "on the CPU device a module is what 'cc -shared -fPIC' makes");
-	}
-	if (!sgpu_elf_is_native(image)) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "the module is an ELF shared object for another processor");
-	}
-	if (!sgpu_elf_is_whole(image, size)) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "the module is an ELF shared object that was cut short");
-	}
-	return SGPU_OK;
-}
-
 /* Checks whether the worker has ended since its last answer, as when a thread that the module left
  * running broke the rules. */
 static void look_back(struct sgpu_device_module *module)
@@ -248,10 +230,16 @@ static int image_file(const void *image, size_t size, int *fd, struct sgpu_error
 static int module_load(struct sgpu_device *device, const void *image, size_t size,
 		       struct sgpu_device_module **module, struct sgpu_error *error)
 {
+	const char *fault = sgpu_elf_fault(image, size);
 	struct sgpu_device_module *new;
-	int rc = check_image(image, size, error);
+	int rc;
 
-	rc = rc ? rc : sgpu_cpu_host_check(device, error);
+	if (fault) {
+		sgpu_fail(error, SGPU_EINVALID, "the module %s", fault);
+		return sgpu_hint(error,
+				 "on the CPU device a module is what 'cc -shared -fPIC' makes");
+	}
+	rc = sgpu_cpu_host_check(device, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
