@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bins of free blocks, with a bit map of the non-empty bins, so that the cost of taking and
- * releasing a block does not grow with the number of blocks, except for the search in one bin.
+ * Bins of free blocks, one for each power of two of pages, so that the cost of taking and releasing
+ * a block hardly grows with the number of blocks.
  */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,14 +14,7 @@ enum { LOOKS = 32 };
 
 static int bin_of(uint64_t extent)
 {
-	uint64_t pages = extent / SGPU_ARENA_PAGE;
-	int log;
-
-	if (pages <= SGPU_ARENA_SMALL) {
-		return (int)pages - 1;
-	}
-	log = 63 - __builtin_clzll(pages);
-	return SGPU_ARENA_SMALL + (log - 8) * 8 + (int)((pages >> (log - 3)) & 7);
+	return 63 - __builtin_clzll(extent / SGPU_ARENA_PAGE);
 }
 
 static struct sgpu_block *new_block(struct sgpu_arena_region *region)
@@ -45,51 +39,28 @@ static void put(struct sgpu_arena *arena, struct sgpu_block *block)
 		block->next->previous = block;
 	}
 	arena->bins[bin] = block;
-	arena->filled[bin / 64] |= (uint64_t)1 << (bin % 64);
 }
 
 static void pull(struct sgpu_arena *arena, struct sgpu_block *block)
 {
-	int bin = bin_of(block->range.extent);
-
 	if (block->next) {
 		block->next->previous = block->previous;
 	}
 	if (block->previous) {
 		block->previous->next = block->next;
 	} else {
-		arena->bins[bin] = block->next;
-	}
-	if (!arena->bins[bin]) {
-		arena->filled[bin / 64] &= ~((uint64_t)1 << (bin % 64));
+		arena->bins[bin_of(block->range.extent)] = block->next;
 	}
 	block->previous = block->next = NULL;
 }
 
-static int next_filled(const struct sgpu_arena *arena, int bin)
-{
-	for (int word = bin / 64; word < (int)SGPU_ARRAY_LENGTH(arena->filled); word++) {
-		uint64_t bits = arena->filled[word];
-
-		if (word == bin / 64) {
-			bits &= ~(uint64_t)0 << (bin % 64);
-		}
-		if (bits) {
-			return word * 64 + __builtin_ctzll(bits);
-		}
-	}
-	return -1;
-}
-
-/* Returns the smallest fitting block among the first LOOKS blocks of a bin. If none of these fits,
- * returns the first later block that fits, or NULL. */
-static struct sgpu_block *best_of(const struct sgpu_arena *arena, int bin, uint64_t extent)
+/* Returns the smallest fitting block among the first `looks` blocks of a bin, or NULL. */
+static struct sgpu_block *best_of(const struct sgpu_arena *arena, int bin, uint64_t extent,
+				  unsigned looks)
 {
 	struct sgpu_block *best = NULL;
-	int looks = 0;
 
-	for (struct sgpu_block *b = arena->bins[bin]; b && (looks < LOOKS || !best);
-	     b = b->next, looks++) {
+	for (struct sgpu_block *b = arena->bins[bin]; b && looks-- > 0; b = b->next) {
 		if (b->range.extent >= extent && (!best || b->range.extent < best->range.extent)) {
 			best = b;
 		}
@@ -219,12 +190,12 @@ struct sgpu_block *sgpu_arena_take(struct sgpu_arena *arena, uint64_t size)
 {
 	uint64_t extent = sgpu_arena_extent(size);
 	struct sgpu_block *block = NULL;
-	int bin = next_filled(arena, bin_of(extent));
 
-	while (bin >= 0 && !block) {
-		block = best_of(arena, bin, extent);
-		bin = block || bin + 1 >= SGPU_ARENA_BINS ? -1 : next_filled(arena, bin + 1);
+	for (int bin = bin_of(extent); !block && bin < SGPU_ARENA_BINS; bin++) {
+		block = best_of(arena, bin, extent, LOOKS);
 	}
+	/* No block of a larger bin is free, but there may be one behind the first of its own. */
+	block = block ? block : best_of(arena, bin_of(extent), extent, UINT_MAX);
 	if (!block) {
 		return NULL;
 	}

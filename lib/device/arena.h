@@ -13,13 +13,7 @@
 #include <base/base.h>
 #include <sgpu/device.h>
 
-enum {
-	SGPU_ARENA_PAGE = 4096,
-	/* Bins: one for each number of pages up to SMALL, for exact fits; above, eight for each
-	   power of two. */
-	SGPU_ARENA_SMALL = 256,
-	SGPU_ARENA_BINS = SGPU_ARENA_SMALL + 8 * 56,
-};
+enum { SGPU_ARENA_PAGE = 4096, SGPU_ARENA_BINS = 52 };
 
 struct sgpu_arena_region;
 
@@ -52,7 +46,6 @@ struct sgpu_arena {
 	struct sgpu_arena_region *regions;
 	void *used; /* tree of used blocks, by address */
 	struct sgpu_block *bins[SGPU_ARENA_BINS];
-	uint64_t filled[(SGPU_ARENA_BINS + 63) / 64]; /* a bit for each bin that holds a block */
 	uint64_t mapped_bytes, used_bytes; /* of regions; of used blocks, in whole pages */
 	struct sgpu_block *clearing, *clearing_tail; /* in the order of their serials */
 	uint64_t clearing_bytes;
