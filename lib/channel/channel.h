@@ -283,8 +283,7 @@ SGPU_MUST_CHECK int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uin
  * sgpu_secure_device() returns the context as a device, so that all code written for sgpu/device.h,
  * such as lib/run, can run inside it.
  *
- * Sizes are bytes. Several threads may use one context, except to create or destroy it; their
- * copies then wait for each other. */
+ * Sizes are bytes. Several threads may use one context, except to create or destroy it. */
 struct sgpu_secure;
 
 struct sgpu_secure_config {

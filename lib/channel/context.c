@@ -274,7 +274,6 @@ int sgpu_secure_create(struct sgpu_device *device, const struct sgpu_secure_conf
 	new->between = config->between;
 	new->poisons = strcmp(new->object.backend->name, "cpu") == 0;
 	pthread_mutex_init(&new->arena_lock, NULL);
-	pthread_mutex_init(&new->copy_lock, NULL);
 	*context = new; /* `between` reaches the processor through *context */
 	rc = set_up(new, device, config, error);
 	if (rc != SGPU_OK) {
@@ -290,7 +289,6 @@ void sgpu_secure_destroy(struct sgpu_secure **context)
 	if (!c) {
 		return;
 	}
-	sgpu_secure_copier_free(c);
 	sgpu_secure_memory_close(c);
 	sgpu_stream_free(&c->clearer);
 	if (c->has_channel) {
@@ -298,7 +296,6 @@ void sgpu_secure_destroy(struct sgpu_secure **context)
 	}
 	sgpu_session_close(&c->session);
 	leave_ground(c->ground);
-	pthread_mutex_destroy(&c->copy_lock);
 	pthread_mutex_destroy(&c->arena_lock);
 	*context = NULL;
 	sgpu_free_wiped(&c, sizeof(*c));

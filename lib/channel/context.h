@@ -63,10 +63,6 @@ struct sgpu_secure {
 	uint64_t mapped_most;	     /* most bytes ever mapped at the same time */
 	bool authorisation_lost;     /* an authorisation was sent that may still be unused */
 	struct sgpu_stream *clearer; /* clears freed blocks */
-	/* module.c */
-	pthread_mutex_t copy_lock;
-	struct sgpu_engine *copier;
-	struct sgpu_live_key *copy_key; /* NULL: nothing was copied yet */
 	atomic_uint_fast64_t requests, refused, commands;
 };
 
@@ -103,8 +99,5 @@ SGPU_MUST_CHECK int sgpu_secure_alloc(struct sgpu_device_guard *guard, uint64_t 
 void sgpu_secure_give(struct sgpu_device_guard *guard, sgpu_devptr memory);
 /* Frees all memory; all streams except the clearer must have been freed. */
 void sgpu_secure_memory_close(struct sgpu_secure *context);
-
-/* ---- module.c ---- */
-void sgpu_secure_copier_free(struct sgpu_secure *context);
 
 #endif
