@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Preloaded, it makes the CPU device of one of two sgpu-enclaves fail, of the one that starts first
- * in this directory: once it has said that it is ready, it maps no more. See spool-devices.bats.
+ * Preloaded, it makes the CPU device of the sgpu-enclave fail that starts first in this directory:
+ * once it has said that it is ready, it maps no more. See spool-devices.bats.
  */
 #define _GNU_SOURCE
 #include <errno.h>

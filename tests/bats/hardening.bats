@@ -549,7 +549,7 @@ landlock() {
 		run --separate-stderr env TRY=40 OPENED="$2" LD_PRELOAD="$BATS_FILE_TMPDIR/inside.so" \
 			sgpu-worker -q --device cpu -k owner.jwk -o results spool
 		# It may end before it has said that it is ready, or after.
-		[ "$status" -eq "$1" ] || assert_contains "$stderr" "the sgpu-enclave of device 'cpu' has ended with status $1"
+		[ "$status" -eq "$1" ] || assert_contains "$stderr" "sgpu-enclave has ended with status $1"
 	}
 	worker 9 /dev/null
 	for name in spool results spool/done owner.jwk link.jwk sealed "$PWD"; do

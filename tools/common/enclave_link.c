@@ -17,12 +17,9 @@ int link_start(struct link *link, int program, const struct runner_options *runn
 	static const char *const more[] = { NULL };
 	const struct wire_begin begin = { .submissions = submissions, .spool = 1 };
 	const struct serve_counters *counters;
-	struct runner_options options = *runner;
 	char **arguments = NULL;
-	int rc;
+	int rc = runner_arguments(runner, more, &arguments, error);
 
-	options.device = link->device;
-	rc = runner_arguments(&options, more, &arguments, error);
 	rc = rc ? rc
 		: runner_spawn(program, arguments, &begin, key, &link->pid, &link->control,
 			       &counters, error);
@@ -62,10 +59,8 @@ static int fail_ended(struct link *link, struct sgpu_error *error)
 		link->pid = 0;
 	}
 	return sgpu_fail(error, SGPU_EDEVICE,
-			 WIFSIGNALED(link->status)
-				 ? "the sgpu-enclave of device '%s' was ended by signal %d"
-				 : "the sgpu-enclave of device '%s' has ended with status %d",
-			 link->device,
+			 WIFSIGNALED(link->status) ? "sgpu-enclave was ended by signal %d"
+						   : "sgpu-enclave has ended with status %d",
 			 WIFSIGNALED(link->status) ? WTERMSIG(link->status)
 						   : WEXITSTATUS(link->status));
 }

@@ -10,13 +10,12 @@
 #include "wire.h"
 
 struct link {
-	char device[RUNNER_DEVICE_NAME];
 	pid_t pid; /* 0: it has ended, with `status` */
 	int status;
 	int control; /* -1: it was not started */
 };
 
-/* Starts sgpu-enclave on link->device. submissions: most batches at a time. key: as runner_spawn.
+/* Starts sgpu-enclave. submissions: most batches at a time. key: as runner_spawn.
  * Errors: SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int link_start(struct link *link, int program, const struct runner_options *options,
 			       uint64_t submissions, int key, struct sgpu_error *error);

@@ -143,7 +143,6 @@ int served_submit(const struct served *s, int batch_fd, int response_fd, bool le
 	struct sgpu_service_path socket;
 	int connection = -1, rc = find_socket(s, &socket, error);
 
-	snprintf(link.device, sizeof(link.device), "%s", s->bench->info.selector);
 	message.lease = leased;
 	rc = rc ? rc : sgpu_service_connect(&socket, &connection, error);
 	rc = rc ? rc : link_submit(&link, &message, batch_fd, response_fd, &connection, error);

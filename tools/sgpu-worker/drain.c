@@ -5,8 +5,6 @@
  */
 #include "drain.h"
 
-#include <fcntl.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -22,6 +20,7 @@
 #include "base/base.h"
 
 enum {
+	UNDER_WAY_MAX = 64,
 	UNDER_WAY_MIN = 8,
 	UNDER_WAY_A_JOB = 16,
 	LACKS_MAX = 64,	      /* batches whose responses found no space, before the disk is full */
@@ -39,20 +38,36 @@ void drain_stop(void)
 		     true); /* the signal interrupts poll(), which waits a second at most */
 }
 
+/* A batch from its claim until it is put away. */
+struct flight {
+	struct flight *next;
+	struct spool_batch *batch;
+	int connection; /* -1: nothing is run, or it has ended */
+	bool alone;	/* runs while no other is under way */
+	uint64_t needs; /* bytes that its response needs; 0: not known */
+	bool full;	/* its response found no space */
+	bool again;	/* to be run once more, alone, after all others */
+	int code;
+	struct sgpu_error error;
+	struct report report;
+};
+
 struct drain {
-	struct lanes *lanes;
+	struct link *enclave;
+	int resting[UNDER_WAY_MAX]; /* connections without a batch, for the next ones */
+	unsigned rests;
 	struct spool *spool;
 	uint64_t timeout_ns;
-	struct flight *flying;	/* batches under way; the lists have no order */
-	struct flight *held;	/* a claimed batch that no device has room for */
-	struct flight *ended;	/* batches to be closed */
-	struct flight *again;	/* batches to be run alone, after all others */
-	unsigned ends, lacks;	/* batches in `ended`; those that have found no space */
-	unsigned flights, most; /* batches under way; most of them on a device */
-	uint64_t bytes_most;	/* most bytes of files on one device */
-	bool alone;		/* a batch that runs alone is under way */
-	bool dry, looked;	/* at the last look no batch was left; none was under way */
-	bool broken;		/* the worker cannot go on, because of `error` */
+	struct flight *flying;	    /* batches under way; the lists have no order */
+	struct flight *held;	    /* a claimed batch for which there is no room */
+	struct flight *ended;	    /* batches to be closed */
+	struct flight *again;	    /* batches to be run alone, after all others */
+	unsigned ends, lacks;	    /* batches in `ended`; those that have found no space */
+	unsigned flights, most;	    /* batches under way, and most of them */
+	uint64_t bytes, bytes_most; /* of their files */
+	bool alone;		    /* a batch that runs alone is under way */
+	bool dry, looked;	    /* at the last look no batch was left; none was under way */
+	bool broken;		    /* the worker cannot go on, because of `error` */
 	struct sgpu_error error;
 	struct drain_counts counts;
 	int status;
@@ -97,34 +112,51 @@ static void end(struct drain *drain, struct flight *flight)
 	drain->ends++;
 }
 
-static void start(struct drain *drain, struct flight *flight, struct lane *lane)
+static void start(struct drain *drain, struct flight *flight)
 {
-	flight->lane = lane;
+	static struct wire_submit message;
+	const struct spool_batch *batch = flight->batch;
+
 	flight->full = false;
 	flight->again = false;
 	flight->report = (struct report){ .devices = 0 };
-	lane->started++;
-	flight->code = lane_submit(flight, drain->timeout_ns);
+	flight->connection = drain->rests ? drain->resting[--drain->rests] : -1;
+	message.timeout_ns = drain->timeout_ns;
+	snprintf(message.in_name, sizeof(message.in_name), "%s", batch->shown);
+	snprintf(message.out_name, sizeof(message.out_name), "%s", batch->response.path);
+	flight->code = link_submit(drain->enclave, &message, batch->fd, batch->response.fd,
+				   &flight->connection, &flight->error);
 	if (flight->code != SGPU_OK) {
 		end(drain, flight);
 		return;
 	}
 	put(&drain->flying, flight);
 	drain->flights++;
+	drain->bytes += batch->size;
 	drain->alone = flight->alone;
-	lane->flights++;
-	lane->bytes += flight->batch->size;
 }
 
-static void land(struct drain *drain, struct flight *flight)
+/* Receives what the enclave says of a batch. Returns whether the batch has ended. */
+static bool land(struct drain *drain, struct flight *flight)
 {
-	struct lane *lane = flight->lane;
+	static struct wire_answer answer; /* large */
 
+	if (!link_hear(drain->enclave, &answer, &flight->connection, &flight->error)) {
+		return false;
+	}
+	if (flight->connection >= 0) {
+		flight->report = answer.report;
+		flight->full = answer.response_full != 0;
+		flight->needs = answer.response_size;
+		drain->resting[drain->rests++] = flight->connection;
+	}
+	flight->code = flight->error.code;
+	flight->connection = -1;
 	drain->flights--;
+	drain->bytes -= flight->batch->size;
 	drain->alone = false;
-	lane->flights--;
-	lane->bytes -= flight->batch->size;
 	end(drain, flight);
+	return true;
 }
 
 /* Claims the next batch: drain->held is NULL when there is none now. A batch that cannot run has
@@ -157,41 +189,17 @@ static int claim(struct drain *drain, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-static bool is_idler(const struct lane *one, const struct lane *other)
+static bool has_room(const struct drain *drain, const struct flight *flight)
 {
-	return one->bytes < other->bytes ||
-	       (one->bytes == other->bytes && one->started < other->started);
-}
-
-/* Returns, of the devices with room, the one with the fewest bytes under way; NULL: none has
- * room. */
-static struct lane *choose_lane(const struct drain *drain, const struct flight *flight)
-{
-	struct lane *best = NULL;
-
-	if ((flight->alone || drain->alone) && drain->flights > 0) {
-		return NULL;
-	}
-	for (int i = 0; i < drain->lanes->count; i++) {
-		struct lane *lane = &drain->lanes->list[i];
-
-		if (!lane->broken && lane->flights < drain->most &&
-		    (lane->flights == 0 ||
-		     lane->bytes + flight->batch->size <= drain->bytes_most) &&
-		    (!best || is_idler(lane, best))) {
-			best = lane;
-		}
-	}
-	return best;
+	return drain->flights == 0 || (!flight->alone && !drain->alone &&
+				       drain->bytes + flight->batch->size <= drain->bytes_most);
 }
 
 static int start_more(struct drain *drain, struct sgpu_error *error)
 {
-	const unsigned most = drain->most * (unsigned)drain->lanes->count;
-	struct lane *lane;
 	int rc = SGPU_OK;
 
-	while (rc == SGPU_OK && drain->flights < most && drain->ends < most) {
+	while (rc == SGPU_OK && drain->flights < drain->most && drain->ends < drain->most) {
 		if (!drain->held && drain->flights == 0 && drain->dry) {
 			drain->held = take(&drain->again);
 		}
@@ -201,11 +209,10 @@ static int start_more(struct drain *drain, struct sgpu_error *error)
 				continue; /* it has ended */
 			}
 		}
-		lane = drain->held ? choose_lane(drain, drain->held) : NULL;
-		if (!lane) {
+		if (!drain->held || !has_room(drain, drain->held)) {
 			break;
 		}
-		start(drain, drain->held, lane);
+		start(drain, drain->held);
 		drain->held = NULL;
 	}
 	return rc;
@@ -352,29 +359,6 @@ static void fail_batch(struct drain *drain, struct flight *flight)
 	cli_error(&shown);
 }
 
-/* If the batch's device failed, marks the device, and returns whether others go on. The batch was
- * given back. */
-static bool is_of_device(struct drain *drain, struct flight *flight)
-{
-	bool others = false, first;
-
-	if (!flight->lane || (flight->code != SGPU_EDEVICE && flight->code != SGPU_ECANCELED)) {
-		return false;
-	}
-	first = !flight->lane->broken;
-	flight->lane->broken = true;
-	for (int i = 0; i < drain->lanes->count; i++) {
-		others = others || !drain->lanes->list[i].broken;
-	}
-	drain->status = graver(drain->status, sgpu_exit_status(flight->code));
-	if (others && first) {
-		cli_warning("device %d of %d, '%s', failed and gets no more batches: %s",
-			    (int)(flight->lane - drain->lanes->list) + 1, drain->lanes->count,
-			    flight->lane->link.device, flight->error.text);
-	}
-	return others;
-}
-
 static void put_away(struct drain *drain, struct flight *flight)
 {
 	if (flight->again) {
@@ -399,11 +383,7 @@ static void put_away(struct drain *drain, struct flight *flight)
 	} else if (is_of_machine(flight->code) && flight->batch->response.fd >= 0 &&
 		   !never_fits(flight)) {
 		spool_give_back(drain->spool, &flight->batch);
-		if (is_of_device(drain, flight)) {
-			drain->dry = false; /* it waits for another device */
-		} else {
-			break_off(drain, &flight->error);
-		}
+		break_off(drain, &flight->error);
 	} else {
 		fail_batch(drain, flight);
 	}
@@ -430,7 +410,7 @@ static void close_ended(struct drain *drain)
  * again. */
 static void wait_for_news(struct drain *drain)
 {
-	static struct pollfd fds[RUNNER_DEVICES_MAX * LANE_BATCHES_MAX];
+	static struct pollfd fds[UNDER_WAY_MAX];
 	struct flight *flight, **link;
 	const struct pollfd *said = fds;
 	nfds_t count = 0;
@@ -445,9 +425,10 @@ static void wait_for_news(struct drain *drain)
 		return;
 	}
 	for (link = &drain->flying; (flight = *link); said++) {
-		if (said->revents && lane_hear(flight)) {
-			*link = flight->next;
-			land(drain, flight);
+		struct flight *next = flight->next;
+
+		if (said->revents && land(drain, flight)) {
+			*link = next;
 		} else {
 			link = &flight->next;
 		}
@@ -496,40 +477,28 @@ static void run_all(struct drain *drain)
 	give_all_back(drain, &drain->again);
 }
 
-unsigned drain_most(unsigned jobs, int devices)
+unsigned drain_most(unsigned jobs)
 {
 	struct rlimit limit = { .rlim_cur = 1024 };
 	unsigned most = UNDER_WAY_A_JOB * (jobs ? jobs : sgpu_cpu_count());
 
 	(void)getrlimit(RLIMIT_NOFILE, &limit);
-	most = most < LANE_BATCHES_MAX ? most : LANE_BATCHES_MAX;
+	most = most < UNDER_WAY_MAX ? most : UNDER_WAY_MAX;
 	/* As many batches again may have ended. */
-	return limit.rlim_cur / DESCRIPTORS < 2 * most * (unsigned)devices ? UNDER_WAY_MIN : most;
+	return limit.rlim_cur / DESCRIPTORS < 2 * most ? UNDER_WAY_MIN : most;
 }
 
-static void set_limits(struct drain *drain, unsigned jobs)
+int drain(struct link *enclave, unsigned most, uint64_t memory_free, struct spool *spool,
+	  uint64_t timeout_ns, struct drain_counts *counts)
 {
-	drain->most = drain_most(jobs, drain->lanes->count);
-	drain->bytes_most = UINT64_MAX;
-	for (int i = 0; i < drain->lanes->count; i++) {
-		const uint64_t most = drain->lanes->list[i].memory_free / MEMORY_PART;
+	struct drain d = { .enclave = enclave,
+			   .most = most,
+			   .bytes_most = memory_free / MEMORY_PART,
+			   .spool = spool,
+			   .timeout_ns = timeout_ns };
 
-		drain->bytes_most = most < drain->bytes_most ? most : drain->bytes_most;
-	}
-	drain->bytes_most = drain->bytes_most < memory_least ? memory_least : drain->bytes_most;
-}
-
-int drain(struct lanes *lanes, unsigned jobs, struct spool *spool, uint64_t timeout_ns,
-	  struct drain_counts *counts)
-{
-	struct drain d = { .lanes = lanes, .spool = spool, .timeout_ns = timeout_ns };
-
-	set_limits(&d, jobs);
+	d.bytes_most = d.bytes_most < memory_least ? memory_least : d.bytes_most;
 	run_all(&d);
-	for (int i = 0; i < lanes->count && lanes->count > 1; i++) {
-		cli_detail("device %d of %d, '%s', was given %" PRIu64 " batches", i + 1,
-			   lanes->count, lanes->list[i].link.device, lanes->list[i].started);
-	}
 	*counts = d.counts;
 	counts->left = spool->left;
 	counts->others = spool->others;

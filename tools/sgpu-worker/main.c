@@ -68,23 +68,29 @@ static int say_what_was_done(const struct drain_counts *c, int status)
 
 static int work(struct request *r)
 {
-	struct lanes lanes = { .count = 0 };
+	struct link enclave = { .control = -1 };
 	struct drain_counts counts = { 0 };
 	struct spool *spool = NULL;
 	struct sgpu_error error = { 0 };
-	const unsigned jobs = r->runner.jobs;
-	int status;
+	unsigned most;
+	int program, status, rc;
 
 	cli_raise_descriptors();
-	status = lanes_start(&lanes, &r->runner, drain_most(jobs, 1), &r->spool);
+	most = drain_most(r->runner.jobs);
+	rc = runner_find(&program, &error);
+	rc = rc ? rc : link_start(&enclave, program, &r->runner, most, -1, &error);
+	sgpu_close(program);
+	status = rc ? cli_error(&error) : link_ready(&enclave, &r->spool.keys);
 	if (status == 0 && spool_open(&r->spool, &spool, &error) != SGPU_OK) {
 		status = cli_error(&error);
 	} else if (status == 0) {
-		status = drain(&lanes, jobs, spool, r->timeout_ns, &counts);
+		status = drain(&enclave, most, r->spool.keys.memory_free, spool, r->timeout_ns,
+			       &counts);
 		status = say_what_was_done(&counts, status);
 	}
 	spool_close(&spool);
-	lanes_end(&lanes);
+	link_end(&enclave);
+	link_wait(&enclave);
 	return status;
 }
 

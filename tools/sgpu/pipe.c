@@ -29,7 +29,6 @@ enum { JSON_MAX = SGPU_MANIFEST_SIZE_MAX };
 
 struct pipe {
 	struct runner_options runner;
-	const char *device;
 	uint64_t timeout_ns;
 	struct sgpu_key key; /* of the runner */
 	struct link link;    /* here */
@@ -48,7 +47,7 @@ const struct cli_option pipe_options[] = {
 	CLI_PASSPHRASE,
 	{ "on", 0, "HOST", "run on this host of 'sgpu host', not here", CLI_TEXT(struct pipe, on) },
 	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
-	  CLI_TEXT(struct pipe, device) },
+	  CLI_TEXT(struct pipe, runner.device) },
 	{ "timeout", 0, "DURATION", "fail each job's unfinished work after this time",
 	  CLI_DURATION(struct pipe, timeout_ns, 0) },
 	CLI_END,
@@ -433,7 +432,6 @@ int verb_pipe(int argc, char **argv)
 	if (isatty(STDIN_FILENO) || isatty(STDOUT_FILENO)) {
 		return cli_usage("this is for programs, not for a terminal: see sgpu-pipe(5)");
 	}
-	snprintf(p.link.device, sizeof(p.link.device), "%s", p.device ? p.device : "auto");
 	cli_signals(NULL);
 	(void)setvbuf(stdout, waiting, _IOFBF, sizeof(waiting));
 	status = serve(&p);
