@@ -249,7 +249,7 @@ apart() {
 	local -a run_apart=(sgpu-run --device "cpu,cpu" --allow-modules -k owner.jwk -o response batch.tar)
 	for number in "201:status 3" "203:SIGSEGV" "208:its process"; do
 		apart "${number%%:*}"
-		sgpu-run --plan --json --device cpu,cpu batch.tar >plan
+		sgpu-manifest show --json --devices 2 job.json >plan
 		[ "$(python3 -c 'import json; print(len({o["device"] for o in json.load(open("plan"))["operations"]}))')" -eq 2 ]
 		run --separate-stderr -5 "${run_apart[@]}"
 		assert_contains "$stderr" "${number#*:}"

@@ -323,7 +323,7 @@ other_files() {
 		"sgpu-seal open -k owner.jwk -C out" "sgpu-seal open-file -k owner.jwk" "sgpu-seal keyinfo" \
 		"sgpu-seal pubkey" "sgpu-manifest check" "sgpu-manifest show" "sgpu-manifest canon" "sgpu-manifest pack -" \
 		"sgpu-manifest merge -" "sgpu-stage load" "sgpu-measure inspect" \
-		"sgpu-bench table -" "sgpu-run" "sgpu-run --plan"; do
+		"sgpu-bench table -" "sgpu-run"; do
 		tool=${command%% *}
 		# shellcheck disable=SC2086
 		run -6 --separate-stderr bash -c "true | $command"

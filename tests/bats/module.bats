@@ -280,7 +280,7 @@ results() {
 	    "arguments": { "input": "second", "output": "y" }, "params": ["output", "input"] } ] }
 	END
 	seal
-	sgpu-run --plan --json -o plan.json batch.tar
+	sgpu-manifest show --json job.json >plan.json
 	[ "$(grep -c '"size": 4000' plan.json)" -eq 2 ] # so 'y' is where another of the four values was
 	submit --allow-modules
 	results
@@ -453,10 +453,6 @@ below() {
 	run -0 sgpu-manifest show --json job.json
 	assert_contains "$output" '"function": "scale"'
 	assert_contains "$output" '"size_of_file": true'
-	sgpu-manifest pack job.json -o packed
-	run -0 sgpu-run --plan packed
-	assert_contains "$output" "module:code:scale"
-	assert_contains "$output" "$(stat -c %s kernels.so)"
 }
 
 @test "a job is split with its module" {

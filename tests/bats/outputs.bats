@@ -235,7 +235,6 @@ unread() {
 	unread sgpu-stage load -o job.json/out
 	unread sgpu-run -q -k owner.jwk -o job.json/out
 	unread sgpu-run -q -k owner.jwk --trace job.json/out
-	unread sgpu-run -q --plan -o job.json/out
 	unread sgpu-manifest pack -o job.json/out
 	unread sgpu-manifest canon -o job.json/out
 	unread sgpu-measure policy -o job.json/out

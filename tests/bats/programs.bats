@@ -56,7 +56,7 @@ becomes() {
 
 @test "what is for a server's runner, or for one's own, is refused beside the other" {
 	local option
-	for option in --session --info --ops "--memory 1M" "--nonce 0011223344556677" --plan; do
+	for option in --session --info --ops "--memory 1M" "--nonce 0011223344556677"; do
 		# shellcheck disable=SC2086 # an option and its value
 		run --separate-stderr -2 sgpu-run $option --socket none
 		assert_contains "$stderr" "is about a runner of one's own, and --socket about a server's"

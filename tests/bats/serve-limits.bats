@@ -15,7 +15,7 @@ setup() {
 	small_job $((1 << 18))
 	sgpu-manifest pack job.json >packed
 	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed >batch.tar
-	NEEDS=$(sgpu-run --plan --json batch.tar | jq .device_memory_bytes)
+	NEEDS=$(sgpu-manifest show --json job.json | jq .device_memory_bytes)
 	SOCKET=$XDG_RUNTIME_DIR/sgpu/run.sock
 	export SERVE_RUNNER=$PWD/runner.pub.jwk
 	SERVERS=()

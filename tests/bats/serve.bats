@@ -193,8 +193,7 @@ sys.exit(subprocess.call(['sgpu-run'], stdin=b))"
 	run --separate-stderr -3 sgpu-run --socket none -o response batch.tar
 	assert_no_file response
 	SGPU_SOCKET=$PWD/none run -0 sgpu-run -k runner.jwk -o response batch.tar
-	SGPU_SOCKET=$PWD/none run -0 sgpu-run --plan batch.tar
-	for option in "-k runner.jwk" "-j 1" "--local" "--trace trace" "--allow-modules" "--device cpu" --plan; do
+	for option in "-k runner.jwk" "-j 1" "--local" "--trace trace" "--allow-modules" "--device cpu"; do
 		# shellcheck disable=SC2086 # an option and its value
 		run --separate-stderr -2 sgpu-run $option --socket none -o response batch.tar
 		assert_contains "$stderr" "--socket"

@@ -449,24 +449,6 @@ has_taken() {
 	END
 }
 
-@test "a dry run shows the plan, needs no key and runs nothing" {
-	run --separate-stderr -0 sgpu-run --plan batch.tar
-	assert_contains "$output" "ADD"
-	assert_contains "$output" "streams"
-	run --separate-stderr -0 sgpu-run --plan packed
-	requires python3
-	sgpu-run --plan --json -o plan.json batch.tar
-	python3 - <<-END
-	import json
-	plan = json.load(open("plan.json"))
-	assert [o["gpu_operation_id"] for o in plan["operations"]].index("ADD") < \
-	       [o["gpu_operation_id"] for o in plan["operations"]].index("COPY")
-	assert plan["streams"] == 2
-	assert plan["device_memory_bytes"] == sum(b["size"] for b in plan["buffers"])
-	assert plan["device_memory_bytes"] <= plan["device_memory_bytes_unshared"] == 5 * 80000
-	END
-}
-
 @test "an error is an object with --json" {
 	run --separate-stderr -4 sgpu-run --json -o response batch.tar
 	assert_contains "$stderr" '"code":"EKEY"'
@@ -554,8 +536,6 @@ row_of() {
 	assert_contains "$stderr" "the manifest is not the one that batch.json names"
 	{ cat manifest && printf ' '; } >other
 	run -4 --separate-stderr sgpu-run -q -k owner.jwk --owners owners --state state --manifest other sealed
-	run -3 --separate-stderr sgpu-run --plan sealed
-	sgpu-run --plan --manifest manifest sealed >plan
 	# It was not recorded by any of these.
 	sgpu-run -q -k owner.jwk --owners owners --state state --manifest manifest -o response sealed
 	sgpu-seal open -q -k owner.jwk --batch sealed -C out response

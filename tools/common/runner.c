@@ -28,8 +28,6 @@ const struct cli_option run_options[] = {
 	  CLI_INPUT(struct run_request, certificate) },
 	{ "owner", 0, "KEY", "the owner's X25519 public key, to be bound into the quote",
 	  CLI_INPUT(struct run_request, owner) },
-	{ "plan", 0, NULL, "show the plan and run nothing; needs no key",
-	  CLI_FLAG(struct run_request, plan) },
 	{ "manifest", 0, "FILE", "the manifest of a batch that names it by its hash",
 	  CLI_INPUT(struct run_request, manifest) },
 	{ "output", 'o', "FILE",

@@ -50,9 +50,6 @@ static int check_request(const struct submission *s)
 	     !cli_outputs_apart("the quote", r->quote, "the trace", r->trace))) {
 		return 2;
 	}
-	if (r->trace && r->plan) {
-		return cli_usage("--plan runs nothing, so there is nothing to trace");
-	}
 	return 0;
 }
 
@@ -167,22 +164,6 @@ static int submit(struct submission *s)
 							       : cli_error(&error);
 }
 
-static int show_plan(const struct submission *s)
-{
-	const char *path = s->request->output ? s->request->output : "-";
-	struct sgpu_error error = { 0 };
-
-	if (s->enclave->named == 0) {
-		return cli_fail(SGPU_EUSAGE,
-				"--device: how many '%s' are, only the machine knows: name them",
-				s->request->runner.device);
-	}
-	return write_plan(s->in_fd, s->in_name, s->manifest_fd, s->enclave->named, path, &error) ==
-			       SGPU_OK
-		       ? 0
-		       : cli_error(&error);
-}
-
 int run_batch(struct enclave *enclave, const struct run_request *r, const char *path)
 {
 	struct submission s = {
@@ -207,5 +188,5 @@ int run_batch(struct enclave *enclave, const struct run_request *r, const char *
 	if (!status && r->manifest) {
 		status = cli_input(r->manifest, &name, &s.manifest_fd);
 	}
-	return status ? status : r->plan ? show_plan(&s) : submit(&s);
+	return status ? status : submit(&s);
 }

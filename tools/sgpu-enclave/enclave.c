@@ -46,9 +46,6 @@ static int check_evidence(const struct run_request *r)
 					 needed[i].name);
 		}
 	}
-	if (r->quote && r->plan) {
-		return cli_usage("--plan runs nothing, so there is nothing to quote");
-	}
 	return r->quote && cli_is_standard(r->quote)
 		       ? cli_usage("the quote goes to a file, since standard output is for what "
 				   "follows")

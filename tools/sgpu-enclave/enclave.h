@@ -152,9 +152,5 @@ int run_session(struct enclave *enclave, const struct run_request *request);
 /* info.c */
 int show_info(void);
 int show_ops(const char *name); /* NULL: all */
-/* plan.c: reads the head of the batch in `fd`, and writes the batch's plan to `path`. manifest: a
- * descriptor of the manifest if the batch names it by its hash; or -1. */
-SGPU_MUST_CHECK int write_plan(int fd, const char *name, int manifest, int devices,
-			       const char *path, struct sgpu_error *error);
 
 #endif

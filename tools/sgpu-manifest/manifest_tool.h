@@ -34,6 +34,7 @@ struct request {
 	const char *output, *manifest, *manifest_out;
 	bool outside, by_hash;
 	uint64_t shards;
+	unsigned devices;
 	struct cli_list at; /* SEGMENT=HANDLE */
 };
 #define OPTION_OUTSIDE                                                                       \

@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest show: prints a manifest's segments, operations and graph.
+ * sgpu-manifest show: prints a manifest's segments, operations and graph, and the plan of a run.
  */
 
 #include <sgpu/base.h>
 
 #include "base/json.h"
+#include "run/run.h"
 #include "manifest_tool.h"
 
-const struct cli_option show_options[] = { CLI_COMMON, OPTION_OUTSIDE, CLI_END };
+const struct cli_option show_options[] = {
+	CLI_COMMON,
+	OPTION_OUTSIDE,
+	{ "devices", 0, "N", "plan a run on so many devices (default: 1)",
+	  CLI_NUMBER(struct request, devices, 1, SGPU_RUN_DEVICES_MAX) },
+	CLI_END,
+};
 
 static json_t *operation_ids(const struct sgpu_manifest *manifest, const int *list, int count)
 {
@@ -80,8 +87,45 @@ static json_t *operation_json(const struct sgpu_manifest *manifest,
 	return object;
 }
 
-static json_t *show_json(const struct sgpu_manifest *manifest)
+/* Adds what would run where, and in which memory. */
+static void add_plan(json_t *object, const struct sgpu_manifest *manifest,
+		     const struct sgpu_plan *plan)
 {
+	json_t *moves = json_array(), *buffers = json_array(), *more, *operation;
+	uint64_t bytes;
+	size_t i;
+
+	json_array_foreach (json_object_get(object, "operations"), i, operation) {
+		more = json_pack("{s:i, s:i}", "device", plan->operations[i].device, "stream",
+				 plan->operations[i].stream);
+		json_object_update(operation, more);
+		json_decref(more);
+	}
+	for (int k = 0; k < plan->move_count; k++) {
+		const struct sgpu_segment *segment = &manifest->segments[plan->moves[k].segment];
+
+		(void)!sgpu_type_bytes(&segment->type, &bytes);
+		json_array_append_new(moves,
+				      json_pack("{s:s, s:i, s:i, s:I}", "segment_id", segment->id,
+						"from", plan->moves[k].from, "to",
+						plan->moves[k].to, "bytes", (json_int_t)bytes));
+	}
+	for (int k = 0; k < plan->buffer_count; k++) {
+		json_array_append_new(buffers,
+				      json_pack("{s:i, s:I}", "device", plan->buffers[k].device,
+						"size", (json_int_t)plan->buffers[k].size));
+	}
+	more = json_pack("{s:i, s:i, s:I, s:o, s:o}", "devices", plan->device_count, "streams",
+			 plan->stream_count, "device_memory_bytes", (json_int_t)plan->bytes,
+			 "buffers", buffers, "moves", moves);
+	json_object_update(object, more);
+	json_decref(more);
+}
+
+static json_t *show_json(const struct sgpu_manifest *manifest, int devices)
+{
+	struct sgpu_plan *plan = NULL;
+	json_t *object;
 	char hex[2 * sizeof(manifest->sha256) + 1];
 	json_t *segments = json_array(), *operations = json_array();
 
@@ -93,10 +137,17 @@ static json_t *show_json(const struct sgpu_manifest *manifest)
 		json_array_append_new(operations,
 				      operation_json(manifest, &manifest->operations[i]));
 	}
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "manifest_id", manifest->id, "sha256",
-			 hex, "on_failure", manifest->all_or_nothing ? "all" : "segments",
-			 "segments", segments, "operations", operations, "order",
-			 operation_ids(manifest, manifest->order, manifest->operation_count));
+	object = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "manifest_id", manifest->id, "sha256",
+			   hex, "on_failure", manifest->all_or_nothing ? "all" : "segments",
+			   "segments", segments, "operations", operations, "order",
+			   operation_ids(manifest, manifest->order, manifest->operation_count));
+	/* A module whose size only the batch has counts nothing. */
+	if (object &&
+	    sgpu_plan_create(manifest, devices, &SGPU_PLAN_COSTS, &plan, NULL) == SGPU_OK) {
+		add_plan(object, manifest, plan);
+	}
+	sgpu_plan_free(&plan);
+	return object;
 }
 
 int verb_show(int argc, char **argv)
@@ -104,10 +155,12 @@ int verb_show(int argc, char **argv)
 	static const char *const lists[][2] = {
 		{ "segments", "segment_id sensitivity_level direction dtype shape bytes "
 			      "data_location_client writer readers" },
-		{ "operations", "gpu_operation_id kernel arguments params after" },
+		{ "operations", "gpu_operation_id kernel arguments params after device stream" },
+		{ "buffers", "device size" },
+		{ "moves", "segment_id from to bytes" },
 		{ NULL, NULL },
 	};
-	struct request request = { 0 };
+	struct request request = { .devices = 1 };
 	struct document document;
 	json_t *json;
 	char **paths;
@@ -118,7 +171,7 @@ int verb_show(int argc, char **argv)
 	}
 	status = document_load(paths[0], request.outside ? 0 : SGPU_MANIFEST_INSIDE, &document);
 	if (!status) {
-		json = show_json(document.manifest);
+		json = show_json(document.manifest, (int)request.devices);
 		if (cli_json || !json) {
 			status = json_write(NULL, json);
 		} else {
