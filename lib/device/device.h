@@ -67,8 +67,6 @@ struct sgpu_device_part {
 enum { SGPU_DEVICE_PARTS_MAX = 8 };
 
 /* ---- devices ---- */
-/* Returns a kind of devices, in order of preference: "cuda", "cpu"; NULL after the last. */
-const char *sgpu_device_kind(int index);
 /* Lists the parts that all kinds of devices need; needs no device. Returns how many,
  * SGPU_DEVICE_PARTS_MAX at most. */
 int sgpu_device_parts(struct sgpu_device_part *parts);
@@ -79,9 +77,8 @@ int sgpu_device_parts(struct sgpu_device_part *parts);
  * SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_device_prepare_modules(const char *program, int devices,
 						struct sgpu_error *error);
-/* Returns the implementation of operation `name` for devices of a kind, or NULL; needs no device.
- * Always NULL for "cpu", whose implementations are in the table of operations. */
-sgpu_op_fn sgpu_device_kind_op(const char *kind, const char *name);
+/* Returns the implementation of operation `name` for a device, or NULL. Always NULL for a CPU
+ * device, whose implementations are in the table of operations. */
 sgpu_op_fn sgpu_device_op(struct sgpu_device *device, const char *name);
 /* The workers of the host on which the device computes, or NULL. */
 struct sgpu_pool *sgpu_device_pool(struct sgpu_device *device);

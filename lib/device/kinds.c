@@ -10,11 +10,6 @@
 static const struct sgpu_device_backend *const backends[] = { &sgpu_device_cuda, &sgpu_device_cpu,
 							      NULL };
 
-const char *sgpu_device_kind(int index)
-{
-	return backends[index] ? backends[index]->name : NULL;
-}
-
 int sgpu_device_parts(struct sgpu_device_part *parts)
 {
 	int count = 0, i;
@@ -23,15 +18,6 @@ int sgpu_device_parts(struct sgpu_device_part *parts)
 		count += backends[i]->parts ? backends[i]->parts(parts + count) : 0;
 	}
 	return count;
-}
-
-sgpu_op_fn sgpu_device_kind_op(const char *kind, const char *name)
-{
-	int i;
-
-	for (i = 0; backends[i] && strcmp(backends[i]->name, kind) != 0; i++) {
-	}
-	return backends[i] && backends[i]->op ? backends[i]->op(name) : NULL;
 }
 
 /* Whether a word is an index, a GPU's UUID or the beginning of a UUID. */

@@ -47,7 +47,7 @@ setup() {
 # shell_offers SHELL: what must hold in each.
 shell_offers() {
 	local operations cases region
-	operations=$(sgpu-run --ops | awk 'NR > 1 { print $1 }' | sort | paste -sd ' ')
+	operations=$(sgpu-manifest ops | awk 'NR > 1 { print $1 }' | sort | paste -sd ' ')
 	cases=$(sgpu-bench list --json | grep -o '"case":"[^"]*' | cut -d '"' -f 4 | sort | paste -sd ' ')
 	[ -n "$operations" ]
 	[ -n "$cases" ]

@@ -110,7 +110,7 @@ with_keys() {
 	[ "${#stderr}" -lt 150 ]
 	run -2 --separate-stderr sgpu-run --jobs "$long"
 	assert_contains "$stderr" "--jobs '${long:0:24}...' is not a whole number"
-	run -2 --separate-stderr sgpu-run --ops "$long"
+	run -2 --separate-stderr sgpu-manifest ops "$long"
 	assert_contains "$stderr" "unknown operation '${long:0:24}...'"
 	# A path is: whoever reads the message must find the file.
 	run -3 --separate-stderr sgpu-seal inspect "/nowhere/$long/$long"

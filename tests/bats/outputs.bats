@@ -254,7 +254,7 @@ unread() {
 	for command in "sgpu-manifest schema" "sgpu-manifest show job.json" "sgpu-manifest pack job.json" \
 		"sgpu-manifest ops --json" "sgpu-stage load sealed" "sgpu-stage list --json" "sgpu-seal seal -k owner.jwk packed" \
 		"sgpu-seal open -k owner.jwk --only result response" "sgpu-seal open-file -k owner.jwk single" \
-		"sgpu-seal inspect sealed" "sgpu-run -q -k owner.jwk sealed" "sgpu-run --info" "sgpu-run --ops" \
+		"sgpu-seal inspect sealed" "sgpu-run -q -k owner.jwk sealed" "sgpu-run --info" \
 		"sgpu-measure policy -q --owners any --build $SGPU_BUILD" "sgpu-bench --version" \
 		"sgpu-bench list --json" "sgpu-bench run -q --samples 3 --size 64K --device cpu measure"; do
 		for where in ">/dev/full No space left on device" ">&- Bad file descriptor"; do

@@ -56,7 +56,7 @@ becomes() {
 
 @test "what is for a server's runner, or for one's own, is refused beside the other" {
 	local option
-	for option in --session --info --ops "--memory 1M" "--nonce 0011223344556677"; do
+	for option in --session --info "--memory 1M" "--nonce 0011223344556677"; do
 		# shellcheck disable=SC2086 # an option and its value
 		run --separate-stderr -2 sgpu-run $option --socket none
 		assert_contains "$stderr" "is about a runner of one's own, and --socket about a server's"
@@ -66,7 +66,7 @@ becomes() {
 	run --separate-stderr -2 sgpu-enclave --lease batch.tar
 	run --separate-stderr -2 sgpu-enclave --memory 1M batch.tar
 	assert_contains "$stderr" "--memory is for --session"
-	run --separate-stderr -2 sgpu-enclave --info --ops
+	run --separate-stderr -2 sgpu-enclave --info --session
 	assert_contains "$stderr" "exclude each other"
 	run --separate-stderr -2 sgpu-enclave --serve 3 3</dev/null
 	assert_contains "$stderr" "--serve is for sgpu-serve and sgpu-worker"

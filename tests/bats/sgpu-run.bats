@@ -498,17 +498,6 @@ row_of() {
 	assert_contains "$(row_of)" "SEV-SNP guest"
 }
 
-@test "ops lists the same operations as sgpu-manifest ops" {
-	sgpu-run --ops | awk 'NR > 1 { print $1 }' | sort >ours
-	sgpu-manifest ops | awk 'NR > 1 { print $1 }' | sort >theirs
-	assert_same ours theirs
-	grep -qx gaussian3d ours
-	run --separate-stderr -0 sgpu-run --ops --json gemm
-	assert_contains "$output" '"cpu"'
-	run --separate-stderr -2 sgpu-run --ops gaussian3
-	assert_contains "$stderr" "gaussian3d"
-}
-
 @test "no core file and no attaching: the process is not dumpable" {
 	requires no-sanitizer not-root
 	head -c 20000 batch.tar >endless

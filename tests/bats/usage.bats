@@ -135,16 +135,12 @@ balanced() {
 	[ "$output" = "$(git rev-parse --short=12 HEAD)" ]
 }
 
-@test "the tables of operations align, whatever the names" {
-	local command
-	for command in "sgpu-manifest ops" "sgpu-run --ops"; do
-		$command >table
-		# The last heading stands where the last column of each row begins, behind two blanks.
-		awk 'NR == 1 { at = index($0, "help") }
-			substr($0, at - 2, 2) != "  " || substr($0, at, 1) == " " { print; bad = 1 }
-			END { exit bad || at < 20 || NR < 10 }' table
-	done
-	run ! grep -q black_scholes <(sgpu-run --ops copy)
+@test "the table of operations aligns, whatever the names" {
+	sgpu-manifest ops >table
+	# The last heading stands where the last column of each row begins, behind two blanks.
+	awk 'NR == 1 { at = index($0, "help") }
+		substr($0, at - 2, 2) != "  " || substr($0, at, 1) == " " { print; bad = 1 }
+		END { exit bad || at < 20 || NR < 10 }' table
 }
 
 @test "the README says how the programs get into the path, before its session, and names pipefail" {

@@ -48,8 +48,6 @@ const struct cli_option run_options[] = {
 	  CLI_SIZE(struct run_request, memory, 1, UINT64_MAX) },
 	{ "info", 0, NULL, "show devices, what is missing, and what this platform protects",
 	  CLI_FLAG(struct run_request, info) },
-	{ "ops", 0, NULL, "list the operations, or the one that is named, and their devices",
-	  CLI_FLAG(struct run_request, ops) },
 	{ "serve", 0, "FD", "what sgpu-serve and sgpu-worker start it with",
 	  CLI_NUMBER(struct run_request, serve, STDERR_FILENO + 1, DESCRIPTORS_MAX) },
 	CLI_END,

@@ -53,7 +53,7 @@ struct run_request {
 	struct cli_bytes nonce;
 	uint64_t memory; /* bytes; 0: all that is free */
 	unsigned serve;	 /* a descriptor; 0: it is not given */
-	bool stats, lease, local, session, info, ops;
+	bool stats, lease, local, session, info;
 };
 extern const struct cli_option run_options[];
 /* Takes a handle that was given as the output for where the results go. */

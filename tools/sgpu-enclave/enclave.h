@@ -151,6 +151,5 @@ int run_batch(struct enclave *enclave, const struct run_request *request, const 
 int run_session(struct enclave *enclave, const struct run_request *request);
 /* info.c */
 int show_info(void);
-int show_ops(const char *name); /* NULL: all */
 
 #endif

@@ -11,7 +11,6 @@
 
 #include "crypto/crypto.h"
 #include "device/device.h"
-#include "ops/ops.h"
 #include "enclave.h"
 
 enum { GPUS_MAX = 64, SELECTOR = 24 };
@@ -137,44 +136,4 @@ int show_info(void)
 	fputs(protection->protects ? proof : no_proof, stdout);
 	json_decref(info);
 	return 0;
-}
-
-/* sgpu-enclave --ops: which operations this build has, and on which devices. */
-
-int show_ops(const char *name)
-{
-	const struct sgpu_op *only = name ? cli_find_op(name) : NULL;
-	json_t *list;
-	int status = 0;
-
-	if (name && !only) {
-		return 2;
-	}
-	list = json_array();
-	for (const struct sgpu_op *const *op = sgpu_ops(); *op; op++) {
-		json_t *devices = json_array();
-		const char *kind;
-
-		for (int i = 0; (kind = sgpu_device_kind(i)); i++) {
-			if (strcmp(kind, "cpu") == 0
-				    ? (*op)->cpu != NULL
-				    : sgpu_device_kind_op(kind, (*op)->name) != NULL) {
-				json_array_append_new(devices, json_string(kind));
-			}
-		}
-		if (!only || only == *op) {
-			json_array_append_new(list,
-					      json_pack("{s:s, s:s, s:O}", "name", (*op)->name,
-							"help", (*op)->help, "devices", devices));
-		}
-		json_decref(devices);
-	}
-	if (cli_json) {
-		status = cli_print_json(json_incref(only ? json_array_get(list, 0) : list), stdout,
-					JSON_INDENT(2));
-	} else {
-		cli_table(stdout, list, "name devices help");
-	}
-	json_decref(list);
-	return status;
 }

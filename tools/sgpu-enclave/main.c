@@ -13,8 +13,8 @@
 
 static int check_modes(const struct run_request *r, const char *path)
 {
-	if ((r->serve > 0) + r->session + r->info + r->ops > 1) {
-		return cli_usage("--serve, --session, --info and --ops exclude each other");
+	if ((r->serve > 0) + r->session + r->info > 1) {
+		return cli_usage("--serve, --session and --info exclude each other");
 	}
 	if (r->socket || r->lease || r->wait_ns) {
 		return cli_usage("%s is for 'sgpu-run' and a server", r->socket	 ? "--socket"
@@ -43,7 +43,6 @@ static int verb_run(int argc, char **argv)
 	}
 	if (status == 0) {
 		status = request.info	   ? show_info()
-			 : request.ops	   ? show_ops(paths[0])
 			 : request.session ? run_session(&enclave, &request)
 			 : request.serve   ? serve(&enclave, &request)
 					   : run_batch(&enclave, &request, paths[0]);
