@@ -19,11 +19,6 @@
 #include "base/io.h"
 #include "wire.h"
 
-const uint64_t serve_latency_bounds_ns[SERVE_LATENCIES] = {
-	1000000,    3000000,	10000000,    30000000,	  100000000,	300000000,
-	1000000000, 3000000000, 10000000000, 30000000000, 100000000000, UINT64_MAX,
-};
-
 const char *const wire_sessions[WIRE_SESSIONS] = { "none", "owners", "any" };
 
 _Static_assert(offsetof(struct sgpu_refusal_of_session, error) ==

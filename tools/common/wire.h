@@ -134,13 +134,9 @@ struct wire_quote {
 	uint8_t nonce[64];
 };
 
-/* Upper bounds of the time from a batch's connection to its answer; the last is UINT64_MAX. */
-enum { SERVE_LATENCIES = 12 };
-extern const uint64_t serve_latency_bounds_ns[SERVE_LATENCIES];
-
 /* Sums over batches. Those before SERVE_RESULTS count batches by outcome. Only SERVE_FAILED counts
- * faults of this machine; no user may be able to raise it. SERVE_LATENCY + i counts batches up to
- * bound i and above bound i - 1. */
+ * faults of this machine; no user may be able to raise it. SERVE_LATENCY_NS sums the times from a
+ * batch's connection to its answer. */
 enum serve_sum {
 	SERVE_DONE,
 	SERVE_SOME_FAILED,
@@ -153,8 +149,7 @@ enum serve_sum {
 	SERVE_BYTES_IN = SERVE_RESULTS,
 	SERVE_BYTES_OUT,
 	SERVE_LATENCY_NS,
-	SERVE_LATENCY,
-	SERVE_SUMS = SERVE_LATENCY + SERVE_LATENCIES
+	SERVE_SUMS
 };
 
 /* Only the worker writes these; its values may be false. It sends WIRE_NOTE after it has changed

@@ -262,15 +262,9 @@ void serve_count(const struct sgpu_run *run, int rc, uint64_t since_ns,
 		 const struct sgpu_run_progress *progress)
 {
 	_Atomic uint64_t *sums = serving.counters->sums;
-	const uint64_t latency = sgpu_now_ns() - since_ns;
-	int i = 0;
 
-	while (i < SERVE_LATENCIES - 1 && latency > serve_latency_bounds_ns[i]) {
-		i++;
-	}
 	atomic_fetch_add(&sums[result_of(run, rc)], 1);
-	atomic_fetch_add(&sums[SERVE_LATENCY_NS], latency);
-	atomic_fetch_add(&sums[SERVE_LATENCY + i], 1);
+	atomic_fetch_add(&sums[SERVE_LATENCY_NS], sgpu_now_ns() - since_ns);
 	atomic_fetch_add(&sums[SERVE_BYTES_IN], progress->bytes_in);
 	atomic_fetch_add(&sums[SERVE_BYTES_OUT], progress->bytes_out);
 }

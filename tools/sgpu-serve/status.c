@@ -42,27 +42,6 @@ static json_t *describe_process(const struct process *p, uint64_t now)
 	return object;
 }
 
-/* Counts, for each bound, the batches that took at most so long. The last bound is null: all
- * batches. */
-static json_t *describe_latency(const uint64_t sums[SERVE_SUMS])
-{
-	json_t *buckets = json_array();
-	uint64_t count = 0;
-
-	for (int i = 0; i < SERVE_LATENCIES; i++) {
-		const uint64_t bound = serve_latency_bounds_ns[i];
-
-		count += sums[SERVE_LATENCY + i];
-		json_array_append_new(buckets, json_pack("{s:o, s:I}", "le_ns",
-							 bound == UINT64_MAX
-								 ? json_null()
-								 : json_integer((json_int_t)bound),
-							 "count", (json_int_t)count));
-	}
-	return json_pack("{s:I, s:I, s:o}", "sum_ns", (json_int_t)sums[SERVE_LATENCY_NS], "count",
-			 (json_int_t)count, "buckets", buckets);
-}
-
 /* 0, no limit, becomes null. */
 static json_t *describe_bytes(uint64_t limit)
 {
@@ -96,7 +75,7 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 			   (json_int_t)t->rule.sessions, "device_memory",
 			   describe_bytes(t->rule.device_memory), "host_memory",
 			   describe_bytes(t->rule.host_memory));
-	tenant = json_pack("{s:I, s:o, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+	tenant = json_pack("{s:I, s:o, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
 			   "uid", (json_int_t)t->uid, "user", cli_json_text(t->user), "weight",
 			   (json_int_t)t->rule.weight, "priority", t->rule.high ? "high" : "normal",
 			   "limits", limits, "waiting", (json_int_t)t->waiting, "in_flight",
@@ -104,7 +83,7 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 			   "device_bytes", (json_int_t)device, "host_bytes", (json_int_t)host,
 			   "bytes_in", (json_int_t)sums[SERVE_BYTES_IN], "bytes_out",
 			   (json_int_t)sums[SERVE_BYTES_OUT], "busy_ns", (json_int_t)share->used_ns,
-			   "latency", describe_latency(sums));
+			   "latency_ns", (json_int_t)sums[SERVE_LATENCY_NS]);
 	for (int i = 0; i < SERVE_RESULTS; i++) {
 		json_object_set_new(tenant, results[i], json_integer((json_int_t)sums[i]));
 	}

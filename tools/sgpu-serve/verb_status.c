@@ -77,9 +77,7 @@ static const struct metric {
 	{ "memory_limit_bytes", "gauge", "tenants", "of",
 	  "limits.device_memory:device limits.host_memory:host" },
 	{ "weight", "gauge", "tenants", NULL, "weight" },
-	{ "batch_duration_seconds", "histogram", "tenants", "le", "latency.buckets" },
-	{ "batch_duration_seconds_sum", NULL, "tenants", NULL, "latency.sum_ns" },
-	{ "batch_duration_seconds_count", NULL, "tenants", NULL, "latency.count" },
+	{ "latency_seconds_total", "counter", "tenants", NULL, "latency_ns" },
 };
 
 static void put_label(char before, const char *name, const char *value)
@@ -95,7 +93,7 @@ static void put(const struct metric *m, const json_t *tenant, const char *value,
 {
 	char uid[24];
 
-	printf("sgpu_%s%s", m->name, strcmp(m->fields, "latency.buckets") ? "" : "_bucket");
+	printf("sgpu_%s", m->name);
 	if (tenant) {
 		snprintf(uid, sizeof(uid), "%lld",
 			 json_integer_value(json_object_get(tenant, "uid")));
@@ -109,26 +107,10 @@ static void put(const struct metric *m, const json_t *tenant, const char *value,
 	       (double)number / (strstr(m->fields, "_ns") ? 1e9 : 1));
 }
 
-static void put_buckets(const struct metric *m, const json_t *tenant, const json_t *buckets)
-{
-	const json_t *one;
-	char bound[32];
-	size_t i;
-
-	json_array_foreach (buckets, i, one) {
-		const json_t *most = json_object_get(one, "le_ns");
-
-		snprintf(bound, sizeof(bound), "%.15g", (double)json_integer_value(most) / 1e9);
-		put(m, tenant, json_is_integer(most) ? bound : "+Inf",
-		    json_integer_value(json_object_get(one, "count")));
-	}
-}
-
 static void put_field(const struct metric *m, const json_t *status, const char *path,
 		      const char *value)
 {
 	const json_t *one, *found = status_find(status, path);
-	const bool of_tenants = *m->of == 't';
 	uint64_t sum = 0;
 	size_t i;
 
@@ -140,9 +122,7 @@ static void put_field(const struct metric *m, const json_t *status, const char *
 		found = status_find(one, path);
 		sum += json_is_string(found) ? !strcmp(json_string_value(found), value)
 					     : (uint64_t)json_integer_value(found);
-		if (of_tenants && json_is_array(found)) {
-			put_buckets(m, one, found);
-		} else if (of_tenants && json_is_integer(found)) {
+		if (*m->of == 't' && json_is_integer(found)) {
 			put(m, one, value, json_integer_value(found));
 		}
 	}
@@ -157,9 +137,7 @@ static void print_metrics(const json_t *status)
 		const struct metric *m = &metrics[i];
 		char fields[128], *rest = fields, *path, *value;
 
-		if (m->type) {
-			printf("# TYPE sgpu_%s %s\n", m->name, m->type);
-		}
+		printf("# TYPE sgpu_%s %s\n", m->name, m->type);
 		snprintf(fields, sizeof(fields), "%s", m->fields);
 		while ((value = strsep(&rest, " "))) {
 			path = strsep(&value, ":");
