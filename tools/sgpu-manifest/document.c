@@ -140,30 +140,6 @@ void document_free(struct document *document)
 	document->text = NULL;
 }
 
-int document_each(int argc, char **argv, unsigned options,
-		  int (*one)(const struct document *document))
-{
-	/* The last one is not freed: the exit of the process takes a tenth of the time that freeing
-	 * a large manifest piece by piece takes. */
-	static struct document document;
-	struct request request = { 0 };
-	char **paths;
-	int worst = cli_read(argc, argv, &request, &paths);
-
-	if (worst) {
-		return worst;
-	}
-	options |= request.outside ? 0 : SGPU_MANIFEST_INSIDE;
-	do {
-		document_free(&document);
-		int status = document_load(*paths, options, &document);
-
-		status = status ? status : one(&document);
-		worst = status > worst ? status : worst;
-	} while (*paths && *++paths);
-	return worst;
-}
-
 json_t *shape_json(const struct sgpu_type *type)
 {
 	json_t *shape = json_array();

@@ -9,8 +9,6 @@ static const struct cli_verb verbs[] = {
 	{ "show", "[MANIFEST]", "show segments, operations and the graph", show_options,
 	  verb_show },
 	{ "canon", "[MANIFEST]", "write the canonical form", canon_options, verb_canon },
-	{ "hash", "[MANIFEST...]", "print the SHA-256 of the canonical form", hash_options,
-	  verb_hash },
 	{ "schema", "", "write the JSON Schema of manifests", schema_options, verb_schema },
 	{ "init", "OPERATION [NAME=VALUE | [NAME=]FILE]...",
 	  "write a manifest for operations and files", init_options, verb_init },

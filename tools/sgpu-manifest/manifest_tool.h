@@ -21,7 +21,6 @@
 CLI_VERB(check);
 CLI_VERB(show);
 CLI_VERB(canon);
-CLI_VERB(hash);
 CLI_VERB(schema);
 CLI_VERB(init);
 CLI_VERB(pack);
@@ -69,11 +68,6 @@ int document_load(const char *path, unsigned options, struct document *document)
 int document_check(const json_t *value, const char *name, unsigned options,
 		   struct document *document);
 void document_free(struct document *document);
-/* Runs a verb that takes --allow-outside and any number of manifests: loads each, or standard
- * input, with `options` and, without --allow-outside, SGPU_MANIFEST_INSIDE, and calls one() if it
- * is valid. Returns the highest exit status. */
-int document_each(int argc, char **argv, unsigned options,
-		  int (*one)(const struct document *document));
 
 /* Writes a text. The file appears only when it is whole; path NULL is standard output. Returns an
  * exit status. */
