@@ -33,6 +33,7 @@ struct run {
 	uint64_t index; /* within its part */
 	uint64_t turn;	/* order of writing to an ordered sink */
 	size_t size;	/* as read */
+	uint8_t *data;	/* as read: the worker's buffer, or the sink's memory */
 	bool last;	/* the last of its part */
 	const uint8_t *result;
 	size_t result_size;
@@ -41,13 +42,12 @@ struct run {
 
 struct move {
 	struct sgpu_host_move *request;
+	pthread_mutex_t writing[BESIDE * WRITERS];
 
 	/* Held by the worker that claims a chunk run, and reads it if its source is ordered. */
 	pthread_mutex_t claiming;
 	struct sgpu_host_part *first; /* the first part with unclaimed chunk runs */
 	uint64_t turns;		      /* the next number */
-
-	pthread_mutex_t writing[BESIDE * WRITERS];
 
 	pthread_mutex_t lock; /* guards what follows, and a part's `runs` and `ended` */
 	pthread_cond_t turn_came;
@@ -118,15 +118,12 @@ static void digest_add(struct sgpu_host_digest *digest, uint64_t position, const
 	}
 }
 
-/* Checks the digest, if one is demanded, after a part's last run. */
+/* Checks the digest after a part's last run. */
 static int check_digest(const struct sgpu_host_part *part, struct sgpu_error *error)
 {
 	struct sgpu_host_digest *d = part->computed;
 	uint8_t digest[SGPU_KT128_SIZE];
 
-	if (!d) {
-		return 0;
-	}
 	(void)sgpu_kt128_at_leaf(&d->state);
 	sgpu_kt128_take(&d->state, d->values, d->leaves);
 	sgpu_kt128_update(&d->state, d->rest, d->rest_size);
@@ -275,11 +272,6 @@ static void end(struct sgpu_host_part *part)
 }
 
 /* ---- claims ---- */
-static bool is_claimed(const struct sgpu_host_part *part)
-{
-	return part->runs && part->next == part->runs;
-}
-
 /* Whether runs of `part` may be claimed while the first part is unfinished. It must not be ordered,
  * and its sink must be another, since writers of one file exclude each other. */
 static bool is_apart(const struct move *move, const struct sgpu_host_part *part)
@@ -297,7 +289,8 @@ static struct sgpu_host_part *next_part(struct move *move)
 	pthread_mutex_lock(&move->lock);
 	until = move->failed_part;
 	pthread_mutex_unlock(&move->lock);
-	while (move->first < until && is_claimed(move->first)) {
+	/* until it has begun, a part has no `runs` */
+	while (move->first < until && move->first->runs && move->first->next == move->first->runs) {
 		move->first++;
 	}
 	if (move->first >= until) {
@@ -308,12 +301,13 @@ static struct sgpu_host_part *next_part(struct move *move)
 		if (!part[-1].runs || !is_apart(move, part - 1) || !is_apart(move, part)) {
 			break;
 		}
-		next = !is_claimed(part) && part->next < next->next ? part : next;
+		next = (!part->runs || part->next < part->runs) && part->next < next->next ? part
+											   : next;
 	}
 	return next;
 }
 
-/* Fills worker->in with the run's bytes. Finds the end of a source of unknown size. */
+/* Reads the run's bytes. Finds the end of a source of unknown size. */
 static int read_run(struct worker *worker, struct run *run, struct sgpu_error *error)
 {
 	static const int codes[] = { [SGPU_HOST_COPY] = SGPU_EINVALID,
@@ -322,8 +316,14 @@ static int read_run(struct worker *worker, struct run *run, struct sgpu_error *e
 	const struct sgpu_host_part *part = run->part;
 	const uint64_t at = header_of(part) + run->index * full_run(part);
 	const size_t wanted = run->last ? (size_t)(part->size - at) : full_run(part);
-	int rc = read_source(part, at, worker->in, wanted, &run->size, error);
+	bool registered;
 
+	run->data = part->sink.write
+			    ? worker->in
+			    : (uint8_t *)part->sink.view(part->sink.context, part->to + part->size,
+							 &registered) +
+				      part->to + at;
+	int rc = read_source(part, at, run->data, wanted, &run->size, error);
 	if (rc || run->size == wanted) {
 		return rc;
 	}
@@ -433,10 +433,10 @@ static int transform(struct worker *worker, struct run *run, struct sgpu_error *
 	int rc = 0;
 
 	if (part->action == SGPU_HOST_COPY) {
-		run->result = worker->in;
+		run->result = run->data;
 		run->result_size = run->size;
 		if (part->computed) {
-			digest_add(part->computed, run->index * RUN_PLAIN, worker->in, run->size);
+			digest_add(part->computed, run->index * RUN_PLAIN, run->data, run->size);
 		}
 		return 0;
 	}
@@ -459,9 +459,10 @@ static int write_run(const struct run *run, struct sgpu_error *error)
 	if (part->action == SGPU_HOST_SEAL && run->index) {
 		at = part->to + SGPU_SEALED_HEADER + run->index * RUN_SEALED;
 	}
-	return run->result_size ? part->sink.write(part->sink.context, at, run->result,
-						   run->result_size, error)
-				: 0;
+	return run->result_size && part->sink.write
+		       ? part->sink.write(part->sink.context, at, run->result, run->result_size,
+					  error)
+		       : 0;
 }
 
 /* Writes a chunk run's result; for an ordered sink, in its turn. */
@@ -540,7 +541,7 @@ static bool work(struct worker *worker)
 		run.bad = SGPU_SIZE_UNKNOWN;
 	}
 	if (!rc && count(move, &run)) {
-		rc = check_digest(run.part, &error);
+		rc = run.part->computed ? check_digest(run.part, &error) : 0;
 		end(run.part);
 	}
 	if (rc) {

@@ -266,8 +266,8 @@ struct sgpu_host_part {
 	enum sgpu_host_action action;
 	const char *name; /* the source's, for messages */
 	struct sgpu_transfer_source source;
-	struct sgpu_transfer_sink sink;
-	uint64_t from, to;   /* where the part begins in source and sink */
+	struct sgpu_transfer_sink sink; /* without `write`, a COPY is read right to its memory */
+	uint64_t from, to;		/* where the part begins in source and sink */
 	uint64_t size;	     /* bytes to read; SGPU_SIZE_UNKNOWN: to the end, with read_some */
 	const uint8_t *key;  /* SEAL, OPEN: the segment's key, SGPU_KEY_SIZE bytes, and context */
 	const void *context; /* used only when the part begins */

@@ -146,7 +146,7 @@ location() {
 	sealed_batch
 	flip_byte sealed.sgpu $(($(stat -c %s sealed.sgpu) - 2000))
 	run --separate-stderr -4 sgpu-stage load -o staged.sgpu sealed.sgpu
-	assert_contains "$stderr" "kt128 of segment 'bias'"
+	assert_contains "$stderr" "kt128 of 'bias'"
 	assert_no_file staged.sgpu
 	no_regions
 	small_job

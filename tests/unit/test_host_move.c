@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "crypto/crypto.h"
 #include "transfer/transfer.h"
 #include "unit.h"
 
@@ -67,6 +68,32 @@ UNIT_TEST(parts_with_sinks_of_their_own_take_turns)
 	free(data);
 }
 
+UNIT_TEST(a_copy_to_memory_is_read_and_verified_there)
+{
+	enum { SIZE = 2 * 262144 + 1, SHIFT = 5 };
+	uint8_t *from = calloc(1, SIZE), *to = calloc(1, SIZE + SHIFT), digest[SGPU_KT128_SIZE];
+	struct sgpu_host_part part = { .action = SGPU_HOST_COPY,
+				       .name = "data",
+				       .size = SIZE,
+				       .to = SHIFT,
+				       .source = sgpu_source_from_memory(from, false),
+				       .sink = sgpu_sink_to_memory(to, false),
+				       .digest = digest };
+	struct sgpu_host_move move = { .parts = &part, .count = 1, .jobs = 2 };
+
+	REQUIRE(from && to);
+	for (size_t i = 0; i < SIZE; i++) {
+		from[i] = (uint8_t)(i / 251);
+	}
+	sgpu_kt128(from, SIZE, NULL, 0, digest, sizeof(digest));
+	CHECK(sgpu_host_move(&move, NULL) == 0);
+	CHECK(!memcmp(to + SHIFT, from, SIZE));
+	digest[0] ^= 1;
+	CHECK(sgpu_host_move(&move, NULL) == SGPU_EAUTH);
+	free(to);
+	free(from);
+}
+
 static int interrupt(void *context, uint64_t position, const void *data, size_t size,
 		     struct sgpu_error *error)
 {
@@ -102,6 +129,7 @@ UNIT_TEST(a_signal_after_the_last_write_fails_nothing)
 int main(void)
 {
 	UNIT_RUN(parts_with_sinks_of_their_own_take_turns);
+	UNIT_RUN(a_copy_to_memory_is_read_and_verified_there);
 	UNIT_RUN(a_signal_after_the_last_write_fails_nothing);
 	return unit_done();
 }

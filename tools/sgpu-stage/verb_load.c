@@ -4,26 +4,26 @@
  * new locations.
  */
 #include <limits.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <sgpu/base.h>
 
 #include "base/io.h"
 #include "base/pool.h"
 #include "batch/batch.h"
-#include "crypto/crypto.h"
 #include "dsa/dsa.h"
 #include "manifest/manifest.h"
+#include "transfer/transfer.h"
 #include "verbs.h"
 
 struct load_slice {
 	bool staged;	       /* it has a place in the region */
 	uint64_t offset, size; /* of that place */
+	struct load *load;
+	struct sgpu_source source; /* of a payload, while it is copied; fd -1: the archive's pipe */
 };
 
 struct load {
@@ -43,9 +43,7 @@ struct load {
 	uint64_t payload;	   /* bytes to copy */
 	int staged, outputs, left; /* numbers of segments; left: in their files */
 	struct sgpu_region region;
-	struct sgpu_pool *pool;
 	struct sgpu_dsa *dsa; /* reads payloads in files, or NULL */
-	uint64_t done;	      /* bytes copied, for the progress line */
 };
 
 static int take_files(void *values, const char *folder)
@@ -182,182 +180,108 @@ static int plan(struct load *load, struct sgpu_error *error)
 /* ---- the payloads. Memory is allocated piece by piece, as data arrive, so a batch that only
  * claims to be large gets none. Digests of LOW payloads are checked in the region itself, on the
  * bytes that a runner will read ---- */
-enum { PIECE = 1 << 20, LARGE = 64 << 20 }; /* LARGE: the least bytes for an accelerator */
+enum { LARGE = 64 << 20 }; /* the least bytes for an accelerator */
 
-/* One payload that is read from a file, on several threads. */
-struct copy {
-	struct load *load;
-	const struct load_slice *slice;
-	const struct sgpu_source *source;
-	pthread_mutex_t lock;
-	int code; /* of the first piece that failed */
-	struct sgpu_error error;
-};
-
-static int canceled(struct sgpu_error *error)
+static int read_payload(void *context, uint64_t position, void *data, size_t size, size_t *got,
+			struct sgpu_error *error)
 {
-	return sgpu_io_interrupted() ? sgpu_fail(error, SGPU_ECANCELED, "interrupted") : SGPU_OK;
-}
+	const struct load_slice *slice = context;
+	const struct sgpu_source *from = &slice->source;
+	struct load *load = slice->load;
+	int rc = sgpu_region_back(&load->region, slice->offset + position, size, error);
 
-static int copy_range(struct copy *copy, uint64_t begin, uint64_t end, struct sgpu_error *error)
-{
-	const struct sgpu_source *from = copy->source;
-	const uint64_t at = copy->slice->offset + begin;
-	size_t got = 0;
-	int rc = canceled(error);
-
-	rc = rc ? rc : sgpu_region_back(&copy->load->region, at, end - begin, error);
-	rc = rc ? rc
-		: sgpu_dsa_pread(copy->load->dsa, from->fd, from->name,
-				 copy->load->region.data + at, end - begin, from->offset + begin,
-				 &got, error);
-	if (rc == SGPU_OK && got != end - begin) {
-		rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", from->name);
+	*got = size;
+	if (!rc && from->fd < 0) {
+		return sgpu_tar_read(load->reader, data, size, error);
 	}
-	return rc;
+	return rc ? rc
+		  : sgpu_dsa_pread(load->dsa, from->fd, from->name, data, size,
+				   from->offset + position, got, error);
 }
 
-static void copy_piece(void *argument, uint64_t begin, uint64_t end)
+static void end_payload(void *context)
 {
-	struct copy *copy = argument;
-	struct sgpu_error error;
-	int rc = copy_range(copy, begin, end, &error);
-
-	pthread_mutex_lock(&copy->lock);
-	if (rc != SGPU_OK && copy->code == SGPU_OK) {
-		copy->code = rc;
-		copy->error = error;
-		sgpu_pool_cancel(copy->load->pool, true);
-	}
-	copy->load->done += end - begin;
-	cli_progress(NULL, copy->load->done);
-	pthread_mutex_unlock(&copy->lock);
+	sgpu_source_close(&((struct load_slice *)context)->source);
 }
 
-static int fill_positioned(struct load *load, const struct load_slice *slice,
-			   const struct sgpu_source *source, struct sgpu_error *error)
+/* The archive has its payloads in the order of the segments. */
+static int find_payload(void *argument, struct sgpu_host_part *part, struct sgpu_error *error)
 {
-	struct copy copy = { .load = load, .slice = slice, .source = source };
+	struct load_slice *slice = argument;
+	struct load *load = slice->load;
+	int segment = (int)(slice - load->slices);
+	const struct sgpu_location *location = &load->batch->segments[segment].location;
+	struct sgpu_descriptor archive;
 	int rc;
 
-	if (pthread_mutex_init(&copy.lock, NULL) != 0) {
-		return sgpu_fail_nomem(error);
+	if (location->kind == SGPU_LOCATION_FILE) {
+		return sgpu_leases_source(load->leases, location, slice->size, false,
+					  &slice->source, error);
 	}
-	sgpu_pool_enter(load->pool);
-	rc = sgpu_pool_for(load->pool, slice->size, PIECE, copy_piece, &copy);
-	sgpu_pool_leave(load->pool);
-	pthread_mutex_destroy(&copy.lock);
-	if (copy.code != SGPU_OK) {
-		if (error) {
-			*error = copy.error;
-		}
-		return copy.code;
-	}
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "interrupted");
-}
-
-static int fill_stream(struct load *load, const struct load_slice *slice, struct sgpu_error *error)
-{
-	uint64_t done, piece;
-	int rc = SGPU_OK;
-
-	for (done = 0; rc == SGPU_OK && done < slice->size; done += piece) {
-		piece = slice->size - done < PIECE ? slice->size - done : PIECE;
-		rc = sgpu_region_back(&load->region, slice->offset + done, piece, error);
-		rc = rc ? rc
-			: sgpu_tar_read(load->reader, load->region.data + slice->offset + done,
-					piece, error);
-		load->done += piece;
-		cli_progress(NULL, load->done);
-	}
-	return rc;
-}
-
-static int fill_inline(struct load *load, int segment, struct sgpu_error *error)
-{
-	const struct load_slice *slice = &load->slices[segment];
-	struct sgpu_source source = { .fd = sgpu_tar_fd(load->reader) };
-	const off_t position = lseek(source.fd, 0, SEEK_CUR);
-	struct stat status;
-	int rc;
-
-	if (position < 0 || fstat(source.fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-		return fill_stream(load, slice, error);
-	}
-	source.offset = (uint64_t)position;
-	snprintf(source.name, sizeof(source.name), "%s", load->in_name);
-	rc = fill_positioned(load, slice, &source, error);
-	if (rc == SGPU_OK) {
+	rc = sgpu_batch_next_payload(load->reader, load->batch, &segment, error);
+	sgpu_descriptor_from_fd(sgpu_tar_fd(load->reader), load->in_name, &archive);
+	part->source.ordered = !archive.positioned;
+	if (!rc && archive.positioned) {
+		slice->source.fd = archive.fd;
+		slice->source.offset = archive.offset;
+		snprintf(slice->source.name, sizeof(slice->source.name), "%s", load->in_name);
+		/* Called in advance: the payload is read before anything else in the archive. */
 		sgpu_tar_consumed(load->reader, slice->size);
 	}
+	sgpu_descriptor_close(&archive);
 	return rc;
 }
 
-static int fill_file(struct load *load, int segment, struct sgpu_error *error)
+/* Copies the payloads. An output's memory is allocated, so that a runner cannot run out of it. */
+static int copy_payloads(struct load *load, struct sgpu_error *error)
 {
-	const struct load_slice *slice = &load->slices[segment];
-	struct sgpu_source source;
-	int rc = sgpu_leases_source(load->leases, &load->batch->segments[segment].location,
-				    slice->size, false, &source, error);
+	const struct sgpu_batch *batch = load->batch;
+	struct sgpu_host_move move = { .jobs = load->jobs, .progress = cli_progress };
+	int segment, rc = SGPU_OK;
 
-	if (rc < 0) {
-		return rc;
+	move.parts = calloc((size_t)load->staged + 1, sizeof(*move.parts));
+	if (!move.parts) {
+		return sgpu_fail_nomem(error);
 	}
-	rc = fill_positioned(load, slice, &source, error);
-	sgpu_source_close(&source);
-	return rc;
-}
+	for (int i = 0; rc == SGPU_OK && i < batch->segment_count; i++) {
+		const struct sgpu_batch_segment *s = &batch->segments[i];
+		struct load_slice *slice = &load->slices[i];
 
-static int check_digest(const struct load *load, int segment, struct sgpu_error *error)
-{
-	const struct sgpu_batch_segment *s = &load->batch->segments[segment];
-	const struct load_slice *slice = &load->slices[segment];
-	uint8_t digest[SGPU_KT128_SIZE];
-	int rc;
-
-	if (s->sealed || !s->has_kt128) {
-		return SGPU_OK;
+		if (slice->staged && s->input) {
+			slice->load = load;
+			slice->source.fd = -1;
+			move.parts[move.count++] = (struct sgpu_host_part){
+				.action = SGPU_HOST_COPY,
+				.name = s->id,
+				.size = slice->size,
+				.source = { .read_some = read_payload,
+					    .close = end_payload,
+					    .context = slice },
+				.sink = sgpu_sink_to_memory(load->region.data + slice->offset,
+							    false),
+				.digest = s->sealed ? NULL : s->kt128,
+				.prepare = find_payload,
+				.argument = slice,
+			};
+		} else if (slice->staged) {
+			rc = sgpu_region_back(&load->region, slice->offset, slice->size, error);
+		}
 	}
-	sgpu_pool_enter(load->pool);
-	rc = sgpu_kt128_shared(load->pool, load->region.data + slice->offset, slice->size, NULL, 0,
-			       digest, sizeof(digest), error);
-	sgpu_pool_leave(load->pool);
-	if (rc == SGPU_OK && !sgpu_equal(digest, s->kt128, sizeof(digest))) {
-		rc = sgpu_fail(error, SGPU_EAUTH, "the kt128 of segment '%s' does not match",
-			       s->id);
-	}
-	return rc;
+	rc = rc ? rc : sgpu_host_move(&move, error);
+	free(move.parts);
+	return rc ? rc : sgpu_batch_next_payload(load->reader, load->batch, &segment, error);
 }
 
 static int fill(struct load *load, struct sgpu_error *error)
 {
 	struct sgpu_error why;
 	const char *reason;
-	int segment = 0, rc = sgpu_pool_create(load->jobs, &load->pool, error);
+	int rc;
 
 	if (load->payload >= LARGE && sgpu_dsa_open(&load->dsa, &why) != SGPU_OK) {
 		cli_detail("no accelerator copies: %s", why.text);
 	}
-	while (rc == SGPU_OK && segment >= 0) {
-		rc = sgpu_batch_next_payload(load->reader, load->batch, &segment, error);
-		if (rc == SGPU_OK && segment >= 0) {
-			rc = fill_inline(load, segment, error);
-			rc = rc ? rc : check_digest(load, segment, error);
-		}
-	}
-	for (int i = 0; rc == SGPU_OK && i < load->batch->segment_count; i++) {
-		const struct load_slice *slice = &load->slices[i];
-		const struct sgpu_batch_segment *s = &load->batch->segments[i];
-
-		if (slice->staged && s->location.kind == SGPU_LOCATION_FILE) {
-			rc = fill_file(load, i, error);
-			rc = rc ? rc : check_digest(load, i, error);
-		} else if (slice->staged && !s->input) {
-			/* An output's memory is allocated now, so that a runner cannot run out of
-			 * it. */
-			rc = sgpu_region_back(&load->region, slice->offset, slice->size, error);
-		}
-	}
+	rc = copy_payloads(load, error);
 	if (load->dsa) {
 		const uint64_t copied = sgpu_dsa_copied(load->dsa, &reason);
 
@@ -365,8 +289,7 @@ static int fill(struct load *load, struct sgpu_error *error)
 			   reason[0] ? ": " : "", reason);
 	}
 	sgpu_dsa_close(&load->dsa);
-	sgpu_pool_free(&load->pool);
-	return rc ? rc : canceled(error);
+	return rc;
 }
 
 static int relocate(struct load *load, struct sgpu_error *error)
