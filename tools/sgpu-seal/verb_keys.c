@@ -139,8 +139,6 @@ int verb_pubkey(int argc, char **argv)
 }
 
 /* ---- keyinfo ---- */
-enum { DESCRIPTION_MAX = 1024 }; /* bytes; of at most two keys */
-
 const struct cli_option keyinfo_options[] = {
 	CLI_COMMON,
 	CLI_PASSPHRASE,
@@ -151,65 +149,52 @@ const struct cli_option keyinfo_options[] = {
 	CLI_END,
 };
 
-/* Describes the keys of a file, at most one that encrypts and one that signs, as a new array. */
-static json_t *describe(const struct sgpu_key_set *set)
+static json_t *key_json(const char *kind, const char *use, bool secret, const char *kid)
 {
-	json_t *list = json_array();
-
-	if (set->has_key) {
-		json_array_append_new(
-			list, json_pack("{s:s, s:s, s:b, s:s}", "kind",
-					set->key.kind == SGPU_KEY_OCT ? "oct" : "X25519", "use",
-					"enc", "secret", set->key.kind != SGPU_KEY_X25519_PUBLIC,
-					"kid", set->key.kid));
-	}
-	if (set->signing.kind != SGPU_SIGNING_NONE) {
-		json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s}", "kind",
-						      sgpu_signing_name(set->signing.kind), "use",
-						      "sig", "secret", set->signing.secret_known,
-						      "kid", set->signing.kid));
-	}
-	return list;
+	return json_pack("{s:s, s:s, s:b, s:s}", "kind", kind, "use", use, "secret", secret, "kid",
+			 kid);
 }
 
-/* Writes the description. A file for --owners decides whose batches are accepted, so only the user
- * may write it, whatever the umask. */
+/* Writes what is in a file. A file for --owners decides whose batches are accepted, so only the
+ * user may write it, whatever the umask. */
 static int write_info(const struct sgpu_key_set *keys, const char *path,
 		      const struct request *request)
 {
+	static const char *const lists[][2] = { { "keys", "kind use secret kid" }, { NULL, NULL } };
 	struct sgpu_error error = { 0 };
-	char text[DESCRIPTION_MAX] = "";
-	json_t *list, *key;
-	size_t i;
+	json_t *list = json_array(), *record;
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+	int status = out ? 0 : cli_fail_nomem();
 
-	if (request->owner && keys->signing.kind == SGPU_SIGNING_NONE) {
-		return cli_fail(SGPU_EINVALID, "'%s' has no key that signs", path);
+	if (keys->has_key) {
+		json_array_append_new(
+			list, key_json(keys->key.kind == SGPU_KEY_OCT ? "oct" : "X25519", "enc",
+				       keys->key.kind != SGPU_KEY_X25519_PUBLIC, keys->key.kid));
 	}
-	list = describe(keys);
-	if (request->owner) {
-		cli_append(text, sizeof(text), "%s\n", keys->signing.kid);
-	} else if (cli_json) {
-		char *dumped = json_dumps(list, JSON_COMPACT);
-
-		cli_append(text, sizeof(text), "{\"keys\":%s,\"passphrase\":%s}\n",
-			   dumped ? dumped : "null", keys->locked ? "true" : "false");
-		free(dumped);
-	} else {
-		json_array_foreach (list, i, key) {
-			const bool signs = strcmp(cli_text_of(key, "use"), "sig") == 0,
-				   secret = json_is_true(json_object_get(key, "secret"));
-
-			cli_append(text, sizeof(text), "%-7s  %-10s  %-6s  %s\n",
-				   cli_text_of(key, "kind"), signs ? "signature" : "encryption",
-				   secret ? "secret" : "public", cli_text_of(key, "kid"));
-		}
+	if (keys->signing.kind != SGPU_SIGNING_NONE) {
+		json_array_append_new(list,
+				      key_json(sgpu_signing_name(keys->signing.kind), "sig",
+					       keys->signing.secret_known, keys->signing.kid));
 	}
-	if (keys->locked && !cli_json && !request->owner) {
-		cli_append(text, sizeof(text), "protected by a passphrase\n");
+	record = json_pack("{s:o, s:b}", "keys", list, "passphrase", keys->locked);
+	if (!status && request->owner && keys->signing.kind == SGPU_SIGNING_NONE) {
+		status = cli_fail(SGPU_EINVALID, "'%s' has no key that signs", path);
+	} else if (!status && request->owner) {
+		fprintf(out, "%s\n", keys->signing.kid);
+	} else if (!status && cli_json) {
+		status = cli_print_json(json_incref(record), out, JSON_COMPACT);
+	} else if (!status) {
+		cli_lists(out, record, lists);
 	}
-	json_decref(list);
-	return cli_write_text(request->path, 0644, text, strlen(text), &error) ? cli_error(&error)
-									       : 0;
+	json_decref(record);
+	if (out && fclose(out) == 0 && !status &&
+	    cli_write_text(request->path, 0644, text, size, &error)) {
+		status = cli_error(&error);
+	}
+	free(text);
+	return status;
 }
 
 int verb_keyinfo(int argc, char **argv)
