@@ -189,8 +189,7 @@ void sgpu_output_made_clear(struct sgpu_output_made *made, bool keep);
 /* Returns zeroed pages; NULL if out of memory or if size is 0. Weaker
  * protection is no error; see sgpu_secret_kind. Any thread. */
 SGPU_MUST_CHECK void *sgpu_secret_alloc(size_t size);
-/* Wipes and frees memory of sgpu_secret_alloc, with the same size. Accepts NULL; foreign memory is
- * wiped but not freed. */
+/* Wipes and frees memory of sgpu_secret_alloc, with the same size. Accepts NULL. */
 void sgpu_secret_free(void *memory, size_t size);
 
 /* The weakest protection of all allocations so far: "memfd_secret", "mlock", or "none"

@@ -59,15 +59,6 @@ UNIT_TEST(freed_memory_is_gone)
 	sgpu_secret_free(stays, 1);
 }
 
-UNIT_TEST(what_is_no_secret_memory_is_wiped_and_left_alone)
-{
-	uint8_t own[48], zeros[48] = { 0 };
-
-	memset(own, 0x5a, sizeof(own));
-	sgpu_secret_free(own, sizeof(own));
-	CHECK(!memcmp(own, zeros, sizeof(own)));
-}
-
 UNIT_TEST(many_objects_of_all_sizes_do_not_overlap)
 {
 	static uint8_t *objects[MANY];
@@ -298,7 +289,6 @@ int main(void)
 								 yet */
 	UNIT_RUN(memory_comes_zeroed_and_aligned);
 	UNIT_RUN(freed_memory_is_gone);
-	UNIT_RUN(what_is_no_secret_memory_is_wiped_and_left_alone);
 	UNIT_RUN(many_objects_of_all_sizes_do_not_overlap);
 	UNIT_RUN(large_objects_have_pages_of_their_own);
 	UNIT_RUN(threads_take_and_give_at_the_same_time);
