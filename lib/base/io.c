@@ -65,76 +65,43 @@ static bool can_block(int fd)
 	return fstat(fd, &status) != 0 || !S_ISREG(status.st_mode);
 }
 
-/* Returns when a wait that begins now times out; 0: never. */
-static uint64_t guard_end(void)
+/* A signal may be blocked here, or arrive just before poll() and not interrupt it, so a wait that
+ * no wake_fd ends is made of short ones. */
+int sgpu_io_wait(int fd, short events, const char *name, struct sgpu_error *error)
 {
-	uint64_t stalled;
-
-	if (guard->deadline_ns == 0 || guard->stall_ns == 0) {
-		return 0;
-	}
-	stalled = sgpu_now_ns() + guard->stall_ns;
-	return stalled > guard->deadline_ns ? stalled : guard->deadline_ns;
-}
-
-/* Returns the milliseconds, rounded up, until the guard's deadline or, once that has passed, until
- * `end`; -1 if both have passed. */
-static int guard_timeout(uint64_t end)
-{
-	uint64_t now = sgpu_now_ns(), until = guard->deadline_ns > now ? guard->deadline_ns : end,
-		 left;
-
-	if (until <= now) {
-		return -1;
-	}
-	left = (until - now) / 1000000 + 1;
-	return left > 3600000 ? 3600000 : (int)left;
-}
-
-/* Waits until the descriptor is ready. It is also ready when the other side has closed it. */
-static int wait_guarded(int fd, short events, const char *what, const char *name,
-			struct sgpu_error *error)
-{
+	const struct sgpu_io_guard *g = guard;
+	const bool out = events == POLLOUT, late = g && g->deadline_ns;
 	struct pollfd fds[2] = { { .fd = fd, .events = events },
-				 { .fd = guard->wake_fd, .events = POLLIN } };
-	const uint64_t end = guard_end();
+				 { .fd = g ? g->wake_fd : -1, .events = POLLIN } };
+	const uint64_t stalled = late && g->stall_ns ? sgpu_now_ns() + g->stall_ns : UINT64_MAX,
+		       end = late && stalled < g->deadline_ns ? g->deadline_ns : stalled;
 	uint64_t count;
 
 	for (;;) {
-		int rc = guard->ended(guard->argument);
+		const int rc = g ? g->ended(g->argument) : 0;
 
 		if (rc) {
-			return sgpu_fail(error, rc, "stopped before '%s' could be %s", name, what);
+			return sgpu_fail(error, rc, "stopped before '%s' could be %s", name,
+					 out ? "written" : "read");
 		}
-		if (end != 0 && sgpu_now_ns() >= end) {
-			return sgpu_fail(error, SGPU_ETIMEOUT,
-					 "the deadline passed before '%s' could be %s", name, what);
-		}
-		fds[0].revents = fds[1].revents = 0;
-		if (poll(fds, 2, guard_timeout(end)) < 0 && errno != EINTR) {
-			return sgpu_fail_errno(error, "cannot wait for '%s'", name);
-		}
-		if (fds[1].revents && read(guard->wake_fd, &count, sizeof(count)) < 0) {
-			continue; /* another thread took the wake-up: ask `ended` */
-		}
-		if (fds[0].revents && !fds[1].revents) {
-			return 0;
-		}
-	}
-}
-
-/* Waits without a guard. A signal may be blocked here, or arrive just before poll() and not
- * interrupt it, so each wait is short. */
-int sgpu_io_wait(int fd, short events, struct sgpu_error *error)
-{
-	struct pollfd wait = { .fd = fd, .events = events };
-
-	while (poll(&wait, 1, WAIT_MS) == 0 || (wait.revents == 0 && errno == EINTR)) {
 		if (sgpu_io_interrupted()) {
 			return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
 		}
+		if (sgpu_now_ns() >= end) {
+			return sgpu_fail(error, SGPU_ETIMEOUT,
+					 "the deadline passed before '%s' could be %s", name,
+					 out ? "written" : "read");
+		}
+		fds[0].revents = fds[1].revents = 0;
+		if (poll(fds, 2, g && !late ? -1 : WAIT_MS) < 0 && errno != EINTR) {
+			return sgpu_fail_errno(error, "cannot wait for '%s'", name);
+		}
+		if (fds[1].revents) {
+			(void)!read(g->wake_fd, &count, sizeof(count));
+		} else if (fds[0].revents) {
+			return 0;
+		}
 	}
-	return 0;
 }
 
 /* Moves what can be moved without blocking: since poll(), another process may have read from the
@@ -153,28 +120,12 @@ static ssize_t move_ready(int fd, void *data, size_t size, bool out)
 	return count;
 }
 
-/* Handles a failed read or write. Returns 0 to try again, or the error. */
-static int after_failure(int fd, short events, const char *what, const char *name,
-			 struct sgpu_error *error)
-{
-	if (errno == EINTR) {
-		return sgpu_io_interrupted() ? sgpu_fail(error, SGPU_ECANCELED, "interrupted") : 0;
-	}
-	if (errno == EAGAIN || errno == EWOULDBLOCK) {
-		/* Somebody gave us a non-blocking descriptor: wait as a blocking one would. */
-		return sgpu_io_wait(fd, events, error);
-	}
-	sgpu_io_note_failure();
-	return events == POLLOUT ? sgpu_fail_write(error, name)
-				 : sgpu_fail_errno(error, "cannot %s '%s'", what, name);
-}
-
 /* The offset that stands for the descriptor's own position. */
 enum { AT_POSITION = -1 };
 
-static ssize_t move_once(int fd, void *data, size_t size, int64_t offset, bool out, bool guarded)
+static ssize_t move_once(int fd, void *data, size_t size, int64_t offset, bool out, bool waits)
 {
-	if (offset == AT_POSITION && guarded) {
+	if (offset == AT_POSITION && waits) {
 		return move_ready(fd, data, size, out);
 	}
 	if (offset == AT_POSITION) {
@@ -187,38 +138,30 @@ static ssize_t move_once(int fd, void *data, size_t size, int64_t offset, bool o
 static int move_all(int fd, const char *name, void *data, size_t size, int64_t offset, bool out,
 		    size_t *done, struct sgpu_error *error)
 {
-	const bool waits = offset == AT_POSITION && size > 0 && (guard || !out) && can_block(fd);
-	const bool guarded = guard && waits;
-	int rc;
+	bool waits = offset == AT_POSITION && size > 0 && (guard || !out) && can_block(fd);
 
 	*done = 0;
 	while (*done < size) {
-		if (sgpu_io_interrupted()) {
-			return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
-		}
-		rc = guarded ? wait_guarded(fd, out ? POLLOUT : POLLIN, out ? "written" : "read",
-					    name, error)
-		     : waits ? sgpu_io_wait(fd, POLLIN, error)
-			     : 0;
+		const int rc = waits ? sgpu_io_wait(fd, out ? POLLOUT : POLLIN, name, error)
+			       : sgpu_io_interrupted()
+				       ? sgpu_fail(error, SGPU_ECANCELED, "interrupted")
+				       : 0;
 		if (rc) {
 			return rc;
 		}
-		ssize_t count = move_once(fd, (char *)data + *done, size - *done,
-					  offset == AT_POSITION ? offset : offset + (int64_t)*done,
-					  out, guarded);
-		if (count < 0 && guarded && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-			continue; /* wait_guarded checks whether to stop */
-		}
-		if (count < 0) {
-			rc = after_failure(fd, out ? POLLOUT : POLLIN, out ? "write" : "read", name,
-					   error);
-			if (rc) {
-				return rc;
-			}
+		const ssize_t count = move_once(
+			fd, (char *)data + *done, size - *done,
+			offset == AT_POSITION ? offset : offset + (int64_t)*done, out, waits);
+		if (count > 0) {
+			*done += (size_t)count;
 		} else if (count == 0 && !out) {
 			break;
-		} else {
-			*done += (size_t)count;
+		} else if (count < 0 && errno == EAGAIN) {
+			waits = true; /* perhaps somebody gave us a non-blocking descriptor */
+		} else if (count < 0 && errno != EINTR) {
+			sgpu_io_note_failure();
+			return out ? sgpu_fail_write(error, name)
+				   : sgpu_fail_errno(error, "cannot read '%s'", name);
 		}
 	}
 	return 0;

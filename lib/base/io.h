@@ -50,10 +50,10 @@ void sgpu_io_interrupt(void);
 bool sgpu_io_interrupted(void);
 /* While a guard is set, sgpu_read and sgpu_write of this thread block on a pipe, a terminal or a
  * socket only as long as `ended` returns 0; else they fail with its code. They call `ended` before
- * each wait, whenever wake_fd, a non-blocking eventfd, becomes readable, and at deadline_ns
- * (sgpu_now_ns() clock, 0: none). With deadline_ns and stall_ns, a wait of stall_ns fails with
- * SGPU_ETIMEOUT, but not before the deadline: a slow peer may go on while bytes move. NULL removes
- * the guard. */
+ * each wait, whenever wake_fd, a non-blocking eventfd or -1, becomes readable, and with deadline_ns
+ * (sgpu_now_ns() clock, 0: none) every 50 ms. With deadline_ns and stall_ns, a wait of stall_ns
+ * fails with SGPU_ETIMEOUT, but not before the deadline: a slow peer may go on while bytes move.
+ * NULL removes the guard. */
 struct sgpu_io_guard {
 	int wake_fd;
 	uint64_t deadline_ns, stall_ns;
@@ -61,9 +61,9 @@ struct sgpu_io_guard {
 	void *argument;
 };
 void sgpu_io_set_guard(const struct sgpu_io_guard *guard);
-/* Waits until poll(2) finds one of the events, or a failure. SGPU_ECANCELED: see
- * sgpu_io_interrupt. */
-SGPU_MUST_CHECK int sgpu_io_wait(int fd, short events, struct sgpu_error *error);
+/* Waits, as these do, until poll(2) finds the event, POLLIN or POLLOUT, or a failure. The
+ * descriptor is ready, too, when the other side has closed it. */
+SGPU_MUST_CHECK int sgpu_io_wait(int fd, short events, const char *name, struct sgpu_error *error);
 /* Whether a write failed because nobody reads the pipe any more. Code that writes by other means
  * calls sgpu_io_note_failure after a failure, while errno is set. */
 bool sgpu_io_reader_gone(void);

@@ -137,7 +137,7 @@ static int write_all(void *context, uint64_t position, const void *data, size_t 
 		return sgpu_write(out->fd, out->name, data, size, error);
 	}
 	for (size_t done = 0; done < size;) {
-		int rc = sgpu_io_wait(out->fd, POLLOUT, error);
+		int rc = sgpu_io_wait(out->fd, POLLOUT, out->name, error);
 		if (rc) {
 			return rc;
 		}
