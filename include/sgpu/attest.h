@@ -61,10 +61,11 @@ SGPU_MUST_CHECK int sgpu_signer_fingerprint(const struct sgpu_signer *signer,
 					    uint8_t hash[SGPU_SHA256_SIZE],
 					    struct sgpu_error *error);
 
-/* Certificates, leaf first. */
+/* Certificates, leaf first: at most SGPU_CHAIN_MAX of a file, and as many that came with a report.
+ */
 struct sgpu_chain {
 	int count;
-	struct x509_st *list[SGPU_CHAIN_MAX]; /* X509 of libcrypto */
+	struct x509_st *list[2 * SGPU_CHAIN_MAX]; /* X509 of libcrypto */
 };
 /* Read PEM from a file or from memory; `name` is for messages. The caller clears the chain. Errors:
  * SGPU_EINVALID, SGPU_ESYSTEM. */

@@ -48,15 +48,13 @@ SGPU_MUST_CHECK int sgpu_bio_text(BIO *bio, char **text, size_t *size, struct sg
 /* Parses a certificate of exactly `size` bytes of DER; NULL if it is malformed. */
 X509 *sgpu_certificate_parse(const uint8_t *der, size_t size);
 
-/* Verifies the chain from `leaf` through `others` to one of the self-signed roots. machine: for an
- * AK, whose chain must fit our own profile, receives the fingerprint of its EK; NULL for chains of
- * processor makers. `owner` names the chain in messages. Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
-SGPU_MUST_CHECK int sgpu_chain_check(X509 *leaf, X509 *const *others, int other_count,
-				     const struct sgpu_chain *roots, int64_t now, uint8_t *machine,
-				     const char *owner, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_chain_verify(const struct sgpu_chain *chain,
-				      const struct sgpu_chain *roots, int64_t now,
-				      uint8_t machine[SGPU_SHA256_SIZE], struct sgpu_error *error);
+/* Verifies the chain from `leaf` through others of `chain` to one of the self-signed roots.
+ * machine: for an AK, whose chain must fit our own profile, receives the fingerprint of its EK;
+ * NULL for chains of processor makers. `owner` names the chain in messages. Errors: SGPU_ECHAIN,
+ * SGPU_EEXPIRED. */
+SGPU_MUST_CHECK int sgpu_chain_verify(X509 *leaf, const struct sgpu_chain *chain,
+				      const struct sgpu_chain *roots, int64_t now, uint8_t *machine,
+				      const char *owner, struct sgpu_error *error);
 
 /* Makes a JSON string of bytes in base64 with padding; NULL if out of memory. */
 json_t *sgpu_base64_json(const void *data, size_t size);

@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static const struct sgpu_chain no_roots;
 	static const struct sgpu_quote_checks checks = { .tee_roots = &no_roots,
 							 .now = 1800000000 };
-	struct sgpu_snp_certificates certificates;
+	struct sgpu_chain certificates;
 	size_t report_size = size < REPORT_SIZE ? size : REPORT_SIZE;
 	struct sgpu_bytes blob = { data, report_size },
 			  table = { data + report_size, size - report_size };
@@ -34,6 +34,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 		(void)!sgpu_snp_match(certificates.list[i], false, tcb, chip, NULL);
 	}
-	sgpu_snp_certificates_clear(&certificates);
+	sgpu_chain_clear(&certificates);
 	return 0;
 }

@@ -28,10 +28,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (sgpu_tdx_parse(blob, &quote, NULL) == SGPU_OK) {
 		inside(data, size, quote.head.data, quote.head.size);
 		inside(data, size, quote.body.data, quote.body.size);
-		inside(data, size, quote.signature, 2 * SGPU_TDX_HALF);
+		inside(data, size, quote.signature.data, 2 * SGPU_TDX_HALF);
 		inside(data, size, quote.attestation_key.data, 2 * SGPU_TDX_HALF);
 		inside(data, size, quote.qe_report.data, SGPU_QE_REPORT_SIZE);
-		inside(data, size, quote.qe_signature, 2 * SGPU_TDX_HALF);
+		inside(data, size, quote.qe_signature.data, 2 * SGPU_TDX_HALF);
 		inside(data, size, quote.qe_data.data, quote.qe_data.size);
 		inside(data, size, quote.chain.data, quote.chain.size);
 	}

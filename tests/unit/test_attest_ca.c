@@ -18,7 +18,7 @@ static int believe(const struct sgpu_chain *chain, const struct sgpu_chain *root
 		   struct sgpu_error *error)
 {
 	uint8_t machine[SGPU_SHA256_SIZE] = { 0 }, expected[SGPU_SHA256_SIZE] = { 0 };
-	int code = sgpu_chain_verify(chain, roots, now, machine, error);
+	int code = sgpu_chain_verify(chain->list[0], chain, roots, now, machine, "", error);
 
 	CHECK(code || (!sgpu_signer_fingerprint(w.ek, expected, NULL) &&
 		       !memcmp(machine, expected, sizeof(expected))));

@@ -53,7 +53,7 @@ UNIT_TEST(a_token_verifies_by_its_certificate_and_by_the_key)
 	REQUIRE(!token_verify(token, strlen(token), NULL, &payload, &size, &chain, NULL));
 	CHECK(size == 7 && !memcmp(payload, "{\"a\":1}", 8));
 	CHECK(chain.count == 3 && !X509_cmp(chain.list[0], w.chain.list[0]));
-	CHECK(!sgpu_chain_verify(&chain, &w.roots, NOW, machine, NULL));
+	CHECK(!sgpu_chain_verify(chain.list[0], &chain, &w.roots, NOW, machine, "", NULL));
 	sgpu_chain_clear(&chain);
 	free(payload);
 	CHECK(!verify(token, w.ak->key, NULL));

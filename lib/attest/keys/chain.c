@@ -141,13 +141,13 @@ int sgpu_chain_load(const char *path, struct sgpu_chain *chain, struct sgpu_erro
 
 /* ---- verification ---- */
 /* A stack that borrows its certificates; NULL: no memory. */
-static STACK_OF(X509) * stack_of(X509 *const *list, int count, bool only_authorities)
+static STACK_OF(X509) * stack_of(const struct sgpu_chain *chain, bool only_authorities)
 {
 	STACK_OF(X509) *stack = sk_X509_new_null();
 
-	for (int i = 0; stack && i < count; i++) {
-		if ((!only_authorities || X509_check_ca(list[i])) &&
-		    sk_X509_push(stack, list[i]) <= 0) {
+	for (int i = 0; stack && i < chain->count; i++) {
+		if ((!only_authorities || X509_check_ca(chain->list[i])) &&
+		    sk_X509_push(stack, chain->list[i]) <= 0) {
 			sk_X509_free(stack);
 			stack = NULL;
 		}
@@ -218,18 +218,17 @@ static int check_evidence(const STACK_OF(X509) * chain, uint8_t machine[SGPU_SHA
 		     : sgpu_key_fingerprint(X509_get0_pubkey(ek), machine, error);
 }
 
-int sgpu_chain_check(X509 *leaf, X509 *const *others, int other_count,
-		     const struct sgpu_chain *roots, int64_t now, uint8_t *machine,
-		     const char *owner, struct sgpu_error *error)
+int sgpu_chain_verify(X509 *leaf, const struct sgpu_chain *chain, const struct sgpu_chain *roots,
+		      int64_t now, uint8_t *machine, const char *owner, struct sgpu_error *error)
 {
 	X509_STORE_CTX *context = X509_STORE_CTX_new();
-	STACK_OF(X509) *untrusted = stack_of(others, other_count, false);
+	STACK_OF(X509) *untrusted = stack_of(chain, false);
 	/* Certificates beside the roots in their file vouch for nothing, not even for
 	 * themselves. */
-	STACK_OF(X509) *trusted = roots ? stack_of(roots->list, roots->count, true) : NULL;
+	STACK_OF(X509) *trusted = stack_of(roots, true);
 	int rc = 0;
 
-	if (!roots || !roots->count) {
+	if (!roots->count) {
 		rc = sgpu_fail(error, SGPU_ECHAIN, "there is no trusted root");
 	} else if (!context || !untrusted || !trusted) {
 		rc = sgpu_fail_nomem(error);
@@ -259,12 +258,4 @@ int sgpu_chain_check(X509 *leaf, X509 *const *others, int other_count,
 	sk_X509_free(untrusted);
 	sk_X509_free(trusted);
 	return rc;
-}
-
-int sgpu_chain_verify(const struct sgpu_chain *chain, const struct sgpu_chain *roots, int64_t now,
-		      uint8_t machine[SGPU_SHA256_SIZE], struct sgpu_error *error)
-{
-	return chain->count ? sgpu_chain_check(chain->list[0], chain->list + 1, chain->count - 1,
-					       roots, now, machine, "", error)
-			    : sgpu_fail(error, SGPU_ECHAIN, "there is no certificate");
 }

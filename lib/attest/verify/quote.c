@@ -316,7 +316,8 @@ static int verify_parts(const struct parts *parts, const struct sgpu_quote_check
 	}
 	result->claims = json_incref(parts->claims);
 	memcpy(result->ak, parts->ak, sizeof(result->ak));
-	rc = sgpu_chain_verify(&parts->chain, checks->roots, checks->now, machine, error);
+	rc = sgpu_chain_verify(parts->chain.list[0], &parts->chain, checks->roots, checks->now,
+			       machine, "", error);
 	result->certificate_age =
 		checks->now - sgpu_certificate_time(X509_get0_notBefore(parts->chain.list[0]));
 	rc = rc ? rc : check_time(parts->claims, checks, error);

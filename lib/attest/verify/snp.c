@@ -22,7 +22,7 @@
 enum { ENTRY_SIZE = 24, AT_OFFSET = 16, AT_LENGTH = 20 };
 
 /* Adds an entry that is a certificate, and not a revocation list. */
-static void add_certificate(struct sgpu_bytes data, struct sgpu_snp_certificates *certificates)
+static void add_certificate(struct sgpu_bytes data, struct sgpu_chain *certificates)
 {
 	X509 *certificate = sgpu_certificate_parse(data.data, data.size);
 	struct sgpu_chain chain = { 0 };
@@ -39,7 +39,7 @@ static void add_certificate(struct sgpu_bytes data, struct sgpu_snp_certificates
 }
 
 int sgpu_snp_certificates(struct sgpu_bytes table, const struct sgpu_chain *given,
-			  struct sgpu_snp_certificates *certificates, struct sgpu_error *error)
+			  struct sgpu_chain *certificates, struct sgpu_error *error)
 {
 	memset(certificates, 0, sizeof(*certificates));
 	for (int i = 0; given && i < given->count; i++) {
@@ -69,14 +69,6 @@ int sgpu_snp_certificates(struct sgpu_bytes table, const struct sgpu_chain *give
 		add_certificate((struct sgpu_bytes){ table.data + offset, length }, certificates);
 	}
 	return SGPU_OK;
-}
-
-void sgpu_snp_certificates_clear(struct sgpu_snp_certificates *certificates)
-{
-	for (int i = 0; i < certificates->count; i++) {
-		X509_free(certificates->list[i]);
-	}
-	memset(certificates, 0, sizeof(*certificates));
 }
 
 /* ---- what a VCEK or VLEK says of its chip (AMD publication 57230) ---- */
@@ -116,17 +108,16 @@ static bool small_number(struct sgpu_bytes der, uint8_t *number)
 
 /* The index of each part in the 8 bytes of a TCB: `at` up to Genoa, `at_turin` from Turin on, whose
  * certificates name an FMC. */
-struct tcb_part {
+static const struct tcb_part {
 	const char *number, *name;
 	int at, at_turin;
-};
-static const struct tcb_part tcb_parts[] = {
+} tcb_parts[] = {
+	{ "1.3.6.1.4.1.3704.1.3.9", "FMC", -1, 0 },
 	{ "1.3.6.1.4.1.3704.1.3.1", "boot loader", 0, 1 },
 	{ "1.3.6.1.4.1.3704.1.3.2", "TEE", 1, 2 },
 	{ "1.3.6.1.4.1.3704.1.3.3", "SNP firmware", 6, 3 },
 	{ "1.3.6.1.4.1.3704.1.3.8", "microcode", 7, 7 },
 };
-static const struct tcb_part fmc_part = { "1.3.6.1.4.1.3704.1.3.9", "FMC", -1, 0 };
 
 static int match_part(const X509 *leaf, const struct tcb_part *part, uint8_t reported,
 		      struct sgpu_error *error)
@@ -147,12 +138,11 @@ static int match_part(const X509 *leaf, const struct tcb_part *part, uint8_t rep
 
 static int match_tcb(const X509 *leaf, const uint8_t tcb[8], struct sgpu_error *error)
 {
-	bool turin = extension(leaf, fmc_part.number).size;
+	bool turin = extension(leaf, tcb_parts[0].number).size;
 	uint8_t seen[8] = { 0 };
-	int rc = turin ? match_part(leaf, &fmc_part, tcb[fmc_part.at_turin], error) : SGPU_OK;
+	int rc = SGPU_OK;
 
-	seen[fmc_part.at_turin] = turin ? tcb[fmc_part.at_turin] : 0;
-	for (size_t i = 0; !rc && i < SGPU_ARRAY_LENGTH(tcb_parts); i++) {
+	for (size_t i = turin ? 0 : 1; !rc && i < SGPU_ARRAY_LENGTH(tcb_parts); i++) {
 		int at = turin ? tcb_parts[i].at_turin : tcb_parts[i].at;
 
 		rc = match_part(leaf, &tcb_parts[i], tcb[at], error);
@@ -284,7 +274,7 @@ static int read_signature(const uint8_t *field, uint8_t signature[2 * HALF],
 	return SGPU_OK;
 }
 
-static int find_signer(struct sgpu_bytes blob, const struct sgpu_snp_certificates *certificates,
+static int find_signer(struct sgpu_bytes blob, const struct sgpu_chain *certificates,
 		       const char *name, X509 **signer, struct sgpu_error *error)
 {
 	uint8_t signature[2 * HALF];
@@ -316,7 +306,7 @@ static int find_signer(struct sgpu_bytes blob, const struct sgpu_snp_certificate
 				"service, and give it in PEM");
 }
 
-static int verify_with(struct sgpu_bytes blob, const struct sgpu_snp_certificates *certificates,
+static int verify_with(struct sgpu_bytes blob, const struct sgpu_chain *certificates,
 		       const struct sgpu_quote_checks *checks, struct sgpu_error *error)
 {
 	unsigned kind = sgpu_le32(blob.data + AT_KEY) >> 2 & 7;
@@ -331,8 +321,8 @@ static int verify_with(struct sgpu_bytes blob, const struct sgpu_snp_certificate
 	}
 	int rc = find_signer(blob, certificates, name, &signer, error);
 	rc = rc ? rc
-		: sgpu_chain_check(signer, certificates->list, certificates->count,
-				   checks->tee_roots, checks->now, NULL, name, error);
+		: sgpu_chain_verify(signer, certificates, checks->tee_roots, checks->now, NULL,
+				    name, error);
 	return rc ? rc
 		  : sgpu_snp_match(signer, kind == KEY_VLEK, blob.data + AT_REPORTED_TCB,
 				   blob.data + AT_CHIP_ID, error);
@@ -342,7 +332,7 @@ int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes table,
 		    const struct sgpu_quote_checks *checks, struct sgpu_tee_report *report,
 		    struct sgpu_error *error)
 {
-	struct sgpu_snp_certificates certificates = { 0 };
+	struct sgpu_chain certificates = { 0 };
 	int rc = read_report(blob, report, error);
 
 	if (rc || !checks || !checks->tee_roots) {
@@ -351,6 +341,6 @@ int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes table,
 	rc = check_shape(blob, report, error);
 	rc = rc ? rc : sgpu_snp_certificates(table, checks->tee_certificates, &certificates, error);
 	rc = rc ? rc : verify_with(blob, &certificates, checks, error);
-	sgpu_snp_certificates_clear(&certificates);
+	sgpu_chain_clear(&certificates);
 	return rc;
 }

@@ -50,19 +50,6 @@ static int take(struct sgpu_bytes *rest, size_t size, const char *what, struct s
 	return SGPU_OK;
 }
 
-static int take_data(struct sgpu_bytes *rest, uint16_t type, const char *what,
-		     struct sgpu_bytes *data, struct sgpu_error *error)
-{
-	struct sgpu_bytes head = { 0 };
-	int rc = take(rest, 6, what, &head, error);
-
-	if (!rc && sgpu_le16(head.data) != type) {
-		return sgpu_fail(error, SGPU_EINVALID, "TDX quote: its %s is of type %u, not %u",
-				 what, sgpu_le16(head.data), type);
-	}
-	return rc ? rc : take(rest, sgpu_le32(head.data + 2), what, data, error);
-}
-
 static int read_header(struct sgpu_bytes header, struct sgpu_tdx_quote *quote,
 		       struct sgpu_error *error)
 {
@@ -119,60 +106,56 @@ static int take_body(struct sgpu_bytes *rest, struct sgpu_tdx_quote *quote,
 	return take(rest, wanted, "body", &quote->body, error);
 }
 
-static int read_qe(struct sgpu_bytes rest, struct sgpu_tdx_quote *quote, struct sgpu_error *error)
-{
-	struct sgpu_bytes part = { 0 };
-	int rc = take(&rest, SGPU_QE_REPORT_SIZE, "quoting enclave's report", &quote->qe_report,
-		      error);
-
-	rc = rc ? rc : take(&rest, 2 * SGPU_TDX_HALF, "quoting enclave's signature", &part, error);
-	if (!rc) {
-		quote->qe_signature = part.data;
-		rc = take(&rest, 2, "authentication data", &part, error);
-	}
-	rc = rc ? rc
-		: take(&rest, sgpu_le16(part.data), "authentication data", &quote->qe_data, error);
-	rc = rc ? rc : take_data(&rest, DATA_PCK_CHAIN, "certificates", &quote->chain, error);
-	return !rc && rest.size ? sgpu_fail(error, SGPU_EINVALID,
-					    "TDX quote: %zu bytes follow its "
-					    "certificates",
-					    rest.size)
-				: rc;
-}
-
-static int read_signature(struct sgpu_bytes rest, struct sgpu_tdx_quote *quote,
+/* Takes what follows the body. Two of these parts hold all that come after them up to the end, so
+ * their stated lengths can only be right or wrong. */
+static int take_signature(struct sgpu_bytes *rest, struct sgpu_tdx_quote *quote,
 			  struct sgpu_error *error)
 {
-	struct sgpu_bytes part = { 0 };
-	int rc = take(&rest, 2 * SGPU_TDX_HALF, "signature", &part, error);
+	struct sgpu_bytes whole, data, length, pem = { 0 };
+	const struct {
+		size_t size;
+		const char *name;
+		struct sgpu_bytes *part;
+	} parts[] = {
+		{ 4, "signature's length", &whole },
+		{ 2 * SGPU_TDX_HALF, "signature", &quote->signature },
+		{ 2 * SGPU_TDX_HALF, "attestation key", &quote->attestation_key },
+		{ 6, "certification data", &data },
+		{ SGPU_QE_REPORT_SIZE, "quoting enclave's report", &quote->qe_report },
+		{ 2 * SGPU_TDX_HALF, "quoting enclave's signature", &quote->qe_signature },
+		{ 2, "authentication data", &length },
+	};
+	int rc = 0;
 
-	if (!rc) {
-		quote->signature = part.data;
-		rc = take(&rest, 2 * SGPU_TDX_HALF, "attestation key", &quote->attestation_key,
-			  error);
+	for (size_t i = 0; !rc && i < SGPU_ARRAY_LENGTH(parts); i++) {
+		rc = take(rest, parts[i].size, parts[i].name, parts[i].part, error);
 	}
-	rc = rc ? rc : take_data(&rest, DATA_QE_REPORT, "certification data", &part, error);
-	if (!rc && rest.size) {
+	rc = rc ? rc
+		: take(rest, sgpu_le16(length.data), "authentication data", &quote->qe_data, error);
+	rc = rc ? rc : take(rest, 6, "certificates", &pem, error);
+	rc = rc ? rc : take(rest, sgpu_le32(pem.data + 2), "certificates", &quote->chain, error);
+	if (!rc &&
+	    (sgpu_le16(data.data) != DATA_QE_REPORT || sgpu_le16(pem.data) != DATA_PCK_CHAIN ||
+	     quote->signature.data + sgpu_le32(whole.data) != rest->data ||
+	     quote->qe_report.data + sgpu_le32(data.data + 2) != rest->data)) {
 		rc = sgpu_fail(error, SGPU_EINVALID,
-			       "TDX quote: %zu bytes follow its certification data", rest.size);
+			       "TDX quote: its certification data are not of type %d, with "
+			       "certificates of type %d, or do not end where they say",
+			       DATA_QE_REPORT, DATA_PCK_CHAIN);
 	}
-	return rc ? rc : read_qe(part, quote, error);
+	return rc;
 }
 
 int sgpu_tdx_parse(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote, struct sgpu_error *error)
 {
-	struct sgpu_bytes rest = blob, part = { 0 };
-	int rc = take(&rest, HEADER_SIZE, "header", &part, error);
+	struct sgpu_bytes rest = blob, header = { 0 };
+	int rc = take(&rest, HEADER_SIZE, "header", &header, error);
 
 	memset(quote, 0, sizeof(*quote));
-	rc = rc ? rc : read_header(part, quote, error);
+	rc = rc ? rc : read_header(header, quote, error);
 	rc = rc ? rc : take_body(&rest, quote, error);
-	if (!rc) {
-		quote->head = (struct sgpu_bytes){ blob.data, (size_t)(rest.data - blob.data) };
-		rc = take(&rest, 4, "signature's length", &part, error);
-	}
-	rc = rc ? rc : take(&rest, sgpu_le32(part.data), "signature", &part, error);
-	rc = rc ? rc : read_signature(part, quote, error);
+	quote->head = (struct sgpu_bytes){ blob.data, (size_t)(rest.data - blob.data) };
+	rc = rc ? rc : take_signature(&rest, quote, error);
 	/* Some hosts return a whole buffer. The bytes after the quote are not signed, so they may
 	 * only be zeros. */
 	if (!rc && !sgpu_all_zero(rest.data, rest.size)) {
@@ -223,7 +206,7 @@ static int check_td_signature(const struct sgpu_tdx_quote *quote, struct sgpu_er
 {
 	EVP_PKEY *key = sgpu_p256_key(quote->attestation_key.data, NULL);
 	bool good = key && sgpu_ecdsa_verifies(key, "SHA256", quote->head.data, quote->head.size,
-					       quote->signature, SGPU_TDX_HALF);
+					       quote->signature.data, SGPU_TDX_HALF);
 
 	EVP_PKEY_free(key);
 	ERR_clear_error();
@@ -290,11 +273,11 @@ static int check_platform(const struct sgpu_tdx_quote *quote,
 		rc = sgpu_fail(error, SGPU_ECHAIN, "TDX quote: its platform's key is not on P-256");
 	}
 	rc = rc ? rc
-		: sgpu_chain_check(leaf, chain.list + 1, chain.count - 1, checks->tee_roots,
-				   checks->now, NULL, "PCK", error);
+		: sgpu_chain_verify(leaf, &chain, checks->tee_roots, checks->now, NULL, "PCK",
+				    error);
 	if (!rc &&
 	    !sgpu_ecdsa_verifies(X509_get0_pubkey(leaf), "SHA256", quote->qe_report.data,
-				 quote->qe_report.size, quote->qe_signature, SGPU_TDX_HALF)) {
+				 quote->qe_report.size, quote->qe_signature.data, SGPU_TDX_HALF)) {
 		rc = sgpu_fail(error, SGPU_ESIGNATURE,
 			       "TDX quote: the signature of its quoting enclave does not "
 			       "verify");

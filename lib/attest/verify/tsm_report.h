@@ -26,17 +26,12 @@ SGPU_MUST_CHECK int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes ta
 SGPU_MUST_CHECK int sgpu_tdx_verify(struct sgpu_bytes quote, const struct sgpu_quote_checks *checks,
 				    struct sgpu_tee_report *report, struct sgpu_error *error);
 
-/* The certificates of an SNP report: those given, then those of the table. */
-struct sgpu_snp_certificates {
-	X509 *list[2 * SGPU_CHAIN_MAX];
-	int count;
-};
-/* Reads the table, maybe empty, that a host gives with a report, and adds the certificates in
- * `given`. The caller clears them, after a failure, too. Errors: SGPU_EINVALID. */
+/* Reads the certificates of an SNP report: those in `given`, then those of the table, maybe empty,
+ * that a host gives with it. The caller clears them, after a failure, too. Errors: SGPU_EINVALID.
+ */
 SGPU_MUST_CHECK int sgpu_snp_certificates(struct sgpu_bytes table, const struct sgpu_chain *given,
-					  struct sgpu_snp_certificates *certificates,
+					  struct sgpu_chain *certificates,
 					  struct sgpu_error *error);
-void sgpu_snp_certificates_clear(struct sgpu_snp_certificates *certificates);
 /* Checks that a VCEK or VLEK was made for this security version (TCB) and, if it is a VCEK, this
  * chip. Errors: SGPU_EBINDING. */
 SGPU_MUST_CHECK int sgpu_snp_match(X509 *leaf, bool is_vlek, const uint8_t tcb[8],
@@ -69,11 +64,11 @@ struct sgpu_tdx_quote {
 	uint16_t version;
 	struct sgpu_bytes head; /* header and body: what the attestation key signs */
 	struct sgpu_bytes body;
-	const uint8_t *signature;	   /* r || s */
+	struct sgpu_bytes signature;	   /* r || s */
 	struct sgpu_bytes attestation_key; /* x || y */
 	struct sgpu_bytes qe_report;	   /* the quoting enclave's report, and its signature by the
 					      platform's key (PCK) */
-	const uint8_t *qe_signature;
+	struct sgpu_bytes qe_signature;
 	struct sgpu_bytes qe_data; /* hashed into the enclave's report after the attestation key */
 	struct sgpu_bytes chain;   /* the PCK's certificates in PEM */
 };
