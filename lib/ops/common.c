@@ -2,6 +2,7 @@
  *
  * Small things that infer functions and CPU implementations share.
  */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,6 +35,21 @@ bool sgpu_ops_same_dtype(const struct sgpu_op_call *call, struct sgpu_op_report 
 	return false;
 }
 
+bool sgpu_ops_same_extent(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first,
+			  int first_axis, int second, int second_axis)
+{
+	const uint64_t wanted = call->type[first].shape[first_axis],
+		       extent = call->type[second].shape[second_axis];
+
+	if (extent != wanted) {
+		sgpu_op_diagnose(
+			report, call->op->args[second].name, NULL,
+			"axis %d has %" PRIu64 " elements, but axis %d of '%s' has %" PRIu64,
+			second_axis, extent, first_axis, call->op->args[first].name, wanted);
+	}
+	return extent == wanted;
+}
+
 bool sgpu_ops_must_be(struct sgpu_op_call *call, struct sgpu_op_report *report, int argument,
 		      const struct sgpu_type *want)
 {
@@ -55,14 +71,12 @@ bool sgpu_ops_must_be(struct sgpu_op_call *call, struct sgpu_op_report *report, 
 
 void sgpu_ops_infer_same(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
-	(void)report;
-	call->type[1] = call->type[0];
-}
-
-void sgpu_ops_infer_pair(struct sgpu_op_call *call, struct sgpu_op_report *report)
-{
-	if (sgpu_ops_must_be(call, report, 1, &call->type[0])) {
-		call->type[2] = call->type[0];
+	for (int i = 1; call->op->args[i].name; i++) {
+		if (sgpu_op_is_output(&call->op->args[i])) {
+			call->type[i] = call->type[0];
+		} else if (!sgpu_ops_must_be(call, report, i, &call->type[0])) {
+			return;
+		}
 	}
 }
 

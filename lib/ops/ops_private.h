@@ -65,11 +65,11 @@ bool sgpu_ops_must_be(struct sgpu_op_call *call, struct sgpu_op_report *report, 
 		      const struct sgpu_type *want);
 bool sgpu_ops_same_dtype(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first,
 			 int second);
+bool sgpu_ops_same_extent(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first,
+			  int first_axis, int second, int second_axis);
 
-/* The infer functions of operations whose output has the type of the only input, or of both
- * inputs. */
+/* The infer function of operations whose arguments all have one type. */
 void sgpu_ops_infer_same(struct sgpu_op_call *call, struct sgpu_op_report *report);
-void sgpu_ops_infer_pair(struct sgpu_op_call *call, struct sgpu_op_report *report);
 
 struct sgpu_type sgpu_ops_type(enum sgpu_dtype dtype, int rank, const uint64_t *shape);
 /* The type was checked, so the product does not overflow. */

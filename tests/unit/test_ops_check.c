@@ -280,7 +280,8 @@ UNIT_TEST(integers_have_no_fraction_and_a_range)
 UNIT_TEST(what_infer_finds_has_its_place)
 {
 	CHECK(check_parts(IN_AB("[2,3]", "[4,5]") OUT_Y, OPERATION("A", "gemm", AB_TO_Y)) == 1);
-	CHECK(diagnostic("/operations/0/arguments/b", "has 4 rows, but 'a' has 3 columns", NULL));
+	CHECK(diagnostic("/operations/0/arguments/b",
+			 "axis 0 has 4 elements, but axis 1 of 'a' has 3", NULL));
 	CHECK(check_parts(IN_AB("[2,3]", "[3,5]") OUT_Y,
 			  OPERATION("A", "gemm", AB_TO_Y ",'params':{'beta':2}")) == 1);
 	CHECK(diagnostic("/operations/0/params/beta", "needs the argument 'c'", NULL));

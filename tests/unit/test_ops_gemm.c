@@ -265,7 +265,8 @@ UNIT_TEST(shapes_that_do_not_fit_are_diagnostics)
 	ops_begin(&c, "gemm");
 	ops_input(&c, "a", SGPU_F32, 3, OPS_SHAPE(2, 2, 3), NULL);
 	ops_input(&c, "b", SGPU_F32, 3, OPS_SHAPE(3, 3, 2), NULL);
-	CHECK(!ops_infer(&c) && strstr(c.diagnostic_text, "holds 3 matrices, but 'a' holds 2"));
+	CHECK(!ops_infer(&c) &&
+	      strstr(c.diagnostic_text, "axis 0 has 3 elements, but axis 0 of 'a' has 2"));
 	ops_end(&c);
 	ops_begin(&c, "gemm");
 	ops_input(&c, "a", SGPU_F32, 2, OPS_SHAPE(2, 3), NULL);

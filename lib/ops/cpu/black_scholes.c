@@ -15,14 +15,6 @@ enum { PRICE, STRIKE, YEARS, CALL, PUT };
 enum { RATE, VOLATILITY };
 enum { BLOCK = 256, GRAIN = 16384 };
 
-static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
-{
-	sgpu_ops_must_be(call, report, STRIKE, &call->type[PRICE]);
-	sgpu_ops_must_be(call, report, YEARS, &call->type[PRICE]);
-	call->type[CALL] = call->type[PRICE];
-	call->type[PUT] = call->type[PRICE];
-}
-
 /* The deviations come first, since a loop with a root does not vectorise. */
 SGPU_CLONES_ATTR static void evaluate(const float *price, const float *strike, const float *years,
 				      const double *deviation, float *restrict call,
@@ -81,6 +73,6 @@ const struct sgpu_op sgpu_op_black_scholes = {
 	{ "volatility", SGPU_PARAM_NUMBER, true, 0.0, 100.0, 0.0, NULL,
 	  "standard deviation of the return a year" },
 	},
-	.infer = infer,
+	.infer = sgpu_ops_infer_same,
 	.cpu = cpu,
 };

@@ -63,14 +63,8 @@ static bool infer_shape(const struct sgpu_op_call *call, struct sgpu_op_report *
 	const struct sgpu_type *input = &call->type[INPUT], *weights = &call->type[WEIGHTS];
 	uint64_t shape[4] = { input->shape[0], weights->shape[0], extent(call, 2),
 			      extent(call, 3) };
-	bool right = true;
+	bool right = sgpu_ops_same_extent(call, report, INPUT, 1, WEIGHTS, 1);
 
-	if (input->shape[1] != weights->shape[1]) {
-		sgpu_op_diagnose(report, "weights", NULL, "has %llu channels, but 'input' has %llu",
-				 (unsigned long long)weights->shape[1],
-				 (unsigned long long)input->shape[1]);
-		right = false;
-	}
 	if (shape[2] == 0 || shape[3] == 0) {
 		sgpu_op_diagnose(report, "weights", NULL,
 				 "a kernel of %llu x %llu does not fit into the padded image",

@@ -18,25 +18,14 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	bool transpose = call->param[TRANSPOSE].number != 0;
 	const struct sgpu_type *input = &call->type[INPUT], *weights = &call->type[WEIGHTS];
-	uint64_t inner = weights->shape[transpose ? 1 : 0],
-		 width = weights->shape[transpose ? 0 : 1];
-	struct sgpu_type bias;
+	const uint64_t shape[] = { input->shape[0], weights->shape[!transpose] };
+	const struct sgpu_type bias = sgpu_ops_type(input->dtype, 1, shape + 1);
 
-	if (!sgpu_ops_same_dtype(call, report, INPUT, WEIGHTS)) {
-		return;
+	if (sgpu_ops_same_dtype(call, report, INPUT, WEIGHTS) &&
+	    sgpu_ops_same_extent(call, report, INPUT, 1, WEIGHTS, transpose) &&
+	    sgpu_ops_must_be(call, report, BIAS, &bias)) {
+		call->type[OUTPUT] = sgpu_ops_type(input->dtype, 2, shape);
 	}
-	if (inner != input->shape[1]) {
-		sgpu_op_diagnose(report, "weights", NULL,
-				 "takes items of %llu elements, but 'input' has items of %llu",
-				 (unsigned long long)inner, (unsigned long long)input->shape[1]);
-		return;
-	}
-	bias = sgpu_ops_type(input->dtype, 1, &width);
-	if (!sgpu_ops_must_be(call, report, BIAS, &bias)) {
-		return;
-	}
-	call->type[OUTPUT] =
-		sgpu_ops_type(input->dtype, 2, (const uint64_t[]){ input->shape[0], width });
 }
 
 /* `activation` is a constant where this is inlined. */

@@ -8,44 +8,26 @@
 
 enum { A, B, C, OUTPUT, TRANSPOSE_A = 0, TRANSPOSE_B, ALPHA, BETA };
 
-static bool infer_batch(struct sgpu_op_call *call, struct sgpu_op_report *report)
-{
-	const struct sgpu_type *a = &call->type[A], *b = &call->type[B];
-
-	if (a->rank != b->rank) {
-		sgpu_op_diagnose(report, "b", NULL, "has rank %d, but 'a' has rank %d", b->rank,
-				 a->rank);
-		return false;
-	}
-	if (a->rank == 3 && a->shape[0] != b->shape[0]) {
-		sgpu_op_diagnose(report, "b", NULL, "holds %llu matrices, but 'a' holds %llu",
-				 (unsigned long long)b->shape[0], (unsigned long long)a->shape[0]);
-		return false;
-	}
-	return true;
-}
-
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	const struct sgpu_type *a = &call->type[A], *b = &call->type[B];
 	int down_a = a->rank - (call->param[TRANSPOSE_A].number != 0 ? 1 : 2);
 	int down_b = b->rank - (call->param[TRANSPOSE_B].number != 0 ? 1 : 2);
-	uint64_t inner_a = a->shape[2 * a->rank - 3 - down_a], inner_b = b->shape[down_b];
+	int across_a = 2 * a->rank - 3 - down_a, across_b = 2 * b->rank - 3 - down_b;
 	struct sgpu_type output = *a;
 
-	if (!sgpu_ops_same_dtype(call, report, A, B) || !infer_batch(call, report)) {
+	if (a->rank != b->rank) {
+		sgpu_op_diagnose(report, "b", NULL, "has rank %d, but 'a' has rank %d", b->rank,
+				 a->rank);
 		return;
 	}
-	if (inner_a != inner_b) {
-		sgpu_op_diagnose(report, "b", NULL, "has %llu rows%s, but 'a' has %llu columns%s",
-				 (unsigned long long)inner_b,
-				 down_b == b->rank - 1 ? " when transposed" : "",
-				 (unsigned long long)inner_a,
-				 down_a == a->rank - 1 ? " when transposed" : "");
+	if (!sgpu_ops_same_dtype(call, report, A, B) ||
+	    (a->rank == 3 && !sgpu_ops_same_extent(call, report, A, 0, B, 0)) ||
+	    !sgpu_ops_same_extent(call, report, A, across_a, B, down_b)) {
 		return;
 	}
 	output.shape[a->rank - 2] = a->shape[down_a];
-	output.shape[a->rank - 1] = b->shape[2 * b->rank - 3 - down_b];
+	output.shape[a->rank - 1] = b->shape[across_b];
 	call->type[OUTPUT] = output;
 	sgpu_ops_must_be(call, report, C, &output);
 	if (!call->present[C] && call->param[BETA].given && call->param[BETA].number != 0) {

@@ -11,16 +11,12 @@ enum { GRAIN = 1 << 13, SQUARES_GRAIN = 1 << 15 };
 
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
-	const struct sgpu_type *input = &call->type[INPUT], *labels = &call->type[LABELS];
+	const struct sgpu_type *input = &call->type[INPUT];
 
 	if (input->shape[1] == 0) {
 		sgpu_op_diagnose(report, "input", NULL, "has no classes");
 	}
-	if (labels->shape[0] != input->shape[0]) {
-		sgpu_op_diagnose(
-			report, "labels", NULL, "has %llu elements, but 'input' has %llu rows",
-			(unsigned long long)labels->shape[0], (unsigned long long)input->shape[0]);
-	}
+	sgpu_ops_same_extent(call, report, INPUT, 0, LABELS, 0);
 	call->type[OUTPUT_LOSS] = sgpu_ops_type(input->dtype, 1, input->shape);
 	call->type[OUTPUT_GRADIENT] = *input;
 }

@@ -24,14 +24,10 @@ enum {
 
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
-	const uint64_t *a = call->type[A].shape, *b = call->type[B].shape,
-		       *labels = call->type[LABELS].shape;
-	uint64_t k = (uint64_t)call->param[K].number, shape[2] = { a[0], k };
+	const uint64_t *b = call->type[B].shape;
+	uint64_t k = (uint64_t)call->param[K].number, shape[2] = { call->type[A].shape[0], k };
 
-	if (a[1] != b[1]) {
-		sgpu_op_diagnose(report, "b", NULL, "has rows of %llu, but 'a' has rows of %llu",
-				 (unsigned long long)b[1], (unsigned long long)a[1]);
-	}
+	sgpu_ops_same_extent(call, report, A, 1, B, 1);
 	if (b[0] > INT32_MAX) {
 		sgpu_op_diagnose(report, "b", NULL, "has %llu rows, but indexes are i32",
 				 (unsigned long long)b[0]);
@@ -40,11 +36,9 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 		sgpu_op_diagnose(report, NULL, "k", "%llu neighbours, but 'b' has %llu rows",
 				 (unsigned long long)k, (unsigned long long)b[0]);
 	}
-	if (call->present[LABELS] && call->type[LABELS].dtype != SGPU_NONE && labels[0] != b[0]) {
-		sgpu_op_diagnose(report, "labels", NULL, "has %llu elements, but 'b' has %llu rows",
-				 (unsigned long long)labels[0], (unsigned long long)b[0]);
-	}
-	if (call->present[LABELS] && call->type[LABELS].dtype == SGPU_NONE) {
+	if (call->type[LABELS].dtype != SGPU_NONE) {
+		sgpu_ops_same_extent(call, report, B, 0, LABELS, 0);
+	} else if (call->present[LABELS]) {
 		sgpu_op_diagnose(report, "labels", NULL, "needs an element type, i32 or u8");
 	}
 	call->type[OUTPUT] = sgpu_ops_type(SGPU_I32, call->present[LABELS] ? 1 : 2, shape);

@@ -33,29 +33,18 @@ const struct sgpu_op sgpu_op_activation_gradient = {
 	.params = {
 	{ "activation", SGPU_PARAM_CHOICE, true, 0, 0, 0, activations, "which one it was" },
 	},
-	.infer = sgpu_ops_infer_pair,
+	.infer = sgpu_ops_infer_same,
 	.cpu = slopes_cpu,
 };
 
 /* ---- sgd ---- */
-enum { WEIGHTS, GRADIENT, VELOCITY, OUTPUT, OUTPUT_VELOCITY };
-
-static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
-{
-	if (sgpu_ops_must_be(call, report, GRADIENT, &call->type[WEIGHTS]) &&
-	    sgpu_ops_must_be(call, report, VELOCITY, &call->type[WEIGHTS])) {
-		call->type[OUTPUT] = call->type[WEIGHTS];
-		call->type[OUTPUT_VELOCITY] = call->type[WEIGHTS];
-	}
-}
-
 SGPU_OPS_REAL(sgpu_descend)
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	return sgpu_ops_for(
-		launch, sgpu_ops_count(&call->type[OUTPUT]), GRAIN,
-		call->type[OUTPUT].dtype == SGPU_F32 ? sgpu_descend_f32 : sgpu_descend_f64, call);
+	return sgpu_ops_for(launch, sgpu_ops_count(&call->type[0]), GRAIN,
+			    call->type[0].dtype == SGPU_F32 ? sgpu_descend_f32 : sgpu_descend_f64,
+			    call);
 }
 
 const struct sgpu_op sgpu_op_sgd = {
@@ -72,6 +61,6 @@ const struct sgpu_op sgpu_op_sgd = {
 	{ "rate", SGPU_PARAM_NUMBER, true, 0, (double)FLT_MAX, 0, NULL, "factor of the velocity" },
 	{ "momentum", SGPU_PARAM_NUMBER, false, 0, 1, 0, NULL, "share of the velocity that stays" },
 	},
-	.infer = infer,
+	.infer = sgpu_ops_infer_same,
 	.cpu = cpu,
 };

@@ -51,6 +51,6 @@ const struct sgpu_op sgpu_op_vector_add = {
 	{ "b", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "second summand, the type and shape of a" },
 	{ "output", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "the sum, the type and shape of a" },
 	},
-	.infer = sgpu_ops_infer_pair,
+	.infer = sgpu_ops_infer_same,
 	.cpu = cpu,
 };
