@@ -78,14 +78,9 @@ static int verify_bare(void *argument, struct sgpu_error *error)
 }
 
 /* ---- files and programs ---- */
-/* Runs a program in the server's folder. path: as in struct program. */
-#define RUN(p, path, ...) run(p, path, (const char *const[]){ __VA_ARGS__, NULL }, error)
-static int run(const struct sizes_point *p, const char *path, const char *const *words,
-	       struct sgpu_error *error)
+static int run(const struct sizes_point *p, const char *const *words, struct sgpu_error *error)
 {
-	return program_run(
-		&(struct program){ .words = words, .path = path, .folder = p->served->folder },
-		error);
+	return program_run(words, p->served->folder, error);
 }
 
 static int open_file(const struct sizes_point *p, const char *name, int flags, int *fd,
@@ -99,13 +94,14 @@ static int open_file(const struct sizes_point *p, const char *name, int flags, i
 
 static int run_process(void *argument, struct sgpu_error *error)
 {
-	return RUN(argument, NULL, "sgpu-run", "-q", "--socket", SERVED_SOCKET, "-o", "response",
-		   "batch");
+	return run(argument,
+		   WORDS("sgpu-run", "-q", "--socket", SERVED_SOCKET, "-o", "response", "batch"),
+		   error);
 }
 
 static int run_copy(void *argument, struct sgpu_error *error)
 {
-	return RUN(argument, "cp", "cp", "batch", "response", "copies");
+	return run(argument, WORDS("cp", "batch", "response", "copies"), error);
 }
 
 static int run_files(void *argument, struct sgpu_error *error)
@@ -136,8 +132,10 @@ static int fill_leases(void *argument, struct sgpu_error *error)
 		char response[SERVED_NAME_MAX];
 
 		snprintf(response, sizeof(response), "response-%d", i);
-		rc = RUN(p, NULL, "sgpu-seal", "seal", "-q", "-k", SERVED_KEY, "--lease",
-			 "--socket", SERVED_SOCKET, "-o", "leased", "packed");
+		rc = run(p,
+			 WORDS("sgpu-seal", "seal", "-q", "-k", SERVED_KEY, "--lease", "--socket",
+			       SERVED_SOCKET, "-o", "leased", "packed"),
+			 error);
 		rc = rc ? rc : open_file(p, "leased", O_RDONLY, &p->leased_fds[i], error);
 		rc = rc ? rc
 			: open_file(p, response, O_RDWR | O_CREAT | O_TRUNC, &p->response_fds[i],
@@ -156,8 +154,10 @@ static int run_leased(void *argument, struct sgpu_error *error)
 
 static int open_response(const struct sizes_point *p, const char *name, struct sgpu_error *error)
 {
-	return RUN(p, NULL, "sgpu-seal", "open", "-q", "-k", SERVED_KEY, "--socket", SERVED_SOCKET,
-		   "--force", "-C", "out", name);
+	return run(p,
+		   WORDS("sgpu-seal", "open", "-q", "-k", SERVED_KEY, "--socket", SERVED_SOCKET,
+			 "--force", "-C", "out", name),
+		   error);
 }
 
 static int read_leases(void *argument, struct sgpu_error *error)
@@ -275,10 +275,12 @@ static int make_batch(struct sizes_point *p, struct sgpu_error *error)
 	if (rc == SGPU_OK && mkdir(served_path(p->served, "copies", path), 0700) != 0) {
 		rc = sgpu_fail_errno(error, "cannot make '%s'", path);
 	}
-	rc = rc ? rc : RUN(p, NULL, "sgpu-manifest", "pack", "-q", "-o", "packed", "job.json");
+	rc = rc ? rc
+		: run(p, WORDS("sgpu-manifest", "pack", "-q", "-o", "packed", "job.json"), error);
 	return rc ? rc
-		  : RUN(p, NULL, "sgpu-seal", "seal", "-q", "-k", SERVED_KEY, "-o", "batch",
-			"packed");
+		  : run(p,
+			WORDS("sgpu-seal", "seal", "-q", "-k", SERVED_KEY, "-o", "batch", "packed"),
+			error);
 }
 
 /* Each run has a lease of its inputs and one of its results. */

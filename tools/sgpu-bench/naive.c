@@ -2,11 +2,9 @@
  *
  * The page of Python that people would write in place of this project, as a process that stays.
  */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/base.h"
 #include "base/io.h"
@@ -17,7 +15,7 @@ BENCH_EMBED(naive_program, "tests/bench/naive.py");
 
 struct naive {
 	pid_t pid;
-	FILE *to, *from;
+	int talk;
 };
 
 static void end_naive(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
@@ -25,12 +23,7 @@ static void end_naive(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	struct naive *n = (struct naive *)what;
 
 	(void)bench, (void)size;
-	if (n->to) {
-		fclose(n->to); /* which ends it */
-	}
-	if (n->from) {
-		fclose(n->from);
-	}
+	sgpu_close(n->talk); /* which ends it */
 	if (n->pid > 0) {
 		(void)waitpid(n->pid, NULL, 0);
 	}
@@ -39,7 +32,7 @@ static void end_naive(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 /* Reads an object, whose member `name` is returned; NULL: there is none. */
 static json_t *hear(const struct naive *n, const char *name)
 {
-	json_t *object = json_loadf(n->from, JSON_DISABLE_EOF_CHECK, NULL);
+	json_t *object = json_loadfd(n->talk, JSON_DISABLE_EOF_CHECK, NULL);
 	json_t *member = json_incref(json_object_get(object, name));
 
 	json_decref(object);
@@ -49,31 +42,17 @@ static json_t *hear(const struct naive *n, const char *name)
 int naive_new(struct sgpu_bench *bench, struct naive **naive, struct sgpu_error *error)
 {
 	const bool is_gpu = strcmp(bench->info.selector, "cpu") != 0;
-	const char *const words[] = { "python3", "-c", naive_program, is_gpu ? "cuda" : "cpu",
-				      NULL };
 	struct naive *n = *naive = sgpu_bench_new(bench, sizeof(*n), end_naive, error);
-	int in[2] = { -1, -1 }, out[2] = { -1, -1 }, rc = n ? SGPU_OK : SGPU_ENOMEM;
 	json_t *missing;
+	int rc;
 
-	if (rc == SGPU_OK && (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)) {
-		rc = sgpu_fail_errno(error, "cannot make a pipe");
+	if (!n) {
+		return SGPU_ENOMEM;
 	}
-	rc = rc ? rc
-		: program_start(&(struct program){ .words = words,
-						   .path = words[0],
-						   .ends = (const int[]){ in[0], out[1] } },
-				&n->pid, error);
-	sgpu_close(in[0]);
-	sgpu_close(out[1]);
-	if (rc != SGPU_OK) {
-		sgpu_close(in[1]);
-		sgpu_close(out[0]);
-		return rc;
-	}
-	n->to = fdopen(in[1], "w");
-	n->from = fdopen(out[0], "r");
-	missing = n->to && n->from ? hear(n, "missing") : NULL;
-	if (!missing || json_string_length(missing)) {
+	rc = program_start(WORDS("python3", "-c", naive_program, is_gpu ? "cuda" : "cpu"), NULL,
+			   &n->talk, &n->pid, error);
+	missing = hear(n, "missing");
+	if (rc == SGPU_OK && (!missing || json_string_length(missing))) {
 		rc = sgpu_fail(error, SGPU_EUNAVAILABLE, "python3 does not run it: %s",
 			       missing ? SGPU_EXCERPT(json_string_value(missing)) : "no answer");
 	}
@@ -86,7 +65,7 @@ int naive_run(const struct naive *n, uint64_t count, int row, uint64_t *ns,
 {
 	json_t *member = NULL;
 
-	if (fprintf(n->to, "%" PRIu64 " %d\n", count, row) > 0 && fflush(n->to) == 0) {
+	if (dprintf(n->talk, "%" PRIu64 " %d\n", count, row) > 0) {
 		member = hear(n, "median_ns");
 	}
 	*ns = (uint64_t)json_integer_value(member);

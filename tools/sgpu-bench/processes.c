@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,27 +25,33 @@ enum { REST_ROUNDS = 50 };
 static const uint64_t at_rest_ns = 20000; /* of processor time in a millisecond */
 
 /* ---- programs ---- */
-int program_start(const struct program *program, pid_t *pid, struct sgpu_error *error)
+int program_start(const char *const *words, const char *folder, int *talk, pid_t *pid,
+		  struct sgpu_error *error)
 {
-	char own[PATH_MAX + SGPU_BENCH_NAME_MAX] = "", *slash = NULL;
-	const char *path = program->path ? program->path : own;
+	char path[PATH_MAX + SGPU_BENCH_NAME_MAX] = "", *slash = NULL;
+	int ends[2] = { -1, -1 }, failed;
 	posix_spawn_file_actions_t actions;
-	int failed = posix_spawn_file_actions_init(&actions);
 
-	if (readlink("/proc/self/exe", own, PATH_MAX - 1) > 0) {
-		slash = strrchr(own, '/');
+	if (strncmp(words[0], "sgpu-", 5) == 0 &&
+	    readlink("/proc/self/exe", path, PATH_MAX - 1) > 0) {
+		slash = strrchr(path, '/');
 	}
-	snprintf(slash ? slash + 1 : own, SGPU_BENCH_NAME_MAX, "%s", program->words[0]);
-	for (int i = 0; program->ends && !failed && i < 2; i++) {
-		failed = posix_spawn_file_actions_adddup2(&actions, program->ends[i], i);
+	snprintf(slash ? slash + 1 : path, SGPU_BENCH_NAME_MAX, "%s", words[0]);
+	failed = posix_spawn_file_actions_init(&actions);
+	if (talk && !failed) {
+		failed = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) ? errno : 0;
+		*talk = ends[0];
 	}
-	if (program->folder && !failed) {
-		failed = posix_spawn_file_actions_addchdir_np(&actions, program->folder);
+	for (int i = 0; talk && !failed && i < 2; i++) {
+		failed = posix_spawn_file_actions_adddup2(&actions, ends[1], i);
+	}
+	if (folder && !failed) {
+		failed = posix_spawn_file_actions_addchdir_np(&actions, folder);
 	}
 	failed = failed ? failed
-			: posix_spawnp(pid, path, &actions, NULL, (char *const *)program->words,
-				       environ);
+			: posix_spawnp(pid, path, &actions, NULL, (char *const *)words, environ);
 	posix_spawn_file_actions_destroy(&actions);
+	sgpu_close(ends[1]);
 	*pid = failed ? 0 : *pid;
 	return failed == 0	  ? SGPU_OK
 	       : failed == ENOENT ? sgpu_fail(error, SGPU_EUNAVAILABLE, "there is no '%s'", path)
@@ -52,18 +59,18 @@ int program_start(const struct program *program, pid_t *pid, struct sgpu_error *
 					      strerror(failed));
 }
 
-int program_run(const struct program *program, struct sgpu_error *error)
+int program_run(const char *const *words, const char *folder, struct sgpu_error *error)
 {
 	int status = -1, rc;
 	pid_t pid;
 
-	rc = program_start(program, &pid, error);
+	rc = program_start(words, folder, NULL, &pid, error);
 	while (rc == SGPU_OK && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
 	}
 	return rc || status == 0
 		       ? rc
-		       : sgpu_fail(error, SGPU_EDEVICE, "'%s' has failed (status %d)",
-				   program->words[0], WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+		       : sgpu_fail(error, SGPU_EDEVICE, "'%s' has failed (status %d)", words[0],
+				   WIFEXITED(status) ? WEXITSTATUS(status) : -1);
 }
 
 /* ---- processor time ---- */

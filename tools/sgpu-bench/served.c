@@ -91,11 +91,6 @@ int served_new(struct sgpu_bench *bench, uint64_t leases, struct served **served
 {
 	struct served *s = *served = sgpu_bench_new(bench, sizeof(*s), end_served, error);
 	char size[24], jobs[16];
-	const char *const key[] = {
-		"sgpu-seal", "keygen", "-q", "--no-sign", "-o", SERVED_KEY, NULL
-	};
-	const char *const pair[] = { "sgpu-seal", "keygen",    "-q", "--x25519",
-				     "-o",	  SERVED_PAIR, NULL };
 	const char *const serve[] = { "sgpu-serve", "-q",	"--device", bench->info.selector,
 				      "--jobs",	    jobs,	"--leases", size,
 				      "-k",	    SERVED_KEY, "-k",	    SERVED_PAIR,
@@ -109,11 +104,12 @@ int served_new(struct sgpu_bench *bench, uint64_t leases, struct served **served
 	s->bench = bench;
 	snprintf(size, sizeof(size), "%llu", (unsigned long long)leases);
 	snprintf(jobs, sizeof(jobs), "%u", bench->options.jobs);
-	rc = program_run(&(struct program){ .words = key, .folder = s->folder }, error);
-	rc = rc ? rc : program_run(&(struct program){ .words = pair, .folder = s->folder }, error);
+	rc = program_run(WORDS("sgpu-seal", "keygen", "-q", "--no-sign", "-o", SERVED_KEY),
+			 s->folder, error);
 	rc = rc ? rc
-		: program_start(&(struct program){ .words = serve, .folder = s->folder }, &s->pid,
-				error);
+		: program_run(WORDS("sgpu-seal", "keygen", "-q", "--x25519", "-o", SERVED_PAIR),
+			      s->folder, error);
+	rc = rc ? rc : program_start(serve, s->folder, NULL, &s->pid, error);
 	return rc ? rc : wait_for(s, error);
 }
 

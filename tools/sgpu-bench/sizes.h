@@ -10,17 +10,15 @@
 #include "job.h"
 
 /* ---- programs (processes.c) ---- */
-struct program {
-	const char *const *words; /* ends with NULL */
-	const char *path;   /* NULL: words[0] beside this program; a name is looked up in PATH */
-	const char *folder; /* where it runs; NULL: where this one does */
-	const int *ends;    /* its standard input and output; NULL: those of this one */
-};
-/* Errors: SGPU_EUNAVAILABLE. */
-SGPU_MUST_CHECK int program_start(const struct program *program, pid_t *pid,
-				  struct sgpu_error *error);
+#define WORDS(...) ((const char *const[]){ __VA_ARGS__, NULL })
+/* Starts a program in a folder (NULL: where this one runs): one of sgpu's own lies beside this one,
+ * others are looked up in PATH. talk: NULL, or gets a socket, or -1, whose other end is its
+ * standard input and output. Errors: SGPU_EUNAVAILABLE; *pid is then 0. */
+SGPU_MUST_CHECK int program_start(const char *const *words, const char *folder, int *talk,
+				  pid_t *pid, struct sgpu_error *error);
 /* Runs it to its end, which must be a success. Errors also: SGPU_EDEVICE. */
-SGPU_MUST_CHECK int program_run(const struct program *program, struct sgpu_error *error);
+SGPU_MUST_CHECK int program_run(const char *const *words, const char *folder,
+				struct sgpu_error *error);
 
 /* Returns the processor time of a process that this one has started, and of all that it has
  * started. */
