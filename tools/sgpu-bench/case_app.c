@@ -22,5 +22,5 @@ int bench_app(struct sgpu_bench *bench, struct sgpu_error *error)
 	struct job_side side = { .name = NULL };
 	const int rc = options_new(bench, size, &side, error);
 
-	return rc ? rc : job_measure(bench, &point, &side, error);
+	return rc ? rc : job_measure_here(bench, &point, &side, error);
 }

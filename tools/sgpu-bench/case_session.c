@@ -280,30 +280,22 @@ static int run_bare(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-static int verify_bare(void *argument, struct sgpu_error *error)
-{
-	struct bare *b = argument;
-	const int rc = bare_fetch(b, error);
-
-	return rc ? rc : options_check(b->side, b->host[b->inputs], error);
-}
-
 static int measure_launches(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point launch = { .parameters = { { "what", "launch", 0 },
 								 { "launches", NULL, LAUNCHES } },
 						 .operations = LAUNCHES };
 	const size_t mark = sgpu_bench_mark(bench);
-	struct job_side side = { .name = NULL };
+	struct job_side side = { .sealed = true };
 	struct priced *priced = NULL;
 	struct bare *bare = NULL;
 	int rc = options_new(bench, VECTOR, &side, error);
 
-	rc = rc ? rc : side.new_bare(bench, &side, &bare, error);
+	rc = rc ? rc : bare_new(bench, &side, &bare, error);
 	rc = rc ? rc : priced_new(bench, &side, &priced, error);
 	if (rc == SGPU_OK) {
 		const struct sgpu_bench_variant launches[] = {
-			{ "bare launch", bare_prepare, run_bare, verify_bare, bare },
+			{ "bare launch", bare_prepare, run_bare, bare_fetch, bare },
 			{ "sealed, ring", priced_bring, run_launches, priced_fetch, priced },
 		};
 

@@ -61,22 +61,6 @@ struct way {
 	bool once; /* one run, after a pause */
 };
 
-/* ---- bare calls ---- */
-static int run_bare(void *argument, struct sgpu_error *error)
-{
-	const int rc = bare_begin(argument, error);
-
-	return rc ? rc : bare_end(argument, error);
-}
-
-static int verify_bare(void *argument, struct sgpu_error *error)
-{
-	struct bare *b = argument;
-	const int rc = bare_open(b, error);
-
-	return rc ? rc : options_check(b->side, b->host[b->inputs], error);
-}
-
 /* ---- files and programs ---- */
 static int run(const struct sizes_point *p, const char *const *words, struct sgpu_error *error)
 {
@@ -297,8 +281,7 @@ static int make_point(struct sizes_point *p, struct sgpu_error *error)
 	rc = rc ? rc
 		: served_new(p->bench, leases_size(size, p->row) + LEASES_MORE, &p->served, error);
 	rc = rc ? rc : make_batch(p, error);
-	rc = rc ? rc : p->side.new_bare(p->bench, &p->side, &p->bare, error);
-	rc = rc ? rc : bare_seal(p->bare, error);
+	rc = rc ? rc : bare_new(p->bench, &p->side, &p->bare, error);
 	rc = rc ? rc : priced_new(p->bench, &p->side, &p->priced, error);
 	p->results = sgpu_bench_new(p->bench, OPTIONS_OUTPUTS * size, NULL, error);
 	rc = rc || p->results ? rc : SGPU_ENOMEM;
@@ -311,7 +294,7 @@ static int measure_ways(struct sizes_point *p, const struct sgpu_bench_point *po
 			struct sgpu_error *error)
 {
 	struct way ways[WAYS] = {
-		{ "bare calls", p, p->bare, bare_prepare, run_bare, NULL, verify_bare, false },
+		{ "bare calls", p, p->bare, bare_prepare, bare_run, NULL, bare_check, false },
 		{ "process", p, p, NULL, run_process, NULL, verify_response, false },
 		{ "resident, leases", p, p, fill_leases, run_leased, read_leases, verify_opened,
 		  false },
@@ -353,7 +336,7 @@ static int measure_size(struct sgpu_bench *bench, const struct size *size, struc
 		.goals = goals,
 	};
 	struct sizes_point p = { .bench = bench,
-				 .side = { .size = size->vector },
+				 .side = { .sealed = true, .size = size->vector },
 				 .row = size->row };
 	struct sgpu_error lack = { 0 };
 	const size_t mark = sgpu_bench_mark(bench);

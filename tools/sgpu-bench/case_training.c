@@ -129,7 +129,7 @@ static int train(struct sgpu_bench *bench, const char *name, struct sgpu_error *
 
 	network_plan(&d.t);
 	rc = make_data(bench, &d, error);
-	return rc ? rc : job_measure(bench, &point, &side, error);
+	return rc ? rc : job_measure_here(bench, &point, &side, error);
 }
 
 int bench_training(struct sgpu_bench *bench, struct sgpu_error *error)

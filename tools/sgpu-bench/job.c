@@ -28,20 +28,24 @@ static void end_job(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	sgpu_key_clear(&job->owner);
 }
 
-int job_new(struct sgpu_bench *bench, bool sealed, struct bench_job **job, struct sgpu_error *error)
+int job_new(struct sgpu_bench *bench, const struct job_side *side, struct bench_job **job,
+	    struct sgpu_error *error)
 {
 	struct bench_job *new = *job = sgpu_bench_new(bench, sizeof(*new), end_job, error);
 
 	if (!new) {
 		return SGPU_ENOMEM;
 	}
-	*new = (struct bench_job){ .sealed = sealed,
+	*new = (struct bench_job){ .sealed = side->sealed,
 				   .batch_fd = -1,
 				   .response_fd = -1,
 				   .segments = json_array(),
 				   .operations = json_array(),
 				   .inputs = json_object() };
-	return sgpu_key_generate(SGPU_KEY_OCT, &new->owner, error);
+	if (side->owner) {
+		new->owner = *side->owner;
+	}
+	return side->owner ? SGPU_OK : sgpu_key_generate(SGPU_KEY_OCT, &new->owner, error);
 }
 
 /* ---- the manifest ---- */
@@ -129,7 +133,7 @@ int job_describe(struct sgpu_bench *bench, const struct job_side *side, char **t
 		 struct sgpu_error *error)
 {
 	struct bench_job *job;
-	const int rc = job_new(bench, true, &job, error);
+	const int rc = job_new(bench, side, &job, error);
 
 	*text = NULL;
 	if (rc == SGPU_OK) {

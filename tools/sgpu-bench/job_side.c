@@ -3,8 +3,6 @@
  * The runners of jobs, and variants that run jobs.
  */
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "channel/channel.h"
 
@@ -47,7 +45,7 @@ static int new_place(struct sgpu_bench *bench, struct sgpu_error *error)
 
 /* ---- variants ---- */
 /* The response's file keeps its size, since new pages would cost more than some jobs. */
-static int work(void *argument, struct sgpu_error *error)
+static int run_here(void *argument, struct sgpu_error *error)
 {
 	struct bench_job *job = ((const struct job_side *)argument)->job;
 	const struct sgpu_submission submission = {
@@ -82,39 +80,37 @@ static int verify(void *argument, struct sgpu_error *error)
 }
 
 int job_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
-		const struct job_side *side, struct sgpu_error *error)
+		struct job_side sides[JOB_SIDES], int (*work)(void *side, struct sgpu_error *error),
+		struct sgpu_error *error)
 {
-	struct job_side sides[] = { *side, *side };
-	struct sgpu_bench_variant variants[] = {
-		{ "unsealed", NULL, work, verify, &sides[0] },
-		{ "sealed", NULL, work, verify, &sides[1] },
-	};
-	int rc = standing ? SGPU_OK : new_place(bench, error);
 	const size_t mark = sgpu_bench_mark(bench);
+	struct sgpu_bench_variant variants[JOB_SIDES];
+	int rc = SGPU_OK;
 
-	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
-		sides[i].bench = bench;
-		sides[i].sealed = i > 0;
-		rc = job_new(bench, sides[i].sealed, &sides[i].job, error);
+	for (int i = 0; rc == SGPU_OK && i < JOB_SIDES; i++) {
+		struct job_side *side = &sides[i];
+
+		side->bench = bench;
+		rc = job_new(bench, side, &side->job, error);
 		if (rc == SGPU_OK) {
-			side->add(sides[i].job, &sides[i]);
-			rc = job_finish(sides[i].job, error);
+			side->add(side->job, side);
+			rc = job_finish(side->job, error);
 		}
+		variants[i] = (struct sgpu_bench_variant){ side->name, NULL, work, verify, side };
 	}
-	rc = rc ? rc : sgpu_bench_measure(bench, point, variants, 2, error);
+	rc = rc ? rc : sgpu_bench_measure(bench, point, variants, JOB_SIDES, error);
 	sgpu_bench_release(bench, mark);
 	return rc;
 }
 
-int job_check_same(const struct job_side *side, const void *results, uint64_t size,
-		   struct sgpu_error *error)
+int job_measure_here(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
+		     const struct job_side *side, struct sgpu_error *error)
 {
-	for (uint64_t at = 0; at < size; at += side->size) {
-		if (memcmp((const uint8_t *)results + at, side->data, side->size) != 0) {
-			return sgpu_fail(error, SGPU_EDIFFERS,
-					 "output %llu is not what it should be",
-					 (unsigned long long)(at / side->size));
-		}
-	}
-	return SGPU_OK;
+	struct job_side sides[JOB_SIDES] = { *side, *side };
+	const int rc = standing ? SGPU_OK : new_place(bench, error);
+
+	sides[0].name = "unsealed";
+	sides[1].name = "sealed";
+	sides[1].sealed = true;
+	return rc ? rc : job_measure(bench, point, sides, run_here, error);
 }

@@ -3,7 +3,6 @@
  * Options that are priced by black_scholes, for the cases app and sizes.
  */
 #include <math.h>
-#include <string.h>
 
 #include "job.h"
 
@@ -81,21 +80,17 @@ static void options_add(struct bench_job *job, const struct job_side *side)
 		      json_pack("{s:f, s:f}", "rate", rate, "volatility", volatility), NULL);
 }
 
-static int new_bare(struct sgpu_bench *bench, const struct job_side *side, struct bare **bare,
-		    struct sgpu_error *error)
+void options_describe(const struct job_side *side, struct sgpu_op_call *call)
 {
-	int rc = bare_new(bench, "black_scholes", side->size, bare, error);
-
-	if (rc == SGPU_OK) {
-		struct sgpu_op_call *call = &(*bare)->call;
-
-		call->param[sgpu_op_param(call->op, "rate")] = (struct sgpu_op_value){ true, rate };
-		call->param[sgpu_op_param(call->op, "volatility")] =
-			(struct sgpu_op_value){ true, volatility };
-		(*bare)->side = side;
-		memcpy((*bare)->host[PRICE], side->data, OPTIONS_INPUTS * side->size);
+	call->op = sgpu_op_find("black_scholes");
+	for (int k = 0; k < OPTIONS_VECTORS; k++) {
+		call->type[k] =
+			(struct sgpu_type){ SGPU_F32, 1, { side->size / sizeof(float), 0, 0, 0 } };
+		call->present[k] = true;
 	}
-	return rc;
+	call->param[sgpu_op_param(call->op, "rate")] = (struct sgpu_op_value){ true, rate };
+	call->param[sgpu_op_param(call->op, "volatility")] =
+		(struct sgpu_op_value){ true, volatility };
 }
 
 int options_check(const struct job_side *side, const void *results, struct sgpu_error *error)
@@ -113,7 +108,6 @@ int options_new(struct sgpu_bench *bench, uint64_t size, struct job_side *side,
 	}
 	fill_options(inputs, size / sizeof(float));
 	side->add = options_add;
-	side->new_bare = new_bare;
 	side->check = check_prices;
 	side->data = inputs;
 	side->size = size;

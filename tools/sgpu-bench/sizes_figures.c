@@ -5,7 +5,6 @@
  */
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/io.h"
@@ -14,68 +13,68 @@
 enum { SEED = 11, LEASES = 1 << 21 };
 
 /* ---- batches of a server ---- */
-enum { PAIR = 2 };
 struct batches {
 	struct served *served;
-	struct bench_job *job;
-	const struct job_side *side; /* side->batches: how often */
+	int count; /* of a sample */
 };
 
 static int submit_all(void *argument, struct sgpu_error *error)
 {
-	const struct batches *b = argument;
+	const struct job_side *side = argument;
+	const struct batches *b = side->state;
 	struct watch watch;
 	int rc = SGPU_OK;
 
 	watch_begin(&watch);
-	for (int i = 0; rc == SGPU_OK && i < b->side->batches; i++) {
-		rc = job_rewind(b->job->batch_fd, false, error);
-		rc = rc ? rc : job_rewind(b->job->response_fd, false, error);
+	for (int i = 0; rc == SGPU_OK && i < b->count; i++) {
+		rc = job_rewind(side->job->batch_fd, false, error);
+		rc = rc ? rc : job_rewind(side->job->response_fd, false, error);
 		rc = rc ? rc
-			: served_submit(b->served, b->job->batch_fd, b->job->response_fd, false,
-					error);
+			: served_submit(b->served, side->job->batch_fd, side->job->response_fd,
+					false, error);
 	}
-	watch_end(b->served->bench, &watch, 1);
+	watch_end(side->bench, &watch, 1);
 	return rc;
 }
 
-static int verify(void *argument, struct sgpu_error *error)
+static int check_same(const struct job_side *side, const void *results, uint64_t size,
+		      struct sgpu_error *error)
 {
-	const struct batches *b = argument;
-	void *results = malloc(b->job->result_size);
-	int rc = results ? job_read(b->job, results, error) : sgpu_fail_nomem(error);
-
-	rc = rc ? rc : job_check_same(b->side, results, b->job->result_size, error);
-	free(results);
-	return rc;
+	for (uint64_t at = 0; at < size; at += side->size) {
+		if (memcmp((const uint8_t *)results + at, side->data, side->size) != 0) {
+			return sgpu_fail(error, SGPU_EDIFFERS,
+					 "output %llu is not what it should be",
+					 (unsigned long long)(at / side->size));
+		}
+	}
+	return SGPU_OK;
 }
 
-static int measure_pair(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
-			const struct job_side sides[PAIR], struct sgpu_error *error)
+/* counts: of batches in a sample of each side. data: what each output should be. */
+static int measure_batches(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
+			   struct job_side sides[JOB_SIDES], const int counts[JOB_SIDES],
+			   const void *data, uint64_t size, struct sgpu_error *error)
 {
 	const size_t mark = sgpu_bench_mark(bench);
-	struct sgpu_bench_variant variants[PAIR];
-	struct batches batches[PAIR];
+	struct batches batches[JOB_SIDES];
+	char path[SERVED_PATH_MAX];
 	struct served *served;
-	char key[SERVED_PATH_MAX];
+	struct sgpu_key key;
 	int rc = served_new(bench, LEASES, &served, error);
 
-	for (int i = 0; rc == SGPU_OK && i < PAIR; i++) {
-		struct batches *b = &batches[i];
-
-		*b = (struct batches){ .served = served, .side = &sides[i] };
-		served_path(served, SERVED_KEY, key);
-		rc = job_new(bench, true, &b->job, error);
-		rc = rc ? rc : sgpu_key_load(key, &b->job->owner, error);
-		if (rc == SGPU_OK) {
-			sides[i].add(b->job, &sides[i]);
-			rc = job_finish(b->job, error);
-		}
-		variants[i] =
-			(struct sgpu_bench_variant){ sides[i].name, NULL, submit_all, verify, b };
+	rc = rc ? rc : sgpu_key_load(served_path(served, SERVED_KEY, path), &key, error);
+	for (int i = 0; rc == SGPU_OK && i < JOB_SIDES; i++) {
+		batches[i] = (struct batches){ served, counts[i] };
+		sides[i].sealed = true;
+		sides[i].check = check_same;
+		sides[i].data = data;
+		sides[i].size = size;
+		sides[i].state = &batches[i];
+		sides[i].owner = &key;
 	}
-	rc = rc ? rc : sgpu_bench_measure(bench, point, variants, PAIR, error);
+	rc = rc ? rc : job_measure(bench, point, sides, submit_all, error);
 	sgpu_bench_release(bench, mark);
+	sgpu_key_clear(&key);
 	return rc;
 }
 
@@ -100,11 +99,12 @@ static void add_copies(struct bench_job *job, const struct job_side *side)
 
 static int measure_segments(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	static const struct sgpu_bench_goal goals[PAIR] = { { 0, 0 }, { 0.1, 0 } };
+	static const struct sgpu_bench_goal goals[JOB_SIDES] = { { 0, 0 }, { 0.1, 0 } };
+	static const int batches[JOB_SIDES] = { SEGMENTS, 1 };
 	uint8_t data[SMALL];
-	struct job_side sides[PAIR] = {
-		{ .name = "64 batches", .count = 1, .batches = SEGMENTS },
-		{ .name = "one batch", .count = SEGMENTS, .batches = 1 },
+	struct job_side sides[JOB_SIDES] = {
+		{ .name = "64 batches", .add = add_copies, .count = 1 },
+		{ .name = "one batch", .add = add_copies, .count = SEGMENTS },
 	};
 	const struct sgpu_bench_point point = {
 		.parameters = { { "what", "segments", 0 },
@@ -116,12 +116,7 @@ static int measure_segments(struct sgpu_bench *bench, struct sgpu_error *error)
 	};
 
 	sgpu_bench_fill(data, sizeof(data), SEED);
-	for (int i = 0; i < PAIR; i++) {
-		sides[i].add = add_copies;
-		sides[i].data = data;
-		sides[i].size = SMALL;
-	}
-	return measure_pair(bench, &point, sides, error);
+	return measure_batches(bench, &point, sides, batches, data, SMALL, error);
 }
 
 /* ---- chains ---- */
@@ -153,11 +148,14 @@ static void add_chains(struct bench_job *job, const struct job_side *side)
 
 static int measure_chains(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	static const struct sgpu_bench_goal goals[PAIR] = { { 0, 0 }, { 0.5, 0 } };
+	static const struct sgpu_bench_goal goals[JOB_SIDES] = { { 0, 0 }, { 0.5, 0 } };
+	static const int batches[JOB_SIDES] = { 1, 1 };
 	static float sum[3 * COUNT];
 	float *a = sum + COUNT, *b = a + COUNT;
-	struct job_side sides[PAIR] = { { .name = "in a row", .in_a_row = true },
-					{ .name = "at once" } };
+	struct job_side sides[JOB_SIDES] = {
+		{ .name = "in a row", .add = add_chains, .in_a_row = true },
+		{ .name = "at once", .add = add_chains },
+	};
 	const struct sgpu_bench_point point = {
 		.parameters = { { "what", "chains", 0 },
 				{ "chains", NULL, CHAINS },
@@ -172,13 +170,7 @@ static int measure_chains(struct sgpu_bench *bench, struct sgpu_error *error)
 		b[i] = (float)(i % 31);
 		sum[i] = a[i] + CHAIN * b[i]; /* small integers: exact */
 	}
-	for (int i = 0; i < PAIR; i++) {
-		sides[i].batches = 1;
-		sides[i].add = add_chains;
-		sides[i].data = sum;
-		sides[i].size = CHAIN_BYTES;
-	}
-	return measure_pair(bench, &point, sides, error);
+	return measure_batches(bench, &point, sides, batches, sum, CHAIN_BYTES, error);
 }
 
 /* ---- a server without work ---- */
