@@ -30,12 +30,10 @@ struct sgpu_bench_statistics {
 };
 
 /* ---- cases ---- */
-enum sgpu_bench_unit {
-	SGPU_BENCH_BYTES_PER_SECOND,
-	SGPU_BENCH_OPERATIONS_PER_SECOND,
-	SGPU_BENCH_NS
-};
-extern const char *const sgpu_bench_units[]; /* "B/s", "op/s", "ns", NULL */
+/* Units of the value shown to people. */
+#define SGPU_BENCH_BYTES_PER_SECOND "B/s"
+#define SGPU_BENCH_OPERATIONS_PER_SECOND "op/s"
+#define SGPU_BENCH_NS "ns"
 
 /* What a case needs. If it is not there, the case is waived, and the reason names it. */
 enum sgpu_bench_need {
@@ -53,7 +51,7 @@ struct sgpu_bench;
 struct sgpu_bench_case {
 	const char *name; /* "secure-copy"; NULL ends a table */
 	const char *help;
-	enum sgpu_bench_unit unit; /* of the value shown to people */
+	const char *unit;
 	enum sgpu_bench_need needs;
 	int (*run)(struct sgpu_bench *bench, struct sgpu_error *error);
 };
@@ -132,8 +130,8 @@ SGPU_MUST_CHECK int sgpu_bench_keep(struct sgpu_bench *bench, sgpu_bench_end_fn 
 		function(&made);                                                  \
 	}
 /* For a part of a case: release() waits for the device, and ends what was kept since mark(). */
-size_t sgpu_bench_mark(const struct sgpu_bench *bench);
-void sgpu_bench_release(struct sgpu_bench *bench, size_t mark);
+const void *sgpu_bench_mark(const struct sgpu_bench *bench);
+void sgpu_bench_release(struct sgpu_bench *bench, const void *mark);
 /* Returns memory that is zero, or NULL: SGPU_ENOMEM. At the end of the case `end`, unless it is
  * NULL, ends what the memory holds; then the memory is freed. */
 void *sgpu_bench_new(struct sgpu_bench *bench, size_t size, sgpu_bench_end_fn *end,
@@ -183,40 +181,16 @@ SGPU_MUST_CHECK int sgpu_bench_launch(struct sgpu_bench *bench, struct sgpu_stre
 enum sgpu_bench_status { SGPU_BENCH_PASSED, SGPU_BENCH_WAIVED, SGPU_BENCH_FAILED };
 extern const char *const sgpu_bench_statuses[]; /* "passed" and so on, NULL */
 
-/* Why sampling ended: the medians were precise enough, the time was over, or there were enough
- * samples. */
-enum sgpu_bench_stop {
-	SGPU_BENCH_STOP_UNKNOWN,
-	SGPU_BENCH_STOP_DEVIATION,
-	SGPU_BENCH_STOP_TIME,
-	SGPU_BENCH_STOP_COUNT
-};
-
-struct sgpu_bench_record_parameter {
-	char key[SGPU_BENCH_NAME_MAX];
-	bool is_number;
-	char text[SGPU_BENCH_NAME_MAX];
-	uint64_t number;
-};
-
-struct sgpu_bench_record {
-	char name[SGPU_BENCH_NAME_MAX];	   /* of the case */
-	char variant[SGPU_BENCH_NAME_MAX]; /* "": the whole case or point, which did not pass */
-	struct sgpu_bench_record_parameter parameters[SGPU_BENCH_PARAMETERS_MAX];
-	int parameter_count;
-	enum sgpu_bench_unit unit;
-	enum sgpu_bench_status status;
-	char reason[256];
-	uint64_t bytes, operations;	 /* of one sample */
-	struct sgpu_bench_statistics ns; /* one sample */
-	/* all ns.n samples in the order taken; NULL when read from a file */
-	const double *samples_ns;
-	enum sgpu_bench_stop stopped;
-	double cpu_ns;			    /* median of the processor time of a sample */
-	double goal_ns;			    /* 0: there is no goal */
-	char ratio_to[SGPU_BENCH_NAME_MAX]; /* the variant that `ratio` compares with, or "" */
-	struct sgpu_bench_statistics ratio;
-};
+/* A record is a measurement as sgpu-bench(1) describes it, an object of JSON. These return a
+ * member, or "" and 0 if the record does not have it. */
+const char *sgpu_bench_text(const json_t *record, const char *key);
+double sgpu_bench_number(const json_t *record, const char *key);
+bool sgpu_bench_passed(const json_t *record);
+/* Returns the median in the unit of the case; 0 if the measurement did not pass. */
+double sgpu_bench_value(const json_t *record);
+enum { SGPU_BENCH_KEY_MAX = 2 * SGPU_BENCH_NAME_MAX * (SGPU_BENCH_PARAMETERS_MAX + 1) };
+/* "bandwidth pinned direction=h2d size_bytes=4096", with the parameters sorted by name. */
+void sgpu_bench_key(const json_t *record, char key[SGPU_BENCH_KEY_MAX]);
 
 /* ---- a run ---- */
 struct sgpu_bench_options {
@@ -247,36 +221,28 @@ SGPU_MUST_CHECK int sgpu_bench_can_run(const struct sgpu_bench_case *row,
 				       struct sgpu_error *error);
 /* Runs a case and passes its records, at least one, to `record`. device: may be NULL. *status: of
  * the case, failed if a record failed. Errors: SGPU_ECANCELED; a failing case is no error. */
-SGPU_MUST_CHECK int sgpu_bench_run(
-	const struct sgpu_bench_case *row, const struct sgpu_bench_options *options,
-	struct sgpu_device *device,
-	void (*record)(void *argument, const struct sgpu_bench_record *record), void *argument,
-	enum sgpu_bench_status *status, struct sgpu_error *error);
-
-enum { SGPU_BENCH_KEY_MAX = 2 * SGPU_BENCH_NAME_MAX * (SGPU_BENCH_PARAMETERS_MAX + 1) };
+SGPU_MUST_CHECK int sgpu_bench_run(const struct sgpu_bench_case *row,
+				   const struct sgpu_bench_options *options,
+				   struct sgpu_device *device,
+				   void (*record)(void *argument, const json_t *record),
+				   void *argument, enum sgpu_bench_status *status,
+				   struct sgpu_error *error);
 
 /* ---- results: JSON Lines, as sgpu-bench(1) describes them ---- */
 struct sgpu_bench_results {
 	json_t *environment; /* an object, or NULL */
-	struct sgpu_bench_record *records;
-	size_t count;
-	char *text; /* the file's text, if the caller keeps it here */
+	json_t *records;     /* an array */
+	char *text;	     /* the file's text, if the caller keeps it here */
 };
 void sgpu_bench_results_clear(struct sgpu_bench_results *results);
 
-/* Functions that return JSON make a new object; NULL: no memory. This one describes the machine,
- * the build and a device (NULL: none). */
+/* Describes the machine, the build and a device (NULL: none) by a new object; NULL: no memory. */
 json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
 			       const struct sgpu_bench_options *options);
-json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record);
 /* Reads untrusted text. `name` is for messages. Errors: SGPU_EINVALID, SGPU_ENOMEM; *results is
  * then empty. */
 SGPU_MUST_CHECK int sgpu_bench_read(const char *text, size_t size, const char *name,
 				    struct sgpu_bench_results *results, struct sgpu_error *error);
-/* "bandwidth pinned direction=h2d size_bytes=4096", with the parameters sorted by name. */
-void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_KEY_MAX]);
-/* Returns the median in the unit of the case; 0 if the measurement did not pass. */
-double sgpu_bench_value(const struct sgpu_bench_record *record);
 
 /* ---- comparison ---- */
 /* As sgpu-bench(1) has them. For the first four, the measurement passed in both runs. */
@@ -291,7 +257,7 @@ enum sgpu_bench_verdict {
 };
 extern const char *const sgpu_bench_verdicts[];
 struct sgpu_bench_difference {
-	const struct sgpu_bench_record *first, *second; /* of the results; NULL: missing */
+	const json_t *first, *second;	 /* of the results; NULL: missing */
 	enum sgpu_bench_verdict verdict; /* NOT_MEASURED: it did not pass in one run or both */
 	double change;			 /* of the median time: 0.1 is a tenth slower */
 	double noise; /* |log(1 + change)| must exceed this to be more than noise */

@@ -22,6 +22,16 @@ const char *const sgpu_bench_verdicts[] = {
 	"not measured"
 };
 
+static struct sgpu_bench_statistics statistics_of(const json_t *record, bool ratios)
+{
+	return (struct sgpu_bench_statistics){
+		.min = sgpu_bench_number(record, ratios ? "ratio_min" : "min_ns"),
+		.median = sgpu_bench_number(record, ratios ? "ratio" : "median_ns"),
+		.p95 = sgpu_bench_number(record, ratios ? "ratio_p95" : "p95_ns"),
+		.mad = sgpu_bench_number(record, ratios ? "ratio_mad" : "mad_ns"),
+	};
+}
+
 static double relative(const struct sgpu_bench_statistics *s)
 {
 	return deviation_of_mad * s->mad / s->median;
@@ -35,28 +45,27 @@ static bool is_below(const struct sgpu_bench_statistics *a, const struct sgpu_be
 
 static void judge(struct sgpu_bench_difference *d, bool ratios)
 {
-	const struct sgpu_bench_statistics *a, *b;
+	const struct sgpu_bench_statistics a = statistics_of(d->first, ratios),
+					   b = statistics_of(d->second, ratios);
+	const char *const to = sgpu_bench_text(d->first, "ratio_to");
 
 	if (!d->first || !d->second) {
 		d->verdict = d->first ? SGPU_BENCH_ONLY_FIRST : SGPU_BENCH_ONLY_SECOND;
 		return;
 	}
-	if (d->first->status != SGPU_BENCH_PASSED || d->second->status != SGPU_BENCH_PASSED ||
-	    (ratios &&
-	     (!d->first->ratio_to[0] || strcmp(d->first->ratio_to, d->second->ratio_to) != 0))) {
+	if (!sgpu_bench_passed(d->first) || !sgpu_bench_passed(d->second) ||
+	    (ratios && (!to[0] || strcmp(to, sgpu_bench_text(d->second, "ratio_to")) != 0))) {
 		d->verdict = SGPU_BENCH_NOT_MEASURED;
 		return;
 	}
-	a = ratios ? &d->first->ratio : &d->first->ns;
-	b = ratios ? &d->second->ratio : &d->second->ns;
-	d->change = b->median / a->median - 1;
-	d->noise = fmax(least_noise, deviations * hypot(relative(a), relative(b)));
+	d->change = b.median / a.median - 1;
+	d->noise = fmax(least_noise, deviations * hypot(relative(&a), relative(&b)));
 	if (fabs(log1p(d->change)) <= d->noise) { /* a factor and its inverse count alike */
 		d->verdict = SGPU_BENCH_SAME;
-	} else if (is_below(a, b)) {
+	} else if (is_below(&a, &b)) {
 		d->verdict = SGPU_BENCH_SLOWER;
 	} else {
-		d->verdict = is_below(b, a) ? SGPU_BENCH_FASTER : SGPU_BENCH_AMBIGUOUS;
+		d->verdict = is_below(&b, &a) ? SGPU_BENCH_FASTER : SGPU_BENCH_AMBIGUOUS;
 	}
 }
 
@@ -75,11 +84,14 @@ static int pair_all(const struct sgpu_bench_results *first, const struct sgpu_be
 		    json_t *index, struct sgpu_bench_difference *d, size_t *count,
 		    struct sgpu_error *error)
 {
-	for (size_t i = 0; i < first->count + second->count; i++) {
-		const bool is_first = i < first->count;
-		const struct sgpu_bench_record *record =
-			is_first ? &first->records[i] : &second->records[i - first->count];
-		const struct sgpu_bench_record **side;
+	const size_t middle = json_array_size(first->records),
+		     end = middle + json_array_size(second->records);
+
+	for (size_t i = 0; i < end; i++) {
+		const bool is_first = i < middle;
+		const json_t *record = is_first ? json_array_get(first->records, i)
+						: json_array_get(second->records, i - middle);
+		const json_t **side;
 		char key[SGPU_BENCH_KEY_MAX];
 		size_t at;
 
@@ -101,7 +113,8 @@ int sgpu_bench_compare(const struct sgpu_bench_results *first,
 		       struct sgpu_bench_difference **differences, size_t *count,
 		       struct sgpu_error *error)
 {
-	struct sgpu_bench_difference *d = calloc(first->count + second->count + 1, sizeof(*d));
+	const size_t most = json_array_size(first->records) + json_array_size(second->records);
+	struct sgpu_bench_difference *d = calloc(most + 1, sizeof(*d));
 	json_t *index = json_object();
 	size_t all = 0;
 	int rc = d ? pair_all(first, second, index, d, &all, error) : sgpu_fail_nomem(error);
@@ -109,11 +122,12 @@ int sgpu_bench_compare(const struct sgpu_bench_results *first,
 	json_decref(index);
 	*count = 0;
 	for (size_t i = 0; rc == SGPU_OK && i < all; i++) {
-		const struct sgpu_bench_record *record = d[i].first ? d[i].first : d[i].second;
+		const json_t *record = d[i].first ? d[i].first : d[i].second;
 
 		/* With `ratios`, measurements without a ratio are left out, unless they did not
 		 * pass. */
-		if (!ratios || record->ratio_to[0] || record->status != SGPU_BENCH_PASSED) {
+		if (!ratios || sgpu_bench_text(record, "ratio_to")[0] ||
+		    !sgpu_bench_passed(record)) {
 			judge(&d[i], ratios);
 			d[(*count)++] = d[i];
 		}

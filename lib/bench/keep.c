@@ -6,45 +6,37 @@
 
 #include "bench/private.h"
 
-static int add(struct sgpu_bench *bench, struct sgpu_bench_kept kept, struct sgpu_error *error)
-{
-	return sgpu_bench_append((void **)&bench->state->kept, &bench->state->kept_count, &kept,
-				 sizeof(kept), error);
-}
-
 int sgpu_bench_keep(struct sgpu_bench *bench, sgpu_bench_end_fn *end, uintptr_t what, uint64_t size,
 		    struct sgpu_error *error)
 {
-	const int rc = add(bench, (struct sgpu_bench_kept){ end, what, size, false }, error);
+	struct sgpu_bench_kept *kept = malloc(sizeof(*kept));
 
-	if (rc != SGPU_OK) {
+	if (!kept) {
 		end(bench, what, size);
+		return sgpu_fail_nomem(error);
 	}
-	return rc;
+	*kept = (struct sgpu_bench_kept){ bench->state->kept, end, what, size };
+	bench->state->kept = kept;
+	return SGPU_OK;
 }
 
-size_t sgpu_bench_mark(const struct sgpu_bench *bench)
+const void *sgpu_bench_mark(const struct sgpu_bench *bench)
 {
-	return bench->state->kept_count;
+	return bench->state->kept;
 }
 
-void sgpu_bench_release(struct sgpu_bench *bench, size_t mark)
+void sgpu_bench_release(struct sgpu_bench *bench, const void *mark)
 {
-	struct sgpu_bench_private *state = bench->state;
+	struct sgpu_bench_kept *last;
 
-	if (state->kept_count > mark &&
+	if (bench->state->kept != mark &&
 	    bench->device) { /* after an error, work may still be under way */
 		(void)!sgpu_device_synchronize(bench->device, NULL);
 	}
-	while (state->kept_count > mark) {
-		const struct sgpu_bench_kept last = state->kept[--state->kept_count];
-
-		if (last.end) {
-			last.end(bench, last.what, last.size);
-		}
-		if (last.is_memory) {
-			free((void *)last.what);
-		}
+	while ((last = bench->state->kept) != mark) {
+		bench->state->kept = last->before;
+		last->end(bench, last->what, last->size);
+		free(last);
 	}
 }
 
@@ -64,6 +56,12 @@ static void end_pinned(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	sgpu_host_free(bench->device, &memory, size);
 }
 
+static void end_memory(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
+{
+	(void)bench, (void)size;
+	free((void *)what);
+}
+
 void *sgpu_bench_new(struct sgpu_bench *bench, size_t size, sgpu_bench_end_fn *end,
 		     struct sgpu_error *error)
 {
@@ -71,12 +69,13 @@ void *sgpu_bench_new(struct sgpu_bench *bench, size_t size, sgpu_bench_end_fn *e
 
 	if (!memory) {
 		(void)sgpu_fail_nomem(error);
-	} else if (add(bench, (struct sgpu_bench_kept){ end, (uintptr_t)memory, size, true },
-		       error) != SGPU_OK) {
-		free(memory);
-		memory = NULL;
+		return NULL;
 	}
-	return memory;
+	return sgpu_bench_keep(bench, end_memory, (uintptr_t)memory, size, error) == SGPU_OK &&
+			       (!end || sgpu_bench_keep(bench, end, (uintptr_t)memory, size,
+							error) == SGPU_OK)
+		       ? memory
+		       : NULL;
 }
 
 int sgpu_bench_new_stream(struct sgpu_bench *bench, struct sgpu_device *device,

@@ -2,7 +2,7 @@
  *
  * Samples of the variants of a point, taken in turns.
  */
-#include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -33,9 +33,9 @@ struct measurement {
 	const struct sgpu_bench_variant *variants; /* of the caller */
 	int count;
 	uint64_t rounds, limit;
-	uint64_t next_look; /* rounds after which the medians are checked again */
-	enum sgpu_bench_stop stopped;
-	double *samples; /* of all series, `limit` of each, and room to sort one */
+	uint64_t next_look;  /* rounds after which the medians are checked again */
+	const char *stopped; /* why there are no more samples; NULL: there are */
+	double *samples;     /* of all series, `limit` of each, and room to sort one */
 };
 
 static double *series_of(const struct measurement *m, int variant, enum series series)
@@ -135,7 +135,7 @@ static bool is_settled(struct measurement *m, uint64_t elapsed_ns)
 	return true;
 }
 
-static enum sgpu_bench_stop stops_by(struct measurement *m, uint64_t elapsed_ns, uint64_t round_ns)
+static const char *stops_by(struct measurement *m, uint64_t elapsed_ns, uint64_t round_ns)
 {
 	const struct sgpu_bench_options *o = &m->bench->options;
 	uint64_t least, time_ns = (o->time_ns ? o->time_ns
@@ -144,16 +144,16 @@ static enum sgpu_bench_stop stops_by(struct measurement *m, uint64_t elapsed_ns,
 				  (uint64_t)m->count;
 
 	if (m->rounds + 1 >= m->limit) {
-		return SGPU_BENCH_STOP_COUNT;
+		return "count";
 	}
 	/* If long samples exceed the time by far, fewer suffice. */
 	least = o->quick || elapsed_ns > 3 * time_ns ? SAMPLES_MIN_LONG : SAMPLES_MIN;
 	if (o->samples || m->rounds + 1 < least) {
-		return SGPU_BENCH_STOP_UNKNOWN;
+		return NULL;
 	}
-	return elapsed_ns + round_ns >= time_ns ? SGPU_BENCH_STOP_TIME
-	       : is_settled(m, elapsed_ns)	? SGPU_BENCH_STOP_DEVIATION
-						: SGPU_BENCH_STOP_UNKNOWN;
+	return elapsed_ns + round_ns >= time_ns ? "time"
+	       : is_settled(m, elapsed_ns)	? "deviation"
+						: NULL;
 }
 
 /* The last round is always verified, so stops_by() is asked before the round. */
@@ -163,9 +163,9 @@ static int take_rounds(struct measurement *m, int *failed, struct sgpu_error *er
 	bool always = m->point->bytes <= verify_always;
 	int rc = SGPU_OK;
 
-	while (rc == SGPU_OK && m->stopped == SGPU_BENCH_STOP_UNKNOWN) {
+	while (rc == SGPU_OK && !m->stopped) {
 		m->stopped = stops_by(m, now - begin, length);
-		rc = take_round(m, always || m->stopped != SGPU_BENCH_STOP_UNKNOWN, failed, error);
+		rc = take_round(m, always || m->stopped, failed, error);
 		length = sgpu_now_ns() - now;
 		now += length;
 		m->rounds++;
@@ -173,28 +173,76 @@ static int take_rounds(struct measurement *m, int *failed, struct sgpu_error *er
 	return rc;
 }
 
-static void give_results(struct measurement *m)
+/* ---- records ---- */
+/* Returns a number rounded to `digits` decimal places; an integer if no fraction is left. */
+static json_t *number(double value, int digits)
 {
-	const struct sgpu_bench_goal *goals = m->point->goals;
-	const double first = summarise(m, 0, NS).median;
+	double scale = pow(10, digits), rounded = round(value * scale) / scale;
 
-	for (int v = 0; v < m->count; v++) {
-		const struct sgpu_bench_variant *variant = &m->variants[v];
-		struct sgpu_bench_record record;
+	return rounded == floor(rounded) && fabs(rounded) < 9e15 ? json_integer((json_int_t)rounded)
+								 : json_real(rounded);
+}
 
-		sgpu_bench_start_record(m->bench, m->point, variant->name, &record);
-		record.ns = summarise(m, v, NS);
-		record.samples_ns = series_of(m, v, NS);
-		record.stopped = m->stopped;
-		record.cpu_ns = summarise(m, v, CPU_NS).median;
-		record.goal_ns = goals ? goals[v].ratio * first + goals[v].ns : 0;
-		if (v > 0) {
-			snprintf(record.ratio_to, sizeof(record.ratio_to), "%s",
-				 m->variants[0].name);
-			record.ratio = summarise(m, v, RATIO);
-		}
-		sgpu_bench_give(m->bench, &record);
+static void set(json_t *members, const char *key, double value, int digits)
+{
+	json_object_set_new(members, key, number(value, digits));
+}
+
+static void set_times(json_t *members, const struct sgpu_bench_statistics *ns)
+{
+	set(members, "n", (double)ns->n, 0);
+	set(members, "min_ns", ns->min, 1);
+	set(members, "median_ns", ns->median, 1);
+	set(members, "p90_ns", ns->p90, 1);
+	set(members, "p95_ns", ns->p95, 1);
+	set(members, "p99_ns", ns->p99, 1);
+	set(members, "median_low_ns", ns->low, 1);
+	set(members, "median_high_ns", ns->high, 1);
+	set(members, "mad_ns", ns->mad, 1);
+	set(members, "spread", ns->spread, 4);
+}
+
+static void set_ratio(json_t *members, const char *to, const struct sgpu_bench_statistics *ratio)
+{
+	json_object_set_new(members, "ratio_to", json_string(to));
+	set(members, "ratio", ratio->median, 5);
+	set(members, "ratio_min", ratio->min, 5);
+	set(members, "ratio_p95", ratio->p95, 5);
+	set(members, "ratio_mad", ratio->mad, 5);
+	set(members, "ratio_low", ratio->low, 5);
+	set(members, "ratio_high", ratio->high, 5);
+}
+
+/* first: median of the first variant. */
+static json_t *members_of(struct measurement *m, int v, double first)
+{
+	const struct sgpu_bench_point *point = m->point;
+	const struct sgpu_bench_statistics ns = summarise(m, v, NS), ratio = summarise(m, v, RATIO);
+	const double operations = point->operations ? (double)point->operations : 1,
+		     bytes = (double)point->bytes;
+	json_t *members = json_object(), *samples = json_array();
+
+	set_times(members, &ns);
+	set(members, "cpu_median_ns", summarise(m, v, CPU_NS).median, 1);
+	if (point->goals && (point->goals[v].ratio > 0 || point->goals[v].ns > 0)) {
+		set(members, "goal_ns", point->goals[v].ratio * first + point->goals[v].ns, 1);
 	}
+	if (point->bytes) {
+		set(members, "bytes", bytes, 0);
+		set(members, "bytes_per_second", bytes / ns.median * 1e9, 0);
+	}
+	set(members, "operations", operations, 0);
+	set(members, "operations_per_second", operations / ns.median * 1e9, 3);
+	set(members, "ns_per_operation", ns.median / operations, 1);
+	if (v > 0) {
+		set_ratio(members, m->variants[0].name, &ratio);
+	}
+	json_object_set_new(members, "stopped", json_string(m->stopped));
+	for (uint64_t i = 0; i < m->rounds; i++) {
+		json_array_append_new(samples, number(series_of(m, v, NS)[i], 1));
+	}
+	json_object_set_new(members, "samples_ns", samples);
+	return members;
 }
 
 int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
@@ -218,7 +266,12 @@ int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *
 		rc = take_rounds(&m, &failed, error);
 	}
 	if (rc == SGPU_OK) {
-		give_results(&m);
+		const double first = summarise(&m, 0, NS).median;
+
+		for (int v = 0; v < count; v++) {
+			sgpu_bench_give(bench, point, variants[v].name, SGPU_BENCH_PASSED,
+					members_of(&m, v, first));
+		}
 	} else if (rc != SGPU_ECANCELED) {
 		error->code = rc;
 		bench->state->told = true;

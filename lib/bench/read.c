@@ -4,10 +4,8 @@
  * checked, others are ignored, and strings that could move a terminal's cursor, or reverse or hide
  * text, are refused.
  */
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -64,51 +62,29 @@ static bool is_all_clean(json_t *value)
 	return !json_is_string(value) || is_clean(json_string_value(value));
 }
 
-/* Stores a value in `at`; fails unless the member can have it. */
-static int take_value(const struct reader *r, const struct sgpu_bench_member *m,
-		      const json_t *value, void *at)
+/* words: the texts that are possible; NULL: all. */
+static int check_text(const struct reader *r, const json_t *object, const char *key, size_t size,
+		      const char *const *words)
 {
+	const json_t *value = json_object_get(object, key);
 	const char *text = json_string_value(value);
-	const json_int_t count = json_is_integer(value) ? json_integer_value(value) : -1;
-	const double number = json_is_number(value) ? json_number_value(value) : -1;
-	unsigned word = 0;
 
 	if (!value) {
-		return fault(r, "'%s' is missing", m->key);
+		return fault(r, "'%s' is missing", key);
 	}
-	switch (m->kind) {
-	case SGPU_BENCH_IS_COUNT:
-		*(uint64_t *)at = (uint64_t)count;
-		return count >= 0 && (uint64_t)count < SGPU_JSON_INTEGER_MAX
-			       ? SGPU_OK
-			       : fault(r, "'%s' is not an integer from 0 to 2^53 - 1", m->key);
-	case SGPU_BENCH_IS_NUMBER:
-		*(double *)at = number;
-		/* Covers times in ns and ratios on any machine. */
-		return number == 0 || (number >= 1e-9 && number <= 1e18)
-			       ? SGPU_OK
-			       : fault(r, "'%s' is not 0, nor a number from 1e-9 to 1e18", m->key);
-	case SGPU_BENCH_IS_WORD:
-		while (text && m->words[word] && strcmp(text, m->words[word]) != 0) {
-			word++;
-		}
-		*(unsigned *)at = word;
-		return text && m->words[word] ? SGPU_OK
-					      : fault(r, "'%s' has an unknown value", m->key);
-	default:
-		if (!text || json_string_length(value) >= m->size) {
-			return fault(r, "'%s' is not a string of at most %zu bytes", m->key,
-				     m->size - 1);
-		}
-		memcpy(at, text, json_string_length(value) + 1);
-		return SGPU_OK;
+	if (!text || json_string_length(value) >= size) {
+		return fault(r, "'%s' is not a string of at most %zu bytes", key, size - 1);
 	}
+	while (words && *words && strcmp(text, *words) != 0) {
+		words++;
+	}
+	return !words || *words ? SGPU_OK : fault(r, "'%s' has an unknown value", key);
 }
 
-static int take_parameters(const struct reader *r, json_t *object, struct sgpu_bench_record *record)
+static int check_parameters(const struct reader *r, json_t *parameters)
 {
-	json_t *parameters = json_object_get(object, "parameters"), *value;
 	const char *key;
+	json_t *value;
 	int rc = SGPU_OK;
 
 	if (!json_is_object(parameters)) {
@@ -118,20 +94,15 @@ static int take_parameters(const struct reader *r, json_t *object, struct sgpu_b
 		return fault(r, "more than %d parameters", SGPU_BENCH_PARAMETERS_MAX);
 	}
 	json_object_foreach (parameters, key, value) {
-		struct sgpu_bench_record_parameter *p =
-			&record->parameters[record->parameter_count++];
-		const struct sgpu_bench_member text = { .key = key,
-							.kind = SGPU_BENCH_IS_TEXT,
-							.size = sizeof(p->text) };
-		const struct sgpu_bench_member number = { .key = key, .kind = SGPU_BENCH_IS_COUNT };
+		const json_int_t number = json_is_integer(value) ? json_integer_value(value) : -1;
 
-		if (strlen(key) >= sizeof(p->key)) {
-			return fault(r, "a parameter's name is too long");
+		if (strlen(key) >= SGPU_BENCH_NAME_MAX) {
+			rc = fault(r, "a parameter's name is too long");
+		} else if (!json_is_number(value)) {
+			rc = check_text(r, parameters, key, SGPU_BENCH_NAME_MAX, NULL);
+		} else if (number < 0 || (uint64_t)number >= SGPU_JSON_INTEGER_MAX) {
+			rc = fault(r, "'%s' is not an integer from 0 to 2^53 - 1", key);
 		}
-		memcpy(p->key, key, strlen(key) + 1);
-		p->is_number = json_is_number(value);
-		rc = p->is_number ? take_value(r, &number, value, &p->number)
-				  : take_value(r, &text, value, p->text);
 		if (rc != SGPU_OK) {
 			return rc;
 		}
@@ -139,50 +110,88 @@ static int take_parameters(const struct reader *r, json_t *object, struct sgpu_b
 	return rc;
 }
 
-static int take_members(const struct reader *r, const json_t *object,
-			const struct sgpu_bench_member *m, void *into)
+/* Of a measurement that passed. */
+static int check_figures(const struct reader *r, const json_t *object)
 {
-	int rc = SGPU_OK;
+	static const char *const stops[] = { "deviation", "time", "count", NULL };
+	/* A number has to be there with a member, or always. */
+	static const struct {
+		const char *key, *with;
+	} numbers[] = {
+		{ "n", NULL },
+		{ "min_ns", NULL },
+		{ "median_ns", NULL },
+		{ "p90_ns", "p90_ns" },
+		{ "p95_ns", NULL },
+		{ "p99_ns", "p99_ns" },
+		{ "median_low_ns", "median_low_ns" },
+		{ "median_high_ns", "median_low_ns" },
+		{ "mad_ns", NULL },
+		{ "spread", NULL },
+		{ "cpu_median_ns", NULL },
+		{ "goal_ns", "goal_ns" },
+		{ "bytes", "bytes" },
+		{ "operations", NULL },
+		{ "ratio", "ratio_to" },
+		{ "ratio_min", "ratio_to" },
+		{ "ratio_p95", "ratio_to" },
+		{ "ratio_mad", "ratio_to" },
+		{ "ratio_low", "ratio_low" },
+		{ "ratio_high", "ratio_low" },
+	};
+	const bool has_ratio = json_object_get(object, "ratio_to");
+	int rc = has_ratio ? check_text(r, object, "ratio_to", SGPU_BENCH_NAME_MAX, NULL) : SGPU_OK;
 
-	for (; rc == SGPU_OK && m->key; m++) {
-		if (!m->with || json_object_get(object, m->with)) {
-			rc = take_value(r, m, json_object_get(object, m->key),
-					(char *)into + m->offset);
+	if (rc == SGPU_OK && json_object_get(object, "stopped")) {
+		rc = check_text(r, object, "stopped", SGPU_BENCH_NAME_MAX, stops);
+	}
+	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(numbers); i++) {
+		const char *key = numbers[i].key, *with = numbers[i].with;
+		const json_t *value = json_object_get(object, key);
+		const double number = json_is_number(value) ? json_number_value(value) : -1;
+
+		if (with && !json_object_get(object, with)) {
+			continue;
+		}
+		/* Covers times in ns and ratios on any machine. */
+		if (!value) {
+			rc = fault(r, "'%s' is missing", key);
+		} else if (number != 0 && !(number >= 1e-9 && number <= 1e18)) {
+			rc = fault(r, "'%s' is not 0, nor a number from 1e-9 to 1e18", key);
 		}
 	}
-	return rc;
-}
-
-static int take_passed(const struct reader *r, json_t *object, struct sgpu_bench_record *record)
-{
-	int rc = take_members(r, object, sgpu_bench_members, record);
-
-	if (rc == SGPU_OK && (record->ns.n == 0 || record->ns.median <= 0)) {
-		rc = fault(r, "a measurement that passed has 'n' and 'median_ns' above 0");
-	} else if (rc == SGPU_OK && record->ratio_to[0] && record->ratio.median <= 0) {
-		rc = fault(r, "'ratio' is not above 0");
+	if (rc == SGPU_OK &&
+	    (sgpu_bench_number(object, "n") <= 0 || sgpu_bench_number(object, "median_ns") <= 0)) {
+		return fault(r, "a measurement that passed has 'n' and 'median_ns' above 0");
 	}
-	return rc;
+	return rc || !sgpu_bench_text(object, "ratio_to")[0] ||
+			       sgpu_bench_number(object, "ratio") > 0
+		       ? rc
+		       : fault(r, "'ratio' is not above 0");
 }
 
 static int take_measurement(const struct reader *r, json_t *object,
 			    struct sgpu_bench_results *results)
 {
-	struct sgpu_bench_record record = { .parameter_count = 0 };
-	int rc = take_members(r, object, sgpu_bench_heads, &record);
+	static const char *const units[] = { SGPU_BENCH_BYTES_PER_SECOND,
+					     SGPU_BENCH_OPERATIONS_PER_SECOND, SGPU_BENCH_NS,
+					     NULL };
+	int rc = check_text(r, object, "case", SGPU_BENCH_NAME_MAX, NULL);
 
-	rc = rc ? rc : take_parameters(r, object, &record);
+	rc = rc ? rc : check_text(r, object, "variant", SGPU_BENCH_NAME_MAX, NULL);
+	rc = rc ? rc : check_text(r, object, "unit", SGPU_BENCH_NAME_MAX, units);
+	rc = rc ? rc : check_text(r, object, "status", SGPU_BENCH_NAME_MAX, sgpu_bench_statuses);
+	rc = rc ? rc : check_parameters(r, json_object_get(object, "parameters"));
 	if (rc == SGPU_OK) {
-		rc = record.status == SGPU_BENCH_PASSED
-			     ? take_passed(r, object, &record)
-			     : take_members(r, object, sgpu_bench_reason, &record);
+		rc = sgpu_bench_passed(object)
+			     ? check_figures(r, object)
+			     : check_text(r, object, "reason", SGPU_ERROR_TEXT_MAX, NULL);
 	}
-	if (rc == SGPU_OK && results->count == RECORDS_MAX) {
+	if (rc == SGPU_OK && json_array_size(results->records) == RECORDS_MAX) {
 		rc = fault(r, "more than %d measurements", RECORDS_MAX);
 	}
-	return rc ? rc
-		  : sgpu_bench_append((void **)&results->records, &results->count, &record,
-				      sizeof(record), r->error);
+	return rc || json_array_append(results->records, object) == 0 ? rc
+								      : sgpu_fail_nomem(r->error);
 }
 
 static int take_line(const struct reader *r, const char *line, size_t size,
@@ -203,7 +212,7 @@ static int take_line(const struct reader *r, const char *line, size_t size,
 	if (!is_all_clean(object)) {
 		rc = fault(r, "a string with control characters, or such as turn or hide text");
 	} else if (kind && strcmp(kind, "environment") == 0) {
-		rc = results->environment || results->count
+		rc = results->environment || json_array_size(results->records)
 			     ? fault(r, "an environment that is not the first record")
 			     : SGPU_OK;
 		results->environment = rc ? results->environment : json_incref(object);
@@ -223,7 +232,7 @@ int sgpu_bench_read(const char *text, size_t size, const char *name,
 	const char *end = text + size;
 	int rc = SGPU_OK;
 
-	memset(results, 0, sizeof(*results));
+	*results = (struct sgpu_bench_results){ .records = json_array() };
 	while (rc == SGPU_OK && text < end) {
 		const char *newline = memchr(text, '\n', (size_t)(end - text)),
 			   *stop = newline ? newline : end;
@@ -234,7 +243,7 @@ int sgpu_bench_read(const char *text, size_t size, const char *name,
 		}
 		text = newline ? newline + 1 : end;
 	}
-	if (rc == SGPU_OK && results->count == 0) {
+	if (rc == SGPU_OK && json_array_size(results->records) == 0) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "%s: no measurements", name);
 	}
 	if (rc != SGPU_OK) {

@@ -4,61 +4,46 @@
  */
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/base.h"
 #include "bench/private.h"
 
-const char *const sgpu_bench_units[] = { "B/s", "op/s", "ns", NULL };
 const char *const sgpu_bench_needs[] = { "", "device", "GPU" };
 const char *const sgpu_bench_statuses[] = { "passed", "waived", "failed", NULL };
-const char *const sgpu_bench_stops[] = { "", "deviation", "time", "count", NULL };
 
-void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_bench_point *point,
-			     const char *variant, struct sgpu_bench_record *record)
+void sgpu_bench_give(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
+		     const char *variant, enum sgpu_bench_status status, json_t *more)
 {
-	memset(record, 0, sizeof(*record));
-	snprintf(record->name, sizeof(record->name), "%s", bench->state->row->name);
-	snprintf(record->variant, sizeof(record->variant), "%s", variant ? variant : "");
-	record->unit = bench->state->row->unit;
+	const struct sgpu_bench_case *row = bench->state->row;
+	json_t *parameters = json_object(), *record;
+
 	for (int i = 0; point && i < SGPU_BENCH_PARAMETERS_MAX; i++) {
-		const struct sgpu_bench_parameter *from = &point->parameters[i];
-		struct sgpu_bench_record_parameter *to =
-			&record->parameters[record->parameter_count];
+		const struct sgpu_bench_parameter *p = &point->parameters[i];
 
-		if (!from->key) {
-			continue;
+		if (p->key) {
+			json_object_set_new(parameters, p->key,
+					    p->text ? json_string(p->text)
+						    : json_integer((json_int_t)p->number));
 		}
-		record->parameter_count++;
-		snprintf(to->key, sizeof(to->key), "%s", from->key);
-		to->is_number = !from->text;
-		to->number = from->text ? 0 : from->number;
-		snprintf(to->text, sizeof(to->text), "%s", from->text ? from->text : "");
 	}
-	record->bytes = point ? point->bytes : 0;
-	record->operations = point && point->operations ? point->operations : 1;
-}
-
-void sgpu_bench_give(struct sgpu_bench *bench, const struct sgpu_bench_record *record)
-{
-	bench->state->counts[record->status]++;
+	record = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o}", "record", "measurement", "case",
+			   row->name, "variant", variant ? variant : "", "unit", row->unit,
+			   "status", sgpu_bench_statuses[status], "parameters", parameters);
+	json_object_update_new(record, more);
+	bench->state->counts[status]++;
 	bench->state->record(bench->state->argument, record);
+	json_decref(record);
 }
 
 void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 			   const char *variant, const struct sgpu_error *error)
 {
-	struct sgpu_bench_record record;
-
-	sgpu_bench_start_record(bench, point, variant, &record);
-	record.status = error->code == SGPU_EUNAVAILABLE || error->code == SGPU_ENOMEM
+	sgpu_bench_give(bench, point, variant,
+			error->code == SGPU_EUNAVAILABLE || error->code == SGPU_ENOMEM
 				? SGPU_BENCH_WAIVED
-				: SGPU_BENCH_FAILED;
-	snprintf(record.reason, sizeof(record.reason), "%.*s", (int)sizeof(record.reason) - 1,
-		 error->text[0] ? error->text : sgpu_strerror(error->code));
-	sgpu_bench_give(bench, &record);
+				: SGPU_BENCH_FAILED,
+			json_pack("{s:s}", "reason",
+				  error->text[0] ? error->text : sgpu_strerror(error->code)));
 }
 
 void sgpu_bench_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
@@ -68,7 +53,7 @@ void sgpu_bench_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *p
 	va_list arguments;
 
 	va_start(arguments, format);
-	vsnprintf(why.text, sizeof(why.text), format, arguments);
+	sgpu_message_format(why.text, sizeof(why.text), format, &arguments);
 	va_end(arguments);
 	sgpu_bench_give_error(bench, point, variant, &why);
 }
@@ -119,8 +104,7 @@ int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_devi
 }
 
 int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_options *options,
-		   struct sgpu_device *device,
-		   void (*record)(void *argument, const struct sgpu_bench_record *record),
+		   struct sgpu_device *device, void (*record)(void *argument, const json_t *record),
 		   void *argument, enum sgpu_bench_status *status, struct sgpu_error *error)
 {
 	struct sgpu_bench_private state = { .row = row, .record = record, .argument = argument };
@@ -138,8 +122,7 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 		rc = sgpu_bench_new_stream(&bench, device, &bench.stream, &local);
 	}
 	rc = rc ? rc : row->run(&bench, &local);
-	sgpu_bench_release(&bench, 0);
-	free(state.kept);
+	sgpu_bench_release(&bench, NULL);
 	local.code = rc;
 	/* A variant's error was recorded already. */
 	if (rc != SGPU_OK && rc != SGPU_ECANCELED && !state.told) {

@@ -5,50 +5,44 @@
 #ifndef BENCH_RECORDS_H
 #define BENCH_RECORDS_H
 
-#include <stdio.h>
-
 #include "bench/private.h"
 
 #include "unit.h"
 
 static struct sgpu_error error;
 
-static inline struct sgpu_bench_record passed(const char *name, const char *variant, uint64_t size,
-					      double median, double mad)
+static inline void set(json_t *record, const char *key, double value)
 {
-	struct sgpu_bench_record r = {
-		.unit = SGPU_BENCH_BYTES_PER_SECOND, .bytes = size, .operations = 2, .cpu_ns = 7
-	};
-
-	snprintf(r.name, sizeof(r.name), "%s", name);
-	snprintf(r.variant, sizeof(r.variant), "%s", variant);
-	r.parameter_count = 2;
-	snprintf(r.parameters[0].key, sizeof(r.parameters[0].key), "size_bytes");
-	r.parameters[0].is_number = true;
-	r.parameters[0].number = size;
-	snprintf(r.parameters[1].key, sizeof(r.parameters[1].key), "direction");
-	snprintf(r.parameters[1].text, sizeof(r.parameters[1].text), "h2d");
-	r.ns = (struct sgpu_bench_statistics){ .n = 9,
-					       .min = median - 1,
-					       .median = median,
-					       .p95 = median + 1,
-					       .mad = mad,
-					       .spread = 2 / median };
-	return r;
+	CHECK(json_object_set_new(record, key, json_real(value)) == 0);
 }
 
-static inline void set_ratio(struct sgpu_bench_record *r, double ratio, double mad)
+static inline json_t *passed(const char *name, const char *variant, uint64_t size, double median,
+			     double mad)
 {
-	snprintf(r->ratio_to, sizeof(r->ratio_to), "plain");
-	r->ratio = (struct sgpu_bench_statistics){
-		.n = 9, .min = ratio - 0.01, .median = ratio, .p95 = ratio + 0.01, .mad = mad
-	};
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:{s:I, s:s}, s:i, s:f, s:f, s:f, s:f, s:f, "
+			 "s:i, s:I, s:i}",
+			 "record", "measurement", "case", name, "variant", variant, "unit",
+			 SGPU_BENCH_BYTES_PER_SECOND, "status", "passed", "parameters",
+			 "size_bytes", (json_int_t)size, "direction", "h2d", "n", 9, "min_ns",
+			 median - 1, "median_ns", median, "p95_ns", median + 1, "mad_ns", mad,
+			 "spread", 2 / median, "cpu_median_ns", 7, "bytes", (json_int_t)size,
+			 "operations", 2);
 }
 
-static inline void add(struct sgpu_bench_results *results, struct sgpu_bench_record record)
+static inline void set_ratio(json_t *record, double ratio, double mad)
 {
-	CHECK(sgpu_bench_append((void **)&results->records, &results->count, &record,
-				sizeof(record), &error) == SGPU_OK);
+	CHECK(json_object_set_new(record, "ratio_to", json_string("plain")) == 0);
+	set(record, "ratio", ratio);
+	set(record, "ratio_min", ratio - 0.01);
+	set(record, "ratio_p95", ratio + 0.01);
+	set(record, "ratio_mad", mad);
+}
+
+/* Takes over the record. */
+static inline void add(struct sgpu_bench_results *results, json_t *record)
+{
+	results->records = results->records ? results->records : json_array();
+	CHECK(json_array_append_new(results->records, record) == 0);
 }
 
 #endif

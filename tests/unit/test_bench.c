@@ -21,29 +21,35 @@ static bool near(double a, double b)
 
 /* ---- cases made up here ---- */
 struct notes {
-	struct sgpu_bench_record records[16];
+	json_t *records[16];
 	int count;
 };
 
 static struct notes notes;
-static uint64_t noted_samples; /* of the last record, and their beginning */
-static double first_samples[4];
 static char order[256]; /* which variants ran */
 static int prepared, verified, set_up, torn_down;
 static int fail_verify_at, run_code, setup_code;
 static uint64_t point_bytes;
 static struct sgpu_bench *made_bench;
 
-static void note(void *argument, const struct sgpu_bench_record *record)
+static void note(void *argument, const json_t *record)
 {
 	struct notes *n = argument;
 
-	noted_samples = record->samples_ns ? record->ns.n : 0;
-	memcpy(first_samples, record->samples_ns ? record->samples_ns : first_samples,
-	       (noted_samples < 4 ? noted_samples : 4) * sizeof(*first_samples));
 	if (n->count < 16) {
-		n->records[n->count++] = *record;
+		n->records[n->count++] = json_deep_copy(record);
 	}
+}
+
+/* Of a record that was noted. */
+static double number(int record, const char *key)
+{
+	return sgpu_bench_number(notes.records[record], key);
+}
+
+static bool is(int record, const char *key, const char *text)
+{
+	return strcmp(sgpu_bench_text(notes.records[record], key), text) == 0;
 }
 
 static int made_prepare(void *argument, struct sgpu_error *e)
@@ -111,7 +117,7 @@ static int made_case(struct sgpu_bench *bench, struct sgpu_error *e)
 	made_bench = bench;
 	CHECK(bench->options.jobs > 0);
 	for (int i = 0; i < 100; i++) {
-		const size_t mark = sgpu_bench_mark(bench);
+		const void *const mark = sgpu_bench_mark(bench);
 
 		CHECK(sgpu_bench_keep(bench, end_made, (uintptr_t)&set_up, (uint64_t)set_up++, e) ==
 		      SGPU_OK);
@@ -135,7 +141,9 @@ static const struct sgpu_bench_case made = {
 
 static void reset(void)
 {
-	memset(&notes, 0, sizeof(notes));
+	while (notes.count) {
+		json_decref(notes.records[--notes.count]);
+	}
 	order[0] = '\0';
 	prepared = verified = set_up = torn_down = fail_verify_at = run_code = setup_code = 0;
 	point_bytes = 1000;
@@ -152,29 +160,35 @@ static int run_made(const struct sgpu_bench_case *row, uint64_t samples,
 UNIT_TEST(variants_are_sampled_in_turns)
 {
 	enum sgpu_bench_status status = SGPU_BENCH_FAILED;
-	const struct sgpu_bench_record *a = &notes.records[0], *b = &notes.records[1];
+	const json_t *samples, *parameters;
 
 	reset();
 	REQUIRE(run_made(&made, 4, &status) == SGPU_OK);
 	CHECK(status == SGPU_BENCH_PASSED && notes.count == 2 && set_up == 0 && torn_down == 1);
-	CHECK(a->stopped == SGPU_BENCH_STOP_COUNT && a->bytes == 1000);
+	CHECK(is(0, "stopped", "count") && number(0, "bytes") == 1000);
 	/* A warm-up, then four rounds, every other one reversed. */
 	CHECK(strcmp(order, "abab"
 			    "baab"
 			    "ba") == 0);
 	CHECK(prepared == 10 && verified == 10);
-	CHECK(strcmp(a->name, "made") == 0 && strcmp(a->variant, "a") == 0 &&
-	      strcmp(b->variant, "b") == 0);
-	CHECK(a->ns.n == 4 && a->ns.min == 101 && a->ns.p95 == 104 && a->ratio_to[0] == '\0');
-	CHECK(b->ns.n == 4 && b->ns.min == 202 && strcmp(b->ratio_to, "a") == 0);
-	CHECK(b->ratio.n == 4 && near(b->ratio.median, 2) && near(b->ratio.p95, 2));
-	CHECK(b->cpu_ns == 777 && a->cpu_ns > 0 && a->cpu_ns != 777);
-	CHECK(a->goal_ns == 0 && near(b->goal_ns, 102.5 / 2 + 10));
-	CHECK(noted_samples == 4 && first_samples[0] == 202 && first_samples[1] == 204 &&
-	      first_samples[3] == 208);
-	CHECK(a->parameter_count == 2 && strcmp(a->parameters[0].text, "up") == 0 &&
-	      a->parameters[1].number == 4096);
-	CHECK(near(sgpu_bench_value(a), 1000 / 102.5 * 1e9));
+	CHECK(is(0, "case", "made") && is(0, "variant", "a") && is(1, "variant", "b"));
+	CHECK(number(0, "n") == 4 && number(0, "min_ns") == 101 && number(0, "p95_ns") == 104 &&
+	      is(0, "ratio_to", ""));
+	CHECK(number(1, "n") == 4 && number(1, "min_ns") == 202 && is(1, "ratio_to", "a"));
+	CHECK(near(number(1, "ratio"), 2) && near(number(1, "ratio_p95"), 2));
+	CHECK(number(1, "cpu_median_ns") == 777 && number(0, "cpu_median_ns") > 0 &&
+	      number(0, "cpu_median_ns") != 777);
+	CHECK(number(0, "goal_ns") == 0 && fabs(number(1, "goal_ns") - 102.5 / 2 - 10) < 0.06);
+	samples = json_object_get(notes.records[1], "samples_ns");
+	CHECK(json_array_size(samples) == 4 &&
+	      json_number_value(json_array_get(samples, 0)) == 202 &&
+	      json_number_value(json_array_get(samples, 1)) == 204 &&
+	      json_number_value(json_array_get(samples, 3)) == 208);
+	parameters = json_object_get(notes.records[0], "parameters");
+	CHECK(json_object_size(parameters) == 2 &&
+	      strcmp(sgpu_bench_text(parameters, "direction"), "up") == 0 &&
+	      sgpu_bench_number(parameters, "size_bytes") == 4096);
+	CHECK(near(sgpu_bench_value(notes.records[0]), 1000 / 102.5 * 1e9));
 }
 
 /* Samples that take 1 ms in truth, and say what the test wants. */
@@ -224,25 +238,30 @@ static void measure_said(uint64_t (*ns)(int), uint64_t time_ns, uint64_t samples
 	CHECK(status == SGPU_BENCH_PASSED && notes.count == 1);
 }
 
+/* Whether the only record has so many samples, and this is why there are no more. */
+static bool stopped(const char *why, double least, double most)
+{
+	return is(0, "stopped", why) && number(0, "n") >= least && number(0, "n") <= most;
+}
+
 UNIT_TEST(sampling_stops_for_a_reason_that_is_told)
 {
-	const struct sgpu_bench_record *r = &notes.records[0];
-
 	measure_said(steady, (uint64_t)3600 * 1000000000, 0);
-	CHECK(r->stopped == SGPU_BENCH_STOP_DEVIATION && r->ns.n >= 31 && r->ns.n <= 1000);
-	CHECK(r->ns.high - r->ns.low <= 0.01 * r->ns.median);
+	CHECK(stopped("deviation", 31, 1000));
+	CHECK(number(0, "median_high_ns") - number(0, "median_low_ns") <=
+	      0.01 * number(0, "median_ns"));
 	measure_said(scattered, 150000000, 0);
-	CHECK(r->stopped == SGPU_BENCH_STOP_TIME && r->ns.n >= 5 && r->ns.n <= 150);
+	CHECK(stopped("time", 5, 150));
 	measure_said(scattered, 1, 0); /* and yet so many */
-	CHECK(r->stopped == SGPU_BENCH_STOP_TIME && r->ns.n == 3);
+	CHECK(stopped("time", 3, 3));
 	measure_said(steady, 0, 150);
-	CHECK(r->stopped == SGPU_BENCH_STOP_COUNT && r->ns.n == 150);
+	CHECK(stopped("count", 150, 150));
 	if (getenv("SGPU_TEST_SMALL")) {
 		return;
 	}
 	measure_said(scattered, (uint64_t)3600 * 1000000000, 0);
-	CHECK(r->stopped == SGPU_BENCH_STOP_COUNT && r->ns.n == 1000 && noted_samples == 1000);
-	CHECK(strcmp(sgpu_bench_stops[r->stopped], "count") == 0);
+	CHECK(stopped("count", 1000, 1000) &&
+	      json_array_size(json_object_get(notes.records[0], "samples_ns")) == 1000);
 }
 
 static int work_slowly(void *argument, struct sgpu_error *e)
@@ -272,8 +291,8 @@ UNIT_TEST(the_clock_of_the_host_counts_for_work)
 	reset();
 	REQUIRE(run_made(&row, 3, &status) == SGPU_OK);
 	REQUIRE(status == SGPU_BENCH_PASSED && notes.count == 2);
-	CHECK(notes.records[0].ns.min >= 2000000 && notes.records[1].ns.min >= 2000000);
-	CHECK(strcmp(notes.records[1].ratio_to, "first") == 0);
+	CHECK(number(0, "min_ns") >= 2000000 && number(1, "min_ns") >= 2000000);
+	CHECK(is(1, "ratio_to", "first"));
 }
 
 UNIT_TEST(large_samples_are_verified_first_and_last)
@@ -294,10 +313,9 @@ UNIT_TEST(a_wrong_result_fails_the_case)
 	fail_verify_at = 6;
 	REQUIRE(run_made(&made, 10, &status) == SGPU_OK);
 	CHECK(status == SGPU_BENCH_FAILED && notes.count == 1 && torn_down == 1);
-	CHECK(notes.records[0].status == SGPU_BENCH_FAILED &&
-	      strcmp(notes.records[0].variant, "a") == 0);
-	CHECK(strstr(notes.records[0].reason, "made to differ") != NULL);
-	CHECK(sgpu_bench_value(&notes.records[0]) == 0);
+	CHECK(is(0, "status", "failed") && is(0, "variant", "a"));
+	CHECK(strstr(sgpu_bench_text(notes.records[0], "reason"), "made to differ") != NULL);
+	CHECK(sgpu_bench_value(notes.records[0]) == 0);
 }
 
 UNIT_TEST(what_is_lacking_waives_and_what_breaks_fails)
@@ -319,8 +337,8 @@ UNIT_TEST(what_is_lacking_waives_and_what_breaks_fails)
 		*(i % 2 ? &run_code : &setup_code) = rows[i / 2].code;
 		CHECK(run_made(&made, 3, &status) == SGPU_OK);
 		CHECK(status == rows[i / 2].status && notes.count == 1 && torn_down == 1);
-		CHECK(notes.records[0].status == rows[i / 2].status &&
-		      strstr(notes.records[0].reason, "made to"));
+		CHECK(is(0, "status", sgpu_bench_statuses[status]) &&
+		      strstr(sgpu_bench_text(notes.records[0], "reason"), "made to"));
 	}
 }
 
@@ -346,7 +364,7 @@ UNIT_TEST(a_case_without_its_device_is_waived)
 	row.needs = SGPU_BENCH_DEVICE;
 	CHECK(sgpu_bench_run(&row, &options, NULL, note, &notes, &status, &error) == SGPU_OK);
 	CHECK(status == SGPU_BENCH_WAIVED && notes.count == 1 &&
-	      strstr(notes.records[0].reason, "no device"));
+	      strstr(sgpu_bench_text(notes.records[0], "reason"), "no device"));
 	CHECK(set_up == 0 && torn_down == 0);
 	REQUIRE(sgpu_device_open("cpu", NULL, &device, &error) == SGPU_OK);
 	REQUIRE(sgpu_device_get_info(device, &info, &error) == SGPU_OK);
@@ -460,7 +478,11 @@ static int run_on_device(int (*run)(struct sgpu_bench *, struct sgpu_error *),
 {
 	const char *selector = getenv("SGPU_TEST_DEVICE") ? getenv("SGPU_TEST_DEVICE") : "cpu";
 	const struct sgpu_bench_case row = {
-		.name = "gate", .help = "", .needs = SGPU_BENCH_DEVICE, .run = run
+		.name = "gate",
+		.help = "",
+		.unit = SGPU_BENCH_NS,
+		.needs = SGPU_BENCH_DEVICE,
+		.run = run,
 	};
 	const struct sgpu_bench_options options = { .samples = 1 };
 	struct sgpu_device *device = NULL;
@@ -527,7 +549,7 @@ UNIT_TEST(operations_are_launched_as_the_runner_does)
 		SKIP("no device");
 	}
 	CHECK(rc == SGPU_OK && status == SGPU_BENCH_WAIVED && notes.count == 1 &&
-	      notes.records[0].reason[0]);
+	      sgpu_bench_text(notes.records[0], "reason")[0]);
 }
 
 int main(void)

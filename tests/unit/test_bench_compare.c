@@ -47,16 +47,16 @@ UNIT_TEST(differences_count_beyond_the_noise)
 	CHECK(compare_two(1000, 0, 1025, 0, &change) == SGPU_BENCH_SLOWER);
 }
 
-static const struct sgpu_bench_difference *compare_records(struct sgpu_bench_record a,
-							   struct sgpu_bench_record b, bool ratios)
+/* Of records that the caller frees. */
+static const struct sgpu_bench_difference *compare_records(json_t *a, json_t *b, bool ratios)
 {
 	static struct sgpu_bench_difference kept;
 	struct sgpu_bench_results first = { 0 }, second = { 0 };
 	struct sgpu_bench_difference *d = NULL;
 	size_t count = 0;
 
-	add(&first, a);
-	add(&second, b);
+	add(&first, json_incref(a));
+	add(&second, json_incref(b));
 	kept = (struct sgpu_bench_difference){ .verdict = SGPU_BENCH_NOT_MEASURED };
 	CHECK(sgpu_bench_compare(&first, &second, ratios, &d, &count, &error) == SGPU_OK &&
 	      count == 1);
@@ -71,17 +71,18 @@ static const struct sgpu_bench_difference *compare_records(struct sgpu_bench_rec
 
 UNIT_TEST(no_gap_between_the_samples_leaves_it_open)
 {
-	struct sgpu_bench_record a = passed("c", "v", 4096, 1000, 10),
-				 b = passed("c", "v", 4096, 1100, 10);
+	json_t *a = passed("c", "v", 4096, 1000, 10), *b = passed("c", "v", 4096, 1100, 10);
 
 	CHECK(compare_records(a, b, false)->verdict == SGPU_BENCH_SLOWER);
 	CHECK(compare_records(b, a, false)->verdict == SGPU_BENCH_FASTER);
-	b.ns.min = 1000;
+	set(b, "min_ns", 1000);
 	CHECK(compare_records(a, b, false)->verdict == SGPU_BENCH_AMBIGUOUS);
 	CHECK(compare_records(b, a, false)->verdict == SGPU_BENCH_AMBIGUOUS);
 	/* Inside the noise there is nothing to be in doubt about. */
-	b.ns.median = 1030;
+	set(b, "median_ns", 1030);
 	CHECK(compare_records(a, b, false)->verdict == SGPU_BENCH_SAME);
+	json_decref(a);
+	json_decref(b);
 }
 
 /* ---- runs of one build, made up ---- */
@@ -122,15 +123,20 @@ static double outliers(void) /* of one side, as of interrupts */
 }
 
 /* A run of one measurement: 60 samples. */
-static struct sgpu_bench_record made_run(double (*shift)(void), double (*scatter)(void))
+static json_t *made_run(double (*shift)(void), double (*scatter)(void))
 {
-	struct sgpu_bench_record r = passed("c", "v", 4096, 1000, 1);
+	json_t *r = passed("c", "v", 4096, 1000, 1);
+	struct sgpu_bench_statistics ns;
 	double samples[60], moved = exp(0.01 * shift());
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(samples); i++) {
 		samples[i] = 1000 * moved * (1 + 0.01 * scatter());
 	}
-	sgpu_bench_summarise(samples, SGPU_ARRAY_LENGTH(samples), &r.ns);
+	sgpu_bench_summarise(samples, SGPU_ARRAY_LENGTH(samples), &ns);
+	set(r, "min_ns", ns.min);
+	set(r, "median_ns", ns.median);
+	set(r, "p95_ns", ns.p95);
+	set(r, "mad_ns", ns.mad);
 	return r;
 }
 
@@ -140,11 +146,12 @@ static double false_alarms(double (*shift)(void), double (*scatter)(void), int t
 	int alarms = 0;
 
 	for (int t = 0; t < trials; t++) {
-		const enum sgpu_bench_verdict verdict =
-			compare_records(made_run(shift, scatter), made_run(shift, scatter), false)
-				->verdict;
+		json_t *a = made_run(shift, scatter), *b = made_run(shift, scatter);
+		const enum sgpu_bench_verdict verdict = compare_records(a, b, false)->verdict;
 
 		alarms += verdict == SGPU_BENCH_FASTER || verdict == SGPU_BENCH_SLOWER;
+		json_decref(a);
+		json_decref(b);
 	}
 	printf("# %d false alarms in %d\n", alarms, trials);
 	return (double)alarms / trials;
@@ -167,13 +174,15 @@ UNIT_TEST(a_difference_beyond_the_noise_is_found)
 
 	state_of_chance = 5;
 	for (int t = 0; t < 100; t++) {
-		struct sgpu_bench_record slow = made_run(normal_shift, normal);
+		json_t *fast = made_run(normal_shift, normal),
+		       *slow = made_run(normal_shift, normal);
 
-		slow.ns.min *= 1.2;
-		slow.ns.median *= 1.2;
-		slow.ns.p95 *= 1.2;
-		found += compare_records(made_run(normal_shift, normal), slow, false)->verdict ==
-			 SGPU_BENCH_SLOWER;
+		set(slow, "min_ns", 1.2 * sgpu_bench_number(slow, "min_ns"));
+		set(slow, "median_ns", 1.2 * sgpu_bench_number(slow, "median_ns"));
+		set(slow, "p95_ns", 1.2 * sgpu_bench_number(slow, "p95_ns"));
+		found += compare_records(fast, slow, false)->verdict == SGPU_BENCH_SLOWER;
+		json_decref(fast);
+		json_decref(slow);
 	}
 	CHECK(found >= 90);
 }
@@ -181,25 +190,28 @@ UNIT_TEST(a_difference_beyond_the_noise_is_found)
 UNIT_TEST(what_one_side_lacks_is_named)
 {
 	struct sgpu_bench_results first = { 0 }, second = { 0 };
-	struct sgpu_bench_record failed = passed("c", "b", 4096, 100, 1);
+	json_t *failed = passed("c", "b", 4096, 100, 1);
 	struct sgpu_bench_difference *d = NULL;
 	size_t count = 0;
 
 	add(&first, passed("c", "a", 4096, 100, 1));
 	add(&first, passed("c", "b", 4096, 100, 1));
-	failed.status = SGPU_BENCH_FAILED;
+	CHECK(json_object_set_new(failed, "status", json_string("failed")) == 0);
 	add(&second, failed);
 	add(&second, passed("c", "a", 8192, 100, 1));
 	REQUIRE(sgpu_bench_compare(&first, &second, false, &d, &count, &error) == SGPU_OK &&
 		count == 3);
 	CHECK(d[0].verdict == SGPU_BENCH_ONLY_FIRST && d[0].first && !d[0].second);
-	CHECK(d[1].verdict == SGPU_BENCH_NOT_MEASURED && d[1].second->status == SGPU_BENCH_FAILED);
-	CHECK(d[2].verdict == SGPU_BENCH_ONLY_SECOND && !d[2].first && d[2].second->bytes == 8192);
+	CHECK(d[1].verdict == SGPU_BENCH_NOT_MEASURED && d[1].second == failed);
+	CHECK(d[2].verdict == SGPU_BENCH_ONLY_SECOND && !d[2].first &&
+	      sgpu_bench_number(d[2].second, "bytes") == 8192);
 	free(d);
 	/* The order of parameters does not matter; the same measurement twice cannot be paired. */
+	failed = passed("c", "b", 4096, 100, 1);
+	CHECK(json_object_set_new(
+		      failed, "parameters",
+		      json_pack("{s:s, s:i}", "direction", "h2d", "size_bytes", 4096)) == 0);
 	add(&second, failed);
-	second.records[2].parameters[0] = failed.parameters[1];
-	second.records[2].parameters[1] = failed.parameters[0];
 	CHECK(sgpu_bench_compare(&first, &second, false, &d, &count, &error) == SGPU_EINVALID &&
 	      d == NULL);
 	CHECK(strstr(error.text, "twice") != NULL);
@@ -210,13 +222,13 @@ UNIT_TEST(what_one_side_lacks_is_named)
 UNIT_TEST(ratios_are_compared_in_place_of_times)
 {
 	struct sgpu_bench_results first = { 0 }, second = { 0 };
-	struct sgpu_bench_record slow = passed("c", "sealed", 4096, 1000, 1),
-				 fast = passed("c", "sealed", 4096, 10, 0.01);
+	json_t *slow = passed("c", "sealed", 4096, 1000, 1),
+	       *fast = passed("c", "sealed", 4096, 10, 0.01);
 	struct sgpu_bench_difference *d = NULL;
 	size_t count = 0;
 
-	set_ratio(&slow, 1.10, 0.001);
-	set_ratio(&fast, 1.10, 0.001);
+	set_ratio(slow, 1.10, 0.001);
+	set_ratio(fast, 1.10, 0.001);
 	add(&first, passed("c", "plain", 4096, 900, 1));
 	add(&first, slow);
 	add(&second, passed("c", "plain", 4096, 9, 0.01));
@@ -225,8 +237,7 @@ UNIT_TEST(ratios_are_compared_in_place_of_times)
 		count == 1);
 	CHECK(d[0].verdict == SGPU_BENCH_SAME);
 	free(d);
-	second.records[1].ratio.median = 1.2;
-	second.records[1].ratio.min = 1.19;
+	set_ratio(fast, 1.20, 0.001);
 	REQUIRE(sgpu_bench_compare(&first, &second, true, &d, &count, &error) == SGPU_OK &&
 		count == 1);
 	CHECK(d[0].verdict == SGPU_BENCH_SLOWER);

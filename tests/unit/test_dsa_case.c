@@ -24,17 +24,21 @@ static struct sgpu_error error;
 static int passed, waived, failed;
 static char reason[256];
 
-static void take(void *argument, const struct sgpu_bench_record *record)
+static void take(void *argument, const json_t *record)
 {
+	const char *status = sgpu_bench_text(record, "status");
+
 	(void)argument;
-	passed += record->status == SGPU_BENCH_PASSED;
-	waived += record->status == SGPU_BENCH_WAIVED;
-	failed += record->status == SGPU_BENCH_FAILED;
-	if (record->status == SGPU_BENCH_PASSED) {
-		CHECK(record->ns.median > 0 && record->bytes > 0 &&
-		      record->bytes % record->operations == 0);
+	passed += strcmp(status, "passed") == 0;
+	waived += strcmp(status, "waived") == 0;
+	failed += strcmp(status, "failed") == 0;
+	if (sgpu_bench_passed(record)) {
+		const uint64_t bytes = (uint64_t)sgpu_bench_number(record, "bytes");
+
+		CHECK(sgpu_bench_number(record, "median_ns") > 0 && bytes > 0 &&
+		      bytes % (uint64_t)sgpu_bench_number(record, "operations") == 0);
 	} else {
-		snprintf(reason, sizeof(reason), "%s", record->reason);
+		snprintf(reason, sizeof(reason), "%s", sgpu_bench_text(record, "reason"));
 	}
 }
 

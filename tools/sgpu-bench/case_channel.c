@@ -229,7 +229,7 @@ static int measure(struct scene *s, const struct row *row, struct sgpu_error *er
 
 int bench_channel(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	const size_t mark = sgpu_bench_mark(bench);
+	const void *const mark = sgpu_bench_mark(bench);
 	struct scene s = { .bench = bench };
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &s.owner, error);
 

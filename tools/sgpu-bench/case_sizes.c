@@ -339,7 +339,7 @@ static int measure_size(struct sgpu_bench *bench, const struct size *size, struc
 				 .side = { .sealed = true, .size = size->vector },
 				 .row = size->row };
 	struct sgpu_error lack = { 0 };
-	const size_t mark = sgpu_bench_mark(bench);
+	const void *const mark = sgpu_bench_mark(bench);
 	int rc;
 
 	if (sgpu_bench_fits(bench,

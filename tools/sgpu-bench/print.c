@@ -3,7 +3,6 @@
  * Tables in Markdown, which are aligned for a terminal, too; and numbers with units.
  */
 #include <ctype.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,16 +16,19 @@ static double rounded(double value, int digits)
 }
 
 /* Three significant digits, in the largest unit that leaves one before the point. */
-static const char *scaled(double value, enum sgpu_bench_unit unit, char text[TEXT_MAX])
+static const char *scaled(double value, const char *unit, char text[TEXT_MAX])
 {
 	static const char *const scales[][5] = {
-		[SGPU_BENCH_BYTES_PER_SECOND] = { "B/s", "kB/s", "MB/s", "GB/s" },
-		[SGPU_BENCH_OPERATIONS_PER_SECOND] = { "op/s", "kop/s", "Mop/s" },
-		[SGPU_BENCH_NS] = { "ns", "us", "ms", "s" },
+		{ SGPU_BENCH_BYTES_PER_SECOND, "kB/s", "MB/s", "GB/s" },
+		{ SGPU_BENCH_OPERATIONS_PER_SECOND, "kop/s", "Mop/s" },
+		{ SGPU_BENCH_NS, "us", "ms", "s" },
 	};
-	const char *const *name = scales[unit];
+	const char *const *name = scales[0];
 	int digits;
 
+	while (strcmp(*name, unit) != 0) {
+		name += SGPU_ARRAY_LENGTH(scales[0]);
+	}
 	for (; name[1] && value >= 1000; name++) {
 		value /= 1000;
 	}
@@ -40,42 +42,48 @@ const char *time_text(double ns, char text[TEXT_MAX])
 	return scaled(ns, SGPU_BENCH_NS, text);
 }
 
-const char *value_text(const struct sgpu_bench_record *record, char text[TEXT_MAX])
+const char *value_text(const json_t *record, char text[TEXT_MAX])
 {
-	scaled(sgpu_bench_value(record), record->unit, text);
-	if (record->unit == SGPU_BENCH_NS && record->operations > 1) {
+	const char *unit = sgpu_bench_text(record, "unit");
+
+	scaled(sgpu_bench_value(record), unit, text);
+	if (strcmp(unit, SGPU_BENCH_NS) == 0 && sgpu_bench_number(record, "operations") > 1) {
 		strncat(text, "/op", TEXT_MAX - strlen(text) - 1);
 	}
 	return text;
 }
 
 /* "h2d, 64 MiB", or "streams 4" where a number alone says nothing. */
-static const char *point_text(const struct sgpu_bench_record *record, char text[LABEL_MAX])
+static const char *point_text(const json_t *record, char text[LABEL_MAX])
 {
 	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
 	size_t length = 0;
+	const char *key;
+	json_t *parameter;
 
 	text[0] = '\0';
-	for (int i = 0; i < record->parameter_count && length < LABEL_MAX; i++) {
-		const struct sgpu_bench_record_parameter *p = &record->parameters[i];
-		const size_t key = strlen(p->key);
-		const bool is_size = key >= 5 && strcmp(p->key + key - 5, "bytes") == 0;
+	json_object_foreach (json_object_get(record, "parameters"), key, parameter) {
+		const size_t end = strlen(key);
+		const bool is_size = end >= 5 && strcmp(key + end - 5, "bytes") == 0;
 		char one[SGPU_BENCH_NAME_MAX + 24];
-		uint64_t value = p->number;
+		json_int_t value = json_integer_value(parameter);
 		int unit = 0;
 
 		for (; is_size && value >= 1024 && value % 1024 == 0 && unit < 4; unit++) {
 			value /= 1024;
 		}
-		if (!p->is_number) {
-			snprintf(one, sizeof(one), "%s", p->text);
+		if (json_is_string(parameter)) {
+			snprintf(one, sizeof(one), "%s", json_string_value(parameter));
 		} else if (is_size) {
-			snprintf(one, sizeof(one), "%" PRIu64 " %s", value, units[unit]);
+			snprintf(one, sizeof(one), "%" JSON_INTEGER_FORMAT " %s", value,
+				 units[unit]);
 		} else {
-			snprintf(one, sizeof(one), "%s %" PRIu64, p->key, value);
+			snprintf(one, sizeof(one), "%s %" JSON_INTEGER_FORMAT, key, value);
 		}
-		length += (size_t)snprintf(text + length, LABEL_MAX - length, "%s%s",
-					   length ? ", " : "", one);
+		if (length < LABEL_MAX) {
+			length += (size_t)snprintf(text + length, LABEL_MAX - length, "%s%s",
+						   length ? ", " : "", one);
+		}
 	}
 	return text;
 }
@@ -131,52 +139,65 @@ static const struct column record_columns[] = {
 	{ "CPU/wall", 8 }, { "n", 4 },	    { "ratio", 15 },   { "goal", 7 },	 { NULL, 0 },
 };
 
-static void print_passed(FILE *out, const struct sgpu_bench_record *r, const char *point)
+/* Of a member; "" if the record does not have it. */
+static const char *member_time(const json_t *record, const char *key, char text[TEXT_MAX])
+{
+	const double ns = sgpu_bench_number(record, key);
+
+	return json_object_get(record, key) ? time_text(ns, text) : "";
+}
+
+static void print_passed(FILE *out, const json_t *r, const char *point)
 {
 	char text[7][TEXT_MAX], spread[TEXT_MAX], share[TEXT_MAX], n[TEXT_MAX],
 		ratio[LABEL_MAX] = "";
+	const char *const to = sgpu_bench_text(r, "ratio_to");
 	const char *const cells[] = {
-		r->name,
+		sgpu_bench_text(r, "case"),
 		point,
-		r->variant,
+		sgpu_bench_text(r, "variant"),
 		value_text(r, text[0]),
-		time_text(r->ns.min, text[1]),
-		time_text(r->ns.median, text[2]),
-		r->ns.p90 > 0 ? time_text(r->ns.p90, text[3]) : "",
-		time_text(r->ns.p95, text[4]),
+		member_time(r, "min_ns", text[1]),
+		member_time(r, "median_ns", text[2]),
+		member_time(r, "p90_ns", text[3]),
+		member_time(r, "p95_ns", text[4]),
 		spread,
-		time_text(r->cpu_ns, text[5]),
+		member_time(r, "cpu_median_ns", text[5]),
 		share,
 		n,
 		ratio,
-		r->goal_ns > 0 ? time_text(r->goal_ns, text[6]) : "",
+		member_time(r, "goal_ns", text[6]),
 	};
 
-	snprintf(spread, sizeof(spread), "%.1f %%", rounded(r->ns.spread * 100, 1));
-	snprintf(share, sizeof(share), "%.2f", rounded(r->cpu_ns / r->ns.median, 2));
-	snprintf(n, sizeof(n), "%" PRIu64, r->ns.n);
-	if (r->ratio_to[0]) {
-		snprintf(ratio, sizeof(ratio), "%.3f x %s", rounded(r->ratio.median, 3),
-			 r->ratio_to);
+	snprintf(spread, sizeof(spread), "%.1f %%",
+		 rounded(sgpu_bench_number(r, "spread") * 100, 1));
+	snprintf(share, sizeof(share), "%.2f",
+		 rounded(sgpu_bench_number(r, "cpu_median_ns") / sgpu_bench_number(r, "median_ns"),
+			 2));
+	snprintf(n, sizeof(n), "%.0f", sgpu_bench_number(r, "n"));
+	if (to[0]) {
+		snprintf(ratio, sizeof(ratio), "%.3f x %s",
+			 rounded(sgpu_bench_number(r, "ratio"), 3), to);
 	}
 	print_row(out, record_columns, cells);
 }
 
-void print_record(FILE *out, const struct sgpu_bench_record *record)
+void print_record(FILE *out, const json_t *record)
 {
 	char point[LABEL_MAX], why[LABEL_MAX + TEXT_MAX];
 
 	if (!record) {
 		print_head(out, record_columns);
-	} else if (record->status == SGPU_BENCH_PASSED) {
+	} else if (sgpu_bench_passed(record)) {
 		print_passed(out, record, point_text(record, point));
 	} else {
 		const char *const cells[SGPU_ARRAY_LENGTH(record_columns)] = {
-			record->name, point_text(record, point), record->variant, why
+			sgpu_bench_text(record, "case"), point_text(record, point),
+			sgpu_bench_text(record, "variant"), why
 		};
 
-		snprintf(why, sizeof(why), "%s: %s", sgpu_bench_statuses[record->status],
-			 record->reason);
+		snprintf(why, sizeof(why), "%s: %s", sgpu_bench_text(record, "status"),
+			 sgpu_bench_text(record, "reason"));
 		print_row(out, record_columns, cells);
 	}
 }

@@ -2,6 +2,7 @@
  *
  * Compares results with those of another run, and of published papers (published.json).
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,20 +34,19 @@ static const struct column difference_columns[] = {
 static bool is_worse(const struct sgpu_bench_difference *d, const struct request *request)
 {
 	if (d->verdict == SGPU_BENCH_NOT_MEASURED) {
-		return d->first->status == SGPU_BENCH_PASSED &&
-		       d->second->status == SGPU_BENCH_FAILED;
+		return sgpu_bench_passed(d->first) &&
+		       strcmp(sgpu_bench_text(d->second, "status"), "failed") == 0;
 	}
 	return d->verdict == SGPU_BENCH_SLOWER && 100 * d->change > request->threshold;
 }
 
-static const char *side_text(const struct sgpu_bench_record *record, bool ratios,
-			     char text[TEXT_MAX])
+static const char *side_text(const json_t *record, bool ratios, char text[TEXT_MAX])
 {
-	if (!record || record->status != SGPU_BENCH_PASSED) {
-		return record ? sgpu_bench_statuses[record->status] : "-";
+	if (!record || !sgpu_bench_passed(record)) {
+		return record ? sgpu_bench_text(record, "status") : "-";
 	}
 	if (ratios) {
-		snprintf(text, TEXT_MAX, "%.3f x", record->ratio.median);
+		snprintf(text, TEXT_MAX, "%.3f x", sgpu_bench_number(record, "ratio"));
 		return text;
 	}
 	return value_text(record, text);
@@ -55,6 +55,7 @@ static const char *side_text(const struct sgpu_bench_record *record, bool ratios
 static int print_difference(const struct sgpu_bench_difference *d, bool ratios, bool beyond)
 {
 	const bool compared = d->verdict <= SGPU_BENCH_AMBIGUOUS;
+	const char *const figure = ratios ? "ratio" : "median_ns";
 	char key[SGPU_BENCH_KEY_MAX], first[TEXT_MAX], second[TEXT_MAX],
 		change[TEXT_MAX] = "", noise[TEXT_MAX] = "", verdict[TEXT_MAX];
 	json_t *object;
@@ -65,13 +66,12 @@ static int print_difference(const struct sgpu_bench_difference *d, bool ratios, 
 				   sgpu_bench_verdicts[d->verdict], "beyond_threshold", beyond);
 		if (compared) {
 			json_object_update_new(
-				object,
-				json_pack("{s:f, s:f, s:f, s:f}",
-					  ratios ? "first_ratio" : "first_median_ns",
-					  ratios ? d->first->ratio.median : d->first->ns.median,
-					  ratios ? "second_ratio" : "second_median_ns",
-					  ratios ? d->second->ratio.median : d->second->ns.median,
-					  "change", d->change, "noise", d->noise));
+				object, json_pack("{s:f, s:f, s:f, s:f}",
+						  ratios ? "first_ratio" : "first_median_ns",
+						  sgpu_bench_number(d->first, figure),
+						  ratios ? "second_ratio" : "second_median_ns",
+						  sgpu_bench_number(d->second, figure), "change",
+						  d->change, "noise", d->noise));
 		}
 		return cli_print_json(object, stdout, JSON_COMPACT);
 	}
@@ -142,52 +142,52 @@ int verb_compare(int argc, char **argv)
 /* ---- papers ---- */
 BENCH_EMBED(published, "tools/sgpu-bench/published.json");
 
-static bool is_at(const struct sgpu_bench_record *record, json_t *point)
+/* Whether a record has the parameters of a point, or none. */
+static bool is_at(const json_t *record, json_t *point)
 {
-	json_t *object = sgpu_bench_record_json(record), *value;
-	const json_t *parameters = json_object_get(object, "parameters");
+	const json_t *parameters = json_object_get(record, "parameters");
 	const char *key;
+	json_t *value;
 	bool is_so = true;
 
 	json_object_foreach (point, key, value) {
 		is_so = is_so && json_equal(value, json_object_get(parameters, key));
 	}
-	json_decref(object);
-	return is_so;
+	return is_so || json_object_size(parameters) == 0;
 }
 
 /* Returns the first passed record of a variant; or one that says why there is none; or NULL. */
-static const struct sgpu_bench_record *find(const struct sgpu_bench_results *runs, size_t count,
-					    const char *name, json_t *point, const char *variant)
+static const json_t *find(const struct sgpu_bench_results *runs, size_t count, const char *name,
+			  json_t *point, const char *variant)
 {
-	const struct sgpu_bench_record *why = NULL;
+	const json_t *why = NULL, *record;
+	size_t k;
 
 	for (size_t i = 0; variant[0] && i < count; i++) {
-		for (size_t k = 0; k < runs[i].count; k++) {
-			const struct sgpu_bench_record *r = &runs[i].records[k];
+		json_array_foreach (runs[i].records, k, record) {
+			const char *its = sgpu_bench_text(record, "variant");
 
-			if (strcmp(r->name, name) == 0 &&
-			    (!r->variant[0] || strcmp(r->variant, variant) == 0) &&
-			    (!r->parameter_count || is_at(r, point))) {
-				if (r->status == SGPU_BENCH_PASSED && r->variant[0]) {
-					return r;
+			if (strcmp(sgpu_bench_text(record, "case"), name) == 0 &&
+			    (!its[0] || strcmp(its, variant) == 0) && is_at(record, point)) {
+				if (sgpu_bench_passed(record) && its[0]) {
+					return record;
 				}
-				why = r;
+				why = record;
 			}
 		}
 	}
 	return why;
 }
 
-static double ns_of(const struct sgpu_bench_record *record)
+static double ns_of(const json_t *record)
 {
-	return record && record->status == SGPU_BENCH_PASSED
-		       ? record->ns.median / (double)(record->operations ? record->operations : 1)
-		       : 0;
+	return sgpu_bench_passed(record) ? sgpu_bench_number(record, "median_ns") /
+						   fmax(1, sgpu_bench_number(record, "operations"))
+					 : 0;
 }
 
 /* Returns our figure, a rate or a time like the paper's. */
-static const char *ours(const struct sgpu_bench_record *record, bool is_rate, char text[TEXT_MAX])
+static const char *ours(const json_t *record, bool is_rate, char text[TEXT_MAX])
 {
 	return ns_of(record) <= 0 ? ""
 	       : is_rate	  ? value_text(record, text)
@@ -205,7 +205,7 @@ static const struct column published_columns[] = {
 static int print_published(json_t *row, const struct sgpu_bench_results *runs, size_t count)
 {
 	const char *place, *what, *plain, *secured, *paper, *name, *variants[2], *note;
-	const struct sgpu_bench_record *before, *after;
+	const json_t *before, *after;
 	char first[TEXT_MAX], second[TEXT_MAX], ratio[TEXT_MAX] = "", why[LABEL_MAX * 2];
 	json_t *point;
 	bool is_rate;
@@ -219,8 +219,9 @@ static int print_published(json_t *row, const struct sgpu_bench_results *runs, s
 	after = find(runs, count, name, point, variants[1]);
 	is_rate = strstr(secured, "B/s") || strcmp(name, "bandwidth") == 0;
 	if (ns_of(before) > 0 && ns_of(after) > 0) {
-		times = strcmp(after->ratio_to, before->variant) == 0
-				? after->ratio.median
+		times = strcmp(sgpu_bench_text(after, "ratio_to"),
+			       sgpu_bench_text(before, "variant")) == 0
+				? sgpu_bench_number(after, "ratio")
 				: ns_of(after) / ns_of(before);
 		snprintf(ratio, sizeof(ratio), times < 1000 ? "%.3g x" : "%.0f x", times);
 	}
@@ -228,9 +229,9 @@ static int print_published(json_t *row, const struct sgpu_bench_results *runs, s
 	if (name[0] && !after) {
 		snprintf(why, sizeof(why),
 			 "not measured: no such record of case '%s' in these results", name);
-	} else if (name[0] && after->status != SGPU_BENCH_PASSED) {
-		snprintf(why, sizeof(why), "%s: %s", sgpu_bench_statuses[after->status],
-			 after->reason);
+	} else if (name[0] && !sgpu_bench_passed(after)) {
+		snprintf(why, sizeof(why), "%s: %s", sgpu_bench_text(after, "status"),
+			 sgpu_bench_text(after, "reason"));
 	}
 	print_row(stdout, published_columns,
 		  (const char *const[]){ place, what, plain, secured, paper,

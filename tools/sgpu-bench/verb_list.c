@@ -35,7 +35,7 @@ int verb_list(int argc, char **argv)
 		struct sgpu_error lack = { 0 };
 		const bool can = sgpu_bench_can_run(row, &info, &lack) == SGPU_OK;
 		json_t *one = json_pack("{s:s, s:s, s:s, s:s, s:b, s:s}", "case", row->name, "help",
-					row->help, "unit", sgpu_bench_units[row->unit], "requires",
+					row->help, "unit", row->unit, "requires",
 					sgpu_bench_needs[row->needs], "can_run", can, "reason",
 					lack.text);
 

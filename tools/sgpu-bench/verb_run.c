@@ -103,11 +103,11 @@ static int choose_cases(struct run *r, char *const *names)
 }
 
 /* ---- records ---- */
-/* Writes a line, or a record as a row of the table. Keeps the first errno. */
-static void put(struct run *r, json_t *object, const struct sgpu_bench_record *record)
+/* Writes a line, or a record as a row of the table, NULL as its head. Keeps the first errno. */
+static void put(struct run *r, const json_t *record)
 {
-	if (object) {
-		(void)json_dumpf(object, r->out, JSON_COMPACT | JSON_REAL_PRECISION(12));
+	if (cli_json) {
+		(void)json_dumpf(record, r->out, JSON_COMPACT | JSON_REAL_PRECISION(12));
 		fputc('\n', r->out);
 	} else {
 		print_record(r->out, record);
@@ -115,20 +115,19 @@ static void put(struct run *r, json_t *object, const struct sgpu_bench_record *r
 	if ((fflush(r->out) != 0 || ferror(r->out)) && !r->fault) {
 		r->fault = errno;
 	}
-	json_decref(object);
 }
 
-static void take_record(void *argument, const struct sgpu_bench_record *record)
+static void take_record(void *argument, const json_t *record)
 {
 	struct run *r = argument;
 	char key[SGPU_BENCH_KEY_MAX];
 
-	put(r, cli_json ? sgpu_bench_record_json(record) : NULL, record);
+	put(r, record);
 	sgpu_bench_key(record, key);
-	if (record->status == SGPU_BENCH_FAILED) {
-		cli_warning("%s failed: %s", key, record->reason);
+	if (strcmp(sgpu_bench_text(record, "status"), "failed") == 0) {
+		cli_warning("%s failed: %s", key, sgpu_bench_text(record, "reason"));
 	} else {
-		cli_detail("%s: %s", key, sgpu_bench_statuses[record->status]);
+		cli_detail("%s: %s", key, sgpu_bench_text(record, "status"));
 	}
 }
 
@@ -172,11 +171,8 @@ static int measure(struct run *r, struct sgpu_device *device)
 	}
 	environment = sgpu_bench_environment(&info, &r->options);
 	cli_describe_build(environment);
-	if (!cli_json) {
-		json_decref(environment);
-		environment = NULL;
-	}
-	put(r, environment, NULL);
+	put(r, cli_json ? environment : NULL);
+	json_decref(environment);
 	cli_note("device '%s': %s%s%s", info.selector, info.name, info.driver[0] ? ", " : "",
 		 info.driver);
 	rc = run_cases(r, device, &error);

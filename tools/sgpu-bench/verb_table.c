@@ -74,8 +74,8 @@ int verb_table(int argc, char **argv)
 		print_environment(stdout, results->environment);
 		print_record(stdout, NULL);
 	}
-	for (size_t i = 0; status == 0 && i < results->count; i++) {
-		print_record(stdout, &results->records[i]);
+	for (size_t i = 0; status == 0 && i < json_array_size(results->records); i++) {
+		print_record(stdout, json_array_get(results->records, i));
 	}
 	clear_runs(results, count);
 	return status;

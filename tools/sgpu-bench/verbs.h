@@ -39,7 +39,7 @@ void clear_runs(struct sgpu_bench_results *runs, size_t count);
 enum { TEXT_MAX = 64, LABEL_MAX = 384 };
 /* "12.3 us", "55.3 GB/s": three digits and a unit. */
 const char *time_text(double ns, char text[TEXT_MAX]);
-const char *value_text(const struct sgpu_bench_record *record, char text[TEXT_MAX]);
+const char *value_text(const json_t *record, char text[TEXT_MAX]);
 
 /* ---- tables in Markdown ---- */
 struct column { /* a NULL head ends the columns */
@@ -50,7 +50,7 @@ void print_head(FILE *out, const struct column *columns);
 /* NULL is an empty cell. */
 void print_row(FILE *out, const struct column *columns, const char *const *cells);
 /* NULL: the head. */
-void print_record(FILE *out, const struct sgpu_bench_record *record);
+void print_record(FILE *out, const json_t *record);
 void print_environment(FILE *out, const json_t *environment);
 
 #endif
