@@ -289,7 +289,6 @@ static struct sgpu_host_part *next_part(struct move *move)
 	pthread_mutex_lock(&move->lock);
 	until = move->failed_part;
 	pthread_mutex_unlock(&move->lock);
-	/* until it has begun, a part has no `runs` */
 	while (move->first < until && move->first->runs && move->first->next == move->first->runs) {
 		move->first++;
 	}
