@@ -187,6 +187,28 @@ UNIT_TEST(every_handle_size_and_offset_is_checked)
 	CHECK(end_worker(&w) == SGPU_OK);
 }
 
+UNIT_TEST(a_job_that_is_freed_gives_its_memory_back)
+{
+	struct worker_process w = start_worker();
+	struct sgpu_group_client *client = open_client(&w);
+	const struct sgpu_item load = job_item_load(SHOW);
+	struct sgpu_item alloc = { .kind = SGPU_ITEM_ALLOC, .size = LIMIT - SHOW_BYTES + 1 };
+
+	REQUIRE(client != NULL);
+	for (int i = 0; i < 2 * LIMIT / SHOW_BYTES; i++) {
+		const struct sgpu_item items[] = { load,
+						   { .kind = SGPU_ITEM_JOB_FREE, .object = SHOW } };
+
+		CHECK(SEND(client, items) == SGPU_OK);
+	}
+	CHECK(send_items(client, &load, 1) == SGPU_OK);
+	CHECK(send_items(client, &alloc, 1) == SGPU_ENOMEM);
+	alloc.size--;
+	CHECK(send_items(client, &alloc, 1) == SGPU_OK);
+	sgpu_group_client_close(&client);
+	CHECK(end_worker(&w) == SGPU_OK);
+}
+
 UNIT_TEST(the_ranges_of_a_job_are_all_that_its_item_brings)
 {
 	enum { ONE = 58 };
@@ -344,6 +366,7 @@ int main(void)
 	UNIT_RUN(memory_and_jobs_stay_from_group_to_group);
 	UNIT_RUN(sealed_data_pass_through_the_shared_area);
 	UNIT_RUN(every_handle_size_and_offset_is_checked);
+	UNIT_RUN(a_job_that_is_freed_gives_its_memory_back);
 	UNIT_RUN(the_ranges_of_a_job_are_all_that_its_item_brings);
 	UNIT_RUN(an_item_that_is_none_is_not_sent);
 	UNIT_RUN(a_message_that_is_cut_or_no_message_ends_the_worker_and_leaves_nothing);
