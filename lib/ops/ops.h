@@ -145,6 +145,12 @@ extern const struct sgpu_op sgpu_op_module;
 SGPU_MUST_CHECK int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation,
 				     struct sgpu_op_call *call, struct sgpu_error *error);
 
+/* Enqueues a launch of a call whose data are set, and tells the device which memory it touches: its
+ * tensors and its scratch memory. */
+SGPU_MUST_CHECK int sgpu_op_enqueue(struct sgpu_stream *stream, sgpu_launch_fn function,
+				    void *argument, const struct sgpu_op_call *call,
+				    struct sgpu_task *task);
+
 enum {
 	SGPU_MAP_EXPRESSION_MAX = 4096, /* bytes */
 	SGPU_MAP_TEXT_MAX = 3072,	/* of `code`: base64url of 256 instructions */

@@ -87,3 +87,23 @@ int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation, struct
 	}
 	return 0;
 }
+
+int sgpu_op_enqueue(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+		    const struct sgpu_op_call *call, struct sgpu_task *task)
+{
+	struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX + 1];
+	int count = 0;
+
+	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
+		struct sgpu_device_range *range = &ranges[count];
+
+		range->address = (sgpu_devptr)(uintptr_t)call->data[i];
+		count += call->data[i] && sgpu_type_bytes(&call->type[i], &range->size) &&
+			 range->size > 0;
+	}
+	if (call->scratch) {
+		ranges[count++] = (struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)call->scratch,
+							      call->op->scratch(call) };
+	}
+	return sgpu_device_launch_on(stream, function, argument, ranges, count, task);
+}

@@ -62,6 +62,8 @@ void sgpu_link_unmap(uint8_t **area);
 /* Makes the two memory files of a link, which the caller closes. */
 SGPU_MUST_CHECK int sgpu_link_create(int *memory, int *area, struct sgpu_error *error);
 
+extern const struct sgpu_group_jobs sgpu_remote_jobs; /* job.c */
+
 /* ---- frame.c ----
  * Frames on a pipe or a socket are messages (channel/group.h), and reads and writes of the area,
  * which is memory of the worker.

@@ -1,13 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See job.h: makes and frees jobs. The manifest comes from the session's owner, who may be anybody,
- * so all sizes are checked here, and all ranges when the job runs.
+ * A job of a session: a manifest that was parsed and checked once. Its operations run in the
+ * manifest's order on one stream, over ranges of the session's buffers: one for each INPUT, OUTPUT
+ * and INPUT_OUTPUT, in the order of the segments, of exactly the segment's size. INTERMEDIATE
+ * segments are in memory of the job. Operations read an INPUT_OUTPUT's value from before the run;
+ * its range has the new value after the run.
+ *
+ * The manifest comes from the session's owner, who may be anybody, so all sizes are checked when
+ * the job is loaded, and all ranges when it runs.
  */
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include <sgpu/base.h>
 
-#include "remote/job.h"
+#include "ops/ops.h"
+#include "remote/carrier.h"
+
+struct step {
+	struct sgpu_op_call call; /* types and parameters, without data */
+	/* the device's implementation; NULL: the CPU's, call.op->cpu */
+	sgpu_op_fn on_device;
+	const char *id;
+	int segments[SGPU_ARGUMENTS_MAX]; /* by argument of the operation; -1: absent */
+	bool is_new[SGPU_ARGUMENTS_MAX];  /* of an INPUT_OUTPUT the new value, not the old one */
+	bool scratch;			  /* needs the job's scratch memory */
+};
+
+/* A segment's memory. */
+struct place {
+	uint64_t size;
+	int range;	    /* its index in a run's ranges, or -1 */
+	sgpu_devptr memory; /* for an INTERMEDIATE, and for an INPUT_OUTPUT's new value; or 0 */
+};
+
+struct sgpu_job_run;
+
+struct started {
+	struct sgpu_job_run *run;
+	const struct step *step;
+	struct sgpu_op_call call;
+	struct sgpu_task task;
+};
+
+struct sgpu_job_run {
+	struct sgpu_job *job;
+	atomic_bool failed; /* the remaining steps are skipped */
+	int count;
+	struct started started[];
+};
+
+struct sgpu_job {
+	struct sgpu_device *device;
+	struct sgpu_manifest *manifest;
+	struct place *places;
+	int range_count;
+	/* in the order of execution; then copies of each INPUT_OUTPUT's new value over the old one,
+	 * which no operation reads any more */
+	struct step *steps;
+	int step_count;
+	sgpu_devptr scratch; /* as much as any step needs */
+	uint64_t scratch_size;
+	uint64_t bytes; /* all device memory of the job */
+};
+
+/* ---- loading ---- */
 
 static void free_job(void **job)
 {
@@ -20,12 +77,6 @@ static void free_job(void **job)
 		sgpu_device_free(j->device, &j->places[i].memory, j->places[i].size);
 	}
 	sgpu_device_free(j->device, &j->scratch, j->scratch_size);
-	while (j->spare) {
-		struct sgpu_job_run *next = j->spare->next;
-
-		free(j->spare);
-		j->spare = next;
-	}
 	sgpu_manifest_free(&j->manifest);
 	free(j->places);
 	free(j->steps);
@@ -184,5 +235,149 @@ out:
 	return rc;
 }
 
-const struct sgpu_group_jobs sgpu_remote_jobs = { load_job, free_job, sgpu_job_start,
-						  sgpu_job_end };
+/* ---- running ---- */
+static int fail_step(const struct step *step, const char *what, const struct sgpu_task *task,
+		     int rc, struct sgpu_error *error)
+{
+	return sgpu_fail(error, rc, "%s '%s': %s", what, step->id,
+			 task->error.text[0] ? task->error.text : sgpu_strerror(rc));
+}
+
+/* Runs on the stream's thread. */
+static int run_step(struct sgpu_launch *launch, void *argument)
+{
+	struct started *s = argument;
+	int rc;
+
+	if (atomic_load(&s->run->failed)) {
+		return sgpu_fail(launch->error, SGPU_EDEPENDENCY, "an operation before it failed");
+	}
+	rc = sgpu_op_run(&s->call, s->step->on_device, launch);
+	if (rc != SGPU_OK) {
+		atomic_store(&s->run->failed, true);
+	}
+	return rc;
+}
+
+static sgpu_devptr address_of(const struct sgpu_job *j, int segment, bool is_new,
+			      const struct sgpu_device_range *ranges)
+{
+	const struct place *p = &j->places[segment];
+
+	return p->range < 0 || (is_new && p->memory) ? p->memory : ranges[p->range].address;
+}
+
+static int start_step(const struct sgpu_job *j, const struct step *step, struct sgpu_stream *stream,
+		      const struct sgpu_device_range *ranges, struct sgpu_job_run *run,
+		      struct sgpu_error *error)
+{
+	struct started *s = &run->started[run->count];
+	struct sgpu_op_call call = step->call;
+	int rc;
+
+	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
+		if (step->segments[i] >= 0) {
+			call.data[i] = (void *)(uintptr_t)address_of(j, step->segments[i],
+								     step->is_new[i], ranges);
+		}
+	}
+	call.scratch = step->scratch ? (void *)(uintptr_t)j->scratch : NULL;
+	*s = (struct started){
+		.run = run, .step = step, .call = call, .task = { .untimed = true }
+	};
+	rc = sgpu_op_enqueue(stream, run_step, s, &call, &s->task);
+	if (rc != SGPU_OK) {
+		return fail_step(step, "the device refused operation", &s->task, rc, error);
+	}
+	run->count++;
+	return SGPU_OK;
+}
+
+static bool overlap(const struct sgpu_device_range *a, const struct sgpu_device_range *b)
+{
+	return a->address < b->address + b->size && b->address < a->address + a->size;
+}
+
+/* Checks ranges: no output may overlap another range, and operations need aligned data. */
+static int check_ranges(const struct sgpu_job *j, const struct sgpu_device_range *ranges, int count,
+			struct sgpu_error *error)
+{
+	const struct sgpu_manifest *m = j->manifest;
+
+	if (count != j->range_count) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "the job has %d inputs and outputs, and %d ranges are given",
+				 j->range_count, count);
+	}
+	for (int i = 0; i < m->segment_count; i++) {
+		const struct place *p = &j->places[i];
+
+		if (p->range < 0) {
+			continue;
+		}
+		if (ranges[p->range].size != p->size) {
+			return sgpu_fail(error, SGPU_EUSAGE,
+					 "segment '%s' has %llu bytes, and its range %llu",
+					 m->segments[i].id, (unsigned long long)p->size,
+					 (unsigned long long)ranges[p->range].size);
+		}
+		if (ranges[p->range].address % 64 != 0) {
+			return sgpu_fail(error, SGPU_EUSAGE,
+					 "the range of segment '%s' is not aligned to 64 bytes",
+					 m->segments[i].id);
+		}
+		for (int k = 0; sgpu_segment_is_output(&m->segments[i]) && k < count; k++) {
+			if (k != p->range && overlap(&ranges[p->range], &ranges[k])) {
+				return sgpu_fail(error, SGPU_EUSAGE,
+						 "the range of output '%s' overlaps another",
+						 m->segments[i].id);
+			}
+		}
+	}
+	return SGPU_OK;
+}
+
+static int start_job(void *job, struct sgpu_stream *stream, const struct sgpu_device_range *ranges,
+		     int count, void **run, struct sgpu_error *error)
+{
+	struct sgpu_job *j = job;
+	struct sgpu_job_run *r;
+	int rc = check_ranges(j, ranges, count, error);
+
+	*run = NULL;
+	if (rc < 0) {
+		return rc;
+	}
+	r = malloc(sizeof(*r) + (size_t)j->step_count * sizeof(r->started[0]));
+	if (!r) {
+		return sgpu_fail_nomem(error);
+	}
+	*r = (struct sgpu_job_run){ .job = j };
+	*run = r;
+	for (int i = 0; rc == SGPU_OK && i < j->step_count; i++) {
+		rc = start_step(j, &j->steps[i], stream, ranges, r, error);
+	}
+	return rc;
+}
+
+static int end_job(void **run, struct sgpu_error *error)
+{
+	struct sgpu_job_run *r = *run;
+	int rc = SGPU_OK;
+
+	*run = NULL;
+	if (!r) {
+		return SGPU_OK;
+	}
+	for (int i = 0; rc == SGPU_OK && i < r->count; i++) {
+		const struct started *s = &r->started[i];
+
+		rc = s->task.code == SGPU_OK
+			     ? SGPU_OK
+			     : fail_step(s->step, "operation", &s->task, s->task.code, error);
+	}
+	free(r);
+	return rc;
+}
+
+const struct sgpu_group_jobs sgpu_remote_jobs = { load_job, free_job, start_job, end_job };

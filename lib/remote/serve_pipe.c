@@ -8,7 +8,6 @@
 
 #include "base/io.h"
 #include "remote/carrier.h"
-#include "remote/job.h"
 #include "channel/group.h"
 
 struct service {

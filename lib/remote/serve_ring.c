@@ -11,7 +11,6 @@
 
 #include <sgpu/base.h>
 
-#include "remote/job.h"
 #include "remote/carrier.h"
 #include "channel/group.h"
 

@@ -257,37 +257,11 @@ static int wait_for_others(struct sgpu_run *run, int operation, struct sgpu_stre
 	return SGPU_OK;
 }
 
-/* Lists the memory of a call's tensors. */
-static int list_tensors(const struct sgpu_op_call *call, struct sgpu_device_range *ranges)
-{
-	int count = 0;
-
-	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
-		uint64_t size = 0;
-
-		if (call->data[i] && sgpu_type_bytes(&call->type[i], &size)) {
-			ranges[count++] =
-				(struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)call->data[i],
-							    size };
-		}
-	}
-	return count;
-}
-
-/* Enqueues the kernel, and tells the device which memory it touches: tensors and scratch memory. */
+/* Enqueues an operation of the table. */
 static int start_kernel(struct launch *l, struct sgpu_stream *stream, struct sgpu_error *error)
 {
-	const struct sgpu_plan *plan = l->run->job.plan;
-	struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX + 1];
-	int scratch = plan->operations[l->operation].scratch, rc;
-	int count = list_tensors(&l->call, ranges);
+	const int rc = sgpu_op_enqueue(stream, run_kernel, l, &l->call, &l->task);
 
-	if (scratch >= 0) {
-		ranges[count++] =
-			(struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)l->call.scratch,
-						    plan->buffers[scratch].size };
-	}
-	rc = sgpu_device_launch_on(stream, run_kernel, l, ranges, count, &l->task);
 	return rc == SGPU_OK
 		       ? rc
 		       : sgpu_fail(error, rc, "the device refused the launch: %s",
@@ -422,11 +396,12 @@ static void look_at(struct sgpu_run *run, int operation)
 /* ---- what has ended ---- */
 static uint64_t call_bytes(const struct sgpu_op_call *call)
 {
-	struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX];
-	uint64_t sum = 0;
+	uint64_t sum = 0, size = 0;
 
-	for (int i = list_tensors(call, ranges); i-- > 0;) {
-		sum += ranges[i].size;
+	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
+		if (call->data[i] && sgpu_type_bytes(&call->type[i], &size)) {
+			sum += size;
+		}
 	}
 	return sum;
 }
