@@ -54,7 +54,7 @@ struct sgpu_remote {
 	int piece_count;
 };
 
-/* session.c: opens a session over a carrier. Takes over the carrier, even if this fails. */
+/* Opens a session over a carrier. Takes over the carrier, even if this fails. */
 SGPU_MUST_CHECK int sgpu_remote_open_carrier(struct sgpu_carrier *carrier,
 					     const struct sgpu_signing_key *owner,
 					     const struct sgpu_key *runner,
@@ -63,20 +63,11 @@ SGPU_MUST_CHECK int sgpu_remote_open_carrier(struct sgpu_carrier *carrier,
  */
 SGPU_MUST_CHECK int sgpu_remote_add(struct sgpu_remote *remote, const struct sgpu_item *item,
 				    struct sgpu_error *error);
-/* Makes room in the next group for an item without a tail, and in the area for `bytes` at *at. */
-SGPU_MUST_CHECK int sgpu_remote_reserve(struct sgpu_remote *remote, uint64_t bytes, uint64_t *at,
-					struct sgpu_error *error);
 /* Sends the items added so far as a group, and waits for the answer. */
 SGPU_MUST_CHECK int sgpu_remote_flush(struct sgpu_remote *remote, struct sgpu_error *error);
 
-SGPU_MUST_CHECK int sgpu_remote_check(const struct sgpu_remote *remote, uint32_t buffer,
-				      uint64_t offset, uint64_t size, struct sgpu_error *error);
-
-/* copy.c: as sgpu_remote_copy_out, but only adds items to groups. */
+/* As sgpu_remote_copy_out, but only adds items to groups. */
 SGPU_MUST_CHECK int sgpu_remote_seal_out(struct sgpu_remote *remote, uint8_t *data, uint32_t buffer,
 					 uint64_t offset, uint64_t size, struct sgpu_error *error);
-/* After a group's end, opens the pieces that it copied. */
-SGPU_MUST_CHECK int sgpu_remote_take_pieces(struct sgpu_remote *remote, struct sgpu_error *error);
-void sgpu_remote_forget_keys(struct sgpu_remote *remote);
 
 #endif
