@@ -185,7 +185,7 @@ static void end_member(const struct member *member)
 	sgpu_payload_note(p, p->sealed ? SGPU_SPAN_OPEN : SGPU_SPAN_COPY_IN, member->check.begin_ns,
 			  member->check.end_ns, bytes);
 	paths[!run->runner->pins ? SGPU_PATH_PAGEABLE
-	      : p->leased	 ? SGPU_PATH_REGISTERED
+	      : p->host		 ? SGPU_PATH_REGISTERED
 				 : SGPU_PATH_PINNED] = p->code == SGPU_OK ? bytes : 0;
 	sgpu_trace_paths(run, false, paths);
 	end_input(p);
@@ -302,7 +302,7 @@ static void add_work(struct sgpu_payload *p, struct sgpu_group *group, const uin
 					       .size = size,
 					       .key = p->key,
 					       .last = true,
-					       .alone = !p->leased,
+					       .alone = !p->host,
 					       .task = &member->check };
 		group->work_count++;
 	} else {
@@ -344,7 +344,7 @@ static bool bring_small(struct sgpu_payload *p)
 	struct sgpu_run *run = p->run;
 	struct sgpu_group *group = group_for(run, p->device);
 	const uint64_t begin = sgpu_now_ns();
-	uint8_t *at = !group ? NULL : p->leased ? p->leased : find_room(p, group);
+	uint8_t *at = !group ? NULL : p->host ? p->host : find_room(p, group);
 	struct sgpu_error error = { 0 };
 	int rc = SGPU_OK;
 
@@ -354,7 +354,7 @@ static bool bring_small(struct sgpu_payload *p)
 		return false;
 	}
 	p->begun = true;
-	if (!p->leased) {
+	if (!p->host) {
 		rc = read_bytes(p, 0, at, p->size, &error);
 		sgpu_payload_note(p, SGPU_SPAN_READ, begin, sgpu_now_ns(), p->size);
 	}
@@ -439,8 +439,8 @@ static int find_source(struct sgpu_payload *p, struct sgpu_transfer_source *sour
 {
 	const struct sgpu_run *run = p->run;
 
-	if (p->leased) {
-		*source = sgpu_source_from_memory(p->leased + p->header,
+	if (p->host) {
+		*source = sgpu_source_from_memory(p->host + p->header,
 						  run->job.options->leases_registered);
 	} else if (p->file.fd < 0) {
 		*source = (struct sgpu_transfer_source){ .read = read_tar,
@@ -461,7 +461,7 @@ static int begin_large(struct sgpu_payload *p, struct sgpu_error *error)
 {
 	struct sgpu_transfer_request request = { .size = p->size - p->header,
 						 .expected = p->of->kt128 };
-	int rc = prepare_input(p, p->leased, error);
+	int rc = prepare_input(p, p->host, error);
 
 	rc = rc ? rc : find_source(p, &request.source, error);
 	return rc ? rc : sgpu_payload_begin(p, &request, error);

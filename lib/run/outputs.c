@@ -47,14 +47,14 @@ static uint8_t *large_memory(uint64_t size)
 
 static int make_memory(struct sgpu_payload *p, struct sgpu_error *error)
 {
-	int rc = sgpu_limit_take(SGPU_HOST_MEMORY, p->end.size, error);
+	int rc = sgpu_limit_take(SGPU_HOST_MEMORY, p->size, error);
 
 	if (rc < 0) {
 		return rc;
 	}
-	p->data = large_memory(p->end.size);
+	p->host = p->data = large_memory(p->size);
 	if (!p->data) {
-		sgpu_limit_give(SGPU_HOST_MEMORY, p->end.size);
+		sgpu_limit_give(SGPU_HOST_MEMORY, p->size);
 		return sgpu_fail_nomem(error);
 	}
 	return SGPU_OK;
@@ -63,7 +63,7 @@ static int make_memory(struct sgpu_payload *p, struct sgpu_error *error)
 static void drop_memory(struct sgpu_payload *p)
 {
 	if (p->data) {
-		sgpu_limit_give(SGPU_HOST_MEMORY, p->end.size);
+		sgpu_limit_give(SGPU_HOST_MEMORY, p->size);
 	}
 	free(p->data);
 	p->data = NULL;
@@ -85,32 +85,30 @@ static int find_place(struct sgpu_payload *p, struct sgpu_error *error)
 	const struct sgpu_location *place = p->of->place;
 
 	if (place && place->kind == SGPU_LOCATION_LEASE) {
-		p->leased = sgpu_lent_at(run->lent, place);
+		p->host = sgpu_lent_at(run->lent, place);
 		return SGPU_OK;
 	}
 	if (place) {
-		return sgpu_leases_source(run->leases, place, p->end.size, true, &p->file, error);
+		return sgpu_leases_source(run->leases, place, p->size, true, &p->file, error);
 	}
-	p->end.place = run->places ? run->places[p->segment] : 0;
-	return p->end.place > 0 ? SGPU_OK : make_memory(p, error);
+	p->place = run->places ? run->places[p->segment] : 0;
+	if (p->place == 0) {
+		return make_memory(p, error);
+	}
+	p->file = (struct sgpu_source){ .fd = run->submission.out_fd, .offset = p->place };
+	snprintf(p->file.name, sizeof(p->file.name), "%s", run->submission.out_name);
+	return SGPU_OK;
 }
 
 /* Writes bytes of the payload to their place, from `at` on. */
 static int put(struct sgpu_payload *p, uint64_t at, const void *bytes, size_t size,
 	       struct sgpu_error *error)
 {
-	const struct sgpu_run *run = p->run;
-
-	if (p->data || p->leased) {
-		memcpy((p->data ? p->data : p->leased) + at, bytes, size);
+	if (p->host) {
+		memcpy(p->host + at, bytes, size);
 		return SGPU_OK;
 	}
-	if (p->file.fd >= 0) {
-		return sgpu_pwrite(p->file.fd, p->file.name, bytes, size, p->file.offset + at,
-				   error);
-	}
-	return sgpu_pwrite(run->submission.out_fd, run->submission.out_name, bytes, size,
-			   p->end.place + at, error);
+	return sgpu_pwrite(p->file.fd, p->file.name, bytes, size, p->file.offset + at, error);
 }
 
 static int put_header(struct sgpu_payload *p, struct sgpu_error *error)
@@ -120,8 +118,8 @@ static int put_header(struct sgpu_payload *p, struct sgpu_error *error)
 
 static int set_size(struct sgpu_payload *p, uint64_t actual, struct sgpu_error *error)
 {
-	p->end.size = p->end.actual = actual;
-	return p->sealed && !sgpu_sealed_size(actual, &p->end.size)
+	p->size = p->actual = actual;
+	return p->sealed && !sgpu_sealed_size(actual, &p->size)
 		       ? sgpu_fail(error, SGPU_EINVALID, "it is too large to be sealed")
 		       : SGPU_OK;
 }
@@ -142,15 +140,14 @@ static void end_output(struct sgpu_payload *p, int rc, const char *text)
 
 	sgpu_device_key_free(&p->key);
 	sgpu_source_close(&p->file);
-	if ((rc == SGPU_ESYSTEM || rc == SGPU_ENOSPACE) && p->end.place > 0) {
+	if ((rc == SGPU_ESYSTEM || rc == SGPU_ENOSPACE) && p->place > 0) {
 		(void)sgpu_fail(&run->file_error, rc, "%s", text ? text : "");
 	}
 	if (rc != SGPU_OK) {
 		fail_output(p, rc, text);
 	} else {
-		p->end.whole = true;
-		p->end.data = p->data;
-		atomic_fetch_add(&run->bytes_out, p->data ? 0 : p->end.size);
+		p->whole = true;
+		atomic_fetch_add(&run->bytes_out, p->data ? 0 : p->size);
 	}
 	drop_small(p); /* the text may lie in its task */
 }
@@ -224,7 +221,7 @@ static void follow(struct sgpu_payload *p, struct sgpu_stream *stream, uint64_t 
 					    .task = &small->copy },
 					  { .kind = SGPU_WORK_DIGEST,
 					    .in = p->memory,
-					    .to = p->end.digest,
+					    .to = p->digest,
 					    .size = size,
 					    .task = &small->seal } };
 
@@ -258,7 +255,7 @@ static void place_small(struct sgpu_payload *p)
 {
 	const struct sgpu_small *small = p->small;
 	const struct sgpu_task *bad = small->copy.code != SGPU_OK ? &small->copy : &small->seal;
-	const uint64_t bytes = p->end.size - p->header;
+	const uint64_t bytes = p->size - p->header;
 	struct sgpu_run *run = p->run;
 	struct sgpu_error error = { 0 };
 	uint64_t paths[SGPU_PATHS] = { 0 };
@@ -283,26 +280,20 @@ static int make_sink(struct sgpu_payload *p, struct sgpu_transfer_sink *sink,
 		     struct sgpu_error *error)
 {
 	const struct sgpu_run *run = p->run;
-	struct sgpu_engine *engine = run->devices[p->device]->engine;
 
-	if (p->leased) {
-		*sink = sgpu_sink_to_memory(p->leased + p->header,
-					    run->job.options->leases_registered);
-	} else if (p->data) {
-		*sink = sgpu_sink_to_memory(p->data + p->header, false);
-	} else if (p->file.fd >= 0) {
-		return sgpu_sink_to_file(engine, p->file.fd, p->file.name,
-					 p->file.offset + p->header, true, sink, error);
-	} else {
-		return sgpu_sink_to_file(engine, run->submission.out_fd, run->submission.out_name,
-					 p->end.place + p->header, false, sink, error);
+	if (!p->host) {
+		return sgpu_sink_to_file(run->devices[p->device]->engine, p->file.fd, p->file.name,
+					 p->file.offset + p->header, p->of->place != NULL, sink,
+					 error);
 	}
+	*sink = sgpu_sink_to_memory(p->host + p->header,
+				    !p->data && run->job.options->leases_registered);
 	return SGPU_OK;
 }
 
 static int begin_large(struct sgpu_payload *p, struct sgpu_error *error)
 {
-	struct sgpu_transfer_request request = { .size = p->end.actual };
+	struct sgpu_transfer_request request = { .size = p->actual };
 	int rc = sgpu_payload_key(p, error);
 
 	rc = rc ? rc : find_place(p, error);
@@ -313,7 +304,7 @@ static int begin_large(struct sgpu_payload *p, struct sgpu_error *error)
 
 void sgpu_output_moved(struct sgpu_payload *p, const struct sgpu_transfer_result *result)
 {
-	memcpy(p->end.digest, result->digest, sizeof(p->end.digest));
+	memcpy(p->digest, result->digest, sizeof(p->digest));
 	end_output(p, result->code, result->error.text);
 }
 

@@ -192,14 +192,6 @@ enum sgpu_run_stream {
 	SGPU_RUN_STREAMS
 };
 
-struct sgpu_output_end {
-	bool whole;	       /* all of it has left; false without a code: it was never started */
-	const uint8_t *data;   /* the payload; NULL: it is in a file, a region or a lease */
-	uint64_t place;	       /* offset in the response's file, or 0 */
-	uint64_t size, actual; /* bytes of the payload; of plaintext */
-	uint8_t digest[SGPU_KT128_SIZE]; /* if it is not sealed */
-};
-
 /* An input or a result of the batch on its way. */
 struct sgpu_payload {
 	struct sgpu_payload *next; /* among the transfers under way */
@@ -214,18 +206,20 @@ struct sgpu_payload {
 	struct sgpu_device_key *key;		/* NULL: not loaded, or dropped */
 	bool key_made;				/* it was loaded before */
 	uint8_t own_header[SGPU_SEALED_HEADER]; /* that belongs to the key */
-	uint8_t *leased;	 /* where it lies, or goes, in a lease; NULL: in none */
-	struct sgpu_source file; /* file or region with the payload; fd -1: none */
+	uint64_t size;				/* of a result, once it is known */
+	uint8_t *host; /* where it lies, or goes, in a lease or in `data`; NULL: in none */
+	struct sgpu_source file; /* else: file or region with the payload; fd -1: none */
 	struct sgpu_transfer *transfer;
 	int code;
 	const char *text; /* why it failed */
-	/* of an input */
-	uint64_t size; /* of the payload */
-	bool begun;
+	bool begun;	  /* of an input */
 	/* of a result */
 	struct sgpu_small *small; /* if it follows its operation */
-	uint8_t *data;
-	struct sgpu_output_end end;
+	uint8_t *data;		  /* memory in which it waits for the response, or NULL */
+	bool whole;	 /* all of it has left; false without a code: it was never started */
+	uint64_t place;	 /* offset in the response's file, or 0 */
+	uint64_t actual; /* bytes of plaintext */
+	uint8_t digest[SGPU_KT128_SIZE]; /* if it is not sealed */
 };
 
 struct sgpu_group; /* small payloads that are enqueued together */
@@ -351,7 +345,6 @@ void sgpu_payload_note(const struct sgpu_payload *payload, enum sgpu_span_kind k
 bool sgpu_payloads_advance(struct sgpu_run *run, bool results);
 void sgpu_payloads_stop(struct sgpu_run *run, int code);
 
-/* ---- keys.c ---- */
 /* Gives a sealed payload its key on its device. Loads those of the payloads after it along with it,
  * if there are not too many. */
 SGPU_MUST_CHECK int sgpu_payload_key(struct sgpu_payload *payload, struct sgpu_error *error);

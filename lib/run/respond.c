@@ -44,27 +44,27 @@ static int failure(struct writer *w, int segment, const char **text)
 	const struct sgpu_payload *p = sgpu_run_payload(w->run, segment, true);
 	int rc = sgpu_graph_outcome(w->run, w->job->manifest->segments[segment].writer, text);
 
-	if (rc == SGPU_OK && !p->end.whole) {
+	if (rc == SGPU_OK && !p->whole) {
 		rc = p->code != SGPU_OK ? p->code : SGPU_EDEPENDENCY;
 		*text = p->text ? p->text : sgpu_strerror(rc);
 	}
 	return rc;
 }
 
-static void fill_payload(const struct sgpu_batch_segment *asked, const struct sgpu_output_end *end,
-			 struct sgpu_batch_segment *to)
+static void fill_payload(const struct sgpu_batch_segment *asked, uint64_t actual, uint64_t size,
+			 const uint8_t *digest, struct sgpu_batch_segment *to)
 {
 	const struct sgpu_location with_response = { .kind = SGPU_LOCATION_INLINE };
 
-	to->actual_size = end->actual;
+	to->actual_size = actual;
 	to->location = asked->place ? *asked->place : with_response;
 	if (to->masking == SGPU_MASKING_AES_GCM) {
 		to->sealed = true;
-		to->sealed_size = end->size;
+		to->sealed_size = size;
 		return;
 	}
 	to->has_kt128 = true;
-	memcpy(to->kt128, end->digest, sizeof(to->kt128));
+	memcpy(to->kt128, digest, sizeof(to->kt128));
 }
 
 static int fill_failure(struct sgpu_batch_segment *to, int rc, const char *text,
@@ -83,7 +83,9 @@ static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segmen
 			struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *asked = &w->job->batch->segments[in_batch];
-	struct sgpu_output_end expected = { .actual = asked->size };
+	static const uint8_t unknown[SGPU_KT128_SIZE];
+	const struct sgpu_payload *p;
+	uint64_t size = 0;
 	int segment = w->job->to_manifest[in_batch], rc;
 	const char *text;
 
@@ -94,15 +96,16 @@ static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segmen
 		return sgpu_fail_nomem(error);
 	}
 	if (!w->has_run) {
-		(void)sgpu_result_size(asked, &expected.size); /* it was admitted, so it has one */
-		fill_payload(asked, &expected, to);
+		(void)sgpu_result_size(asked, &size); /* it was admitted, so it has one */
+		fill_payload(asked, asked->size, size, unknown, to);
 		return SGPU_OK;
 	}
 	rc = failure(w, segment, &text);
 	if (rc != SGPU_OK) {
 		return fill_failure(to, rc, text, error);
 	}
-	fill_payload(asked, &sgpu_run_payload(w->run, segment, true)->end, to);
+	p = sgpu_run_payload(w->run, segment, true);
+	fill_payload(asked, p->actual, p->size, p->digest, to);
 	return SGPU_OK;
 }
 
@@ -229,23 +232,22 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 	static const uint8_t zeros[SGPU_TAR_BLOCK];
 	const struct sgpu_payload *p =
 		sgpu_run_payload(w->run, segment_of(w, response, index), true);
-	const struct sgpu_output_end *end = &p->end;
 	uint8_t header[SGPU_TAR_BLOCK];
 	uint64_t begin = sgpu_now_ns();
 	int rc = sgpu_batch_payload_header(response, index, header, error);
 
 	rc = rc ? rc : put(w, header, sizeof(header), error);
-	if (rc == SGPU_OK && end->data) {
-		rc = put(w, end->data, end->size, error);
-		atomic_fetch_add(&w->run->bytes_out, end->size);
-		sgpu_payload_note(p, SGPU_SPAN_WRITE, begin, sgpu_now_ns(), end->size);
+	if (rc == SGPU_OK && p->data) {
+		rc = put(w, p->data, p->size, error);
+		atomic_fetch_add(&w->run->bytes_out, p->size);
+		sgpu_payload_note(p, SGPU_SPAN_WRITE, begin, sgpu_now_ns(), p->size);
 	} else if (rc == SGPU_OK) {
 		rc = flush(w, error);
-		if (rc == SGPU_OK && lseek(w->fd, (off_t)end->size, SEEK_CUR) < 0) {
+		if (rc == SGPU_OK && lseek(w->fd, (off_t)p->size, SEEK_CUR) < 0) {
 			rc = sgpu_fail_errno(error, "cannot seek in '%s'", w->name);
 		}
 	}
-	return rc ? rc : put(w, zeros, (size_t)(-end->size % SGPU_TAR_BLOCK), error);
+	return rc ? rc : put(w, zeros, (size_t)(-p->size % SGPU_TAR_BLOCK), error);
 }
 
 /* ---- results that are in the file before the response is known ---- */
@@ -333,11 +335,10 @@ static int settle_places(struct writer *w, struct sgpu_batch *response, struct s
 	rc = rc == SGPU_OK && !moves ? sgpu_fail_nomem(error) : rc;
 	for (int i = 0; rc == SGPU_OK && i < response->segment_count; i++) {
 		const int segment = segment_of(w, response, i);
-		const struct sgpu_output_end *end = &sgpu_run_payload(w->run, segment, true)->end;
+		const struct sgpu_payload *p = sgpu_run_payload(w->run, segment, true);
 
-		if (places[segment] > 0 && !end->data && end->place != places[segment]) {
-			moves[moved++] =
-				(struct sgpu_moved){ end->place, places[segment], end->size };
+		if (places[segment] > 0 && !p->data && p->place != places[segment]) {
+			moves[moved++] = (struct sgpu_moved){ p->place, places[segment], p->size };
 		}
 	}
 	if (rc == SGPU_OK && moved > 0) {

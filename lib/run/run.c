@@ -240,16 +240,17 @@ static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
 static int check_verdict(struct sgpu_run *run, struct sgpu_error *error)
 {
 	const int stop = atomic_load(&run->stop);
+	int rc = SGPU_OK;
 
 	if (stop == SGPU_EPOLICY) {
 		return sgpu_fail(error, stop, "%s",
 				 run->broken_rule ? run->broken_rule : sgpu_strerror(stop));
 	}
-	if (run->code != SGPU_OK && stop != SGPU_ETIMEOUT) {
-		return stopped(run, run->code, error);
+	if (stop != SGPU_ETIMEOUT || atomic_load(&run->cancel)) {
+		rc = stopped(run, run->code, error);
 	}
-	if (stop == SGPU_ECANCELED || atomic_load(&run->cancel)) {
-		return stopped(run, SGPU_ECANCELED, error);
+	if (rc != SGPU_OK) {
+		return rc;
 	}
 	if (stop == SGPU_OK) {
 		sgpu_modules_unload(run); /* all work has ended */
