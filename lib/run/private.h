@@ -119,8 +119,6 @@ void sgpu_streams_give(struct sgpu_run_device *device, struct sgpu_stream **stre
 
 /* How many runs may have work on the devices, and whether these were told to stop. */
 struct sgpu_presence {
-	const struct sgpu_run_device *devices;
-	int device_count;
 	pthread_mutex_t mutex;
 	pthread_cond_t changed;
 	int count;	 /* runs that have entered */
@@ -131,27 +129,20 @@ struct sgpu_presence {
 	char owner[SGPU_KID_SIZE + 1];
 };
 
-void sgpu_presence_init(struct sgpu_presence *presence, const struct sgpu_run_device *devices,
-			int device_count);
-void sgpu_presence_clear(struct sgpu_presence *presence);
-/* Lets a run enter, which it must before it gives work to the devices. `inside`, a member of the
- * run, says whether it has, and changes under the mutex. Waits while the devices are being stopped.
- * A kernel of a module can address all that the process has mapped: a run with one (has_module)
+/* Lets a run enter, which it must before it gives work to the devices. Waits while the devices are
+ * being stopped. A kernel of a module can address all that the process has mapped: a run with one
  * waits until no other is inside or has left data there, and keeps the others out until it leaves.
- * After that the process takes no batch of another owner. Errors: what `ended` returns while the
- * run waits; SGPU_ERETRY: the batch is of another owner. */
-SGPU_MUST_CHECK int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside,
-					int (*ended)(void *argument), void *argument,
-					bool has_module, const char *owner,
+ * After that the process takes no batch of another owner. Errors: what `ended` returns for the run
+ * while it waits; SGPU_ERETRY: the batch is of another owner. */
+SGPU_MUST_CHECK int sgpu_presence_enter(struct sgpu_run *run, int (*ended)(void *run),
 					struct sgpu_error *error);
-/* Lets a run leave that has no more work on the devices. Returns whether it was inside: then
- * sgpu_presence_cleared must follow. */
-bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside, bool has_module);
+/* Lets a run leave, if it is inside, that has no more work on the devices. */
+void sgpu_presence_leave(struct sgpu_run *run);
 /* Notes that the devices have no data any more of a run that has left. */
-void sgpu_presence_cleared(struct sgpu_presence *presence);
-/* Must be called now and then for a run that was stopped at `stopped_ns`. If the run has entered,
- * stops the devices: immediately if it is alone, else SGPU_RUN_GRACE_NS after `stopped_ns`. */
-void sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, uint64_t stopped_ns);
+void sgpu_presence_cleared(struct sgpu_run *run);
+/* Must be called now and then for a run that was stopped. If the run has entered, stops the
+ * devices: immediately if it is alone, else SGPU_RUN_GRACE_NS after its stop. */
+void sgpu_presence_stop(struct sgpu_run *run);
 
 /* The sealed paths between a runner's devices, opened when they are first needed. */
 struct sgpu_links {

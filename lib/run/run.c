@@ -129,8 +129,7 @@ static void settle(struct sgpu_run *run)
 		sgpu_streams_give(run->devices[i % run->device_count], &run->streams[i],
 				  !run->unsure);
 	}
-	run->uncleared =
-		sgpu_presence_leave(&run->runner->presence, &run->inside, run->job.has_module);
+	sgpu_presence_leave(run);
 	atomic_store(&run->busy_ns, 0);
 }
 
@@ -160,9 +159,7 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 
 	rc = rc ? rc : sgpu_admit(run, run->tar, error);
 	run->result.descriptor_failed = rc == SGPU_ESYSTEM;
-	rc = rc ? rc
-		: sgpu_presence_enter(&run->runner->presence, &run->inside, look_for_stop, run,
-				      run->job.has_module, run->job.owner, error);
+	rc = rc ? rc : sgpu_presence_enter(run, look_for_stop, error);
 	if (rc == SGPU_OK) {
 		atomic_store(&run->busy_ns, sgpu_now_ns());
 		rc = make_objects(run, error);
@@ -194,8 +191,7 @@ bool sgpu_run_advance(struct sgpu_run *run)
 void sgpu_run_pause(struct sgpu_run *run, uint64_t begin_ns)
 {
 	if (run->stop_seen) {
-		sgpu_presence_stop(&run->runner->presence, &run->inside,
-				   atomic_load(&run->stop_ns));
+		sgpu_presence_stop(run);
 	}
 	if (!sgpu_operations_pending(run) && !run->under_way[true]) {
 		sgpu_inputs_sync(run); /* which takes a moment: nothing else is there to wait for */
@@ -307,9 +303,7 @@ static void tear_down(struct sgpu_run *run)
 	sgpu_outputs_clear(run);
 	sgpu_modules_unload(run);
 	sgpu_memory_clear(run);
-	if (run->uncleared) {
-		sgpu_presence_cleared(&run->runner->presence);
-	}
+	sgpu_presence_cleared(run);
 	sgpu_leases_free(&run->leases);
 	sgpu_lent_free(&run->lent);
 	sgpu_wipe(run->job.batch_key, sizeof(run->job.batch_key));

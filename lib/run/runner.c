@@ -17,26 +17,12 @@
  * kernel that never ends would block them anyway. A run may have work on each of several devices,
  * so these are stopped together. */
 
-void sgpu_presence_init(struct sgpu_presence *presence, const struct sgpu_run_device *devices,
-			int device_count)
-{
-	*presence = (struct sgpu_presence){ .devices = devices, .device_count = device_count };
-	pthread_mutex_init(&presence->mutex, NULL);
-	pthread_cond_init(&presence->changed, NULL);
-}
-
-void sgpu_presence_clear(struct sgpu_presence *presence)
-{
-	pthread_cond_destroy(&presence->changed);
-	pthread_mutex_destroy(&presence->mutex);
-}
-
 /* Tells all devices to cancel their work, or to go on. The mutex is held. */
-static void cancel_devices(struct sgpu_presence *presence, bool cancel)
+static void cancel_devices(struct sgpu_runner *runner, bool cancel)
 {
-	presence->cancelling = cancel;
-	for (int i = 0; i < presence->device_count; i++) {
-		sgpu_device_cancel(presence->devices[i].device, cancel);
+	runner->presence.cancelling = cancel;
+	for (int i = 0; i < runner->device_count; i++) {
+		sgpu_device_cancel(runner->devices[i].device, cancel);
 	}
 }
 
@@ -58,15 +44,16 @@ static void wait_for_change(struct sgpu_presence *presence)
 	pthread_cond_timedwait(&presence->changed, &presence->mutex, &until);
 }
 
-int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside, int (*ended)(void *argument),
-			void *argument, bool has_module, const char *owner,
-			struct sgpu_error *error)
+int sgpu_presence_enter(struct sgpu_run *run, int (*ended)(void *run), struct sgpu_error *error)
 {
+	struct sgpu_presence *presence = &run->runner->presence;
+	const bool has_module = run->job.has_module;
+	const char *owner = run->job.owner;
 	int rc;
 
 	pthread_mutex_lock(&presence->mutex);
 	presence->alone += has_module;
-	while ((rc = ended(argument)) == SGPU_OK && !is_of_another(presence, owner) &&
+	while ((rc = ended(run)) == SGPU_OK && !is_of_another(presence, owner) &&
 	       (presence->cancelling ||
 		(has_module ? presence->count + presence->uncleared : presence->alone) > 0)) {
 		wait_for_change(presence);
@@ -74,9 +61,9 @@ int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside, int (*ende
 	if (rc == SGPU_OK && is_of_another(presence, owner)) {
 		rc = SGPU_ERETRY;
 	}
-	*inside = rc == SGPU_OK;
-	presence->count += *inside;
-	if (*inside && has_module) {
+	run->inside = rc == SGPU_OK;
+	presence->count += run->inside;
+	if (run->inside && has_module) {
 		presence->bound = true;
 		snprintf(presence->owner, sizeof(presence->owner), "%s", owner);
 	} else {
@@ -91,38 +78,45 @@ int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside, int (*ende
 				   : sgpu_fail(error, rc, "the run was stopped");
 }
 
-bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside, bool has_module)
+void sgpu_presence_leave(struct sgpu_run *run)
 {
-	bool was_inside;
+	struct sgpu_presence *presence = &run->runner->presence;
 
 	pthread_mutex_lock(&presence->mutex);
-	was_inside = *inside;
-	*inside = false;
-	presence->count -= was_inside;
-	presence->uncleared += was_inside;
-	presence->alone -= was_inside && has_module;
-	if (was_inside && presence->cancelling) {
-		cancel_devices(presence, false);
+	if (run->inside) {
+		run->inside = false;
+		run->uncleared = true;
+		presence->count--;
+		presence->uncleared++;
+		presence->alone -= run->job.has_module;
+		if (presence->cancelling) {
+			cancel_devices(run->runner, false);
+		}
+		pthread_cond_broadcast(&presence->changed);
 	}
-	pthread_cond_broadcast(&presence->changed);
-	pthread_mutex_unlock(&presence->mutex);
-	return was_inside;
-}
-
-void sgpu_presence_cleared(struct sgpu_presence *presence)
-{
-	pthread_mutex_lock(&presence->mutex);
-	presence->uncleared--;
-	pthread_cond_broadcast(&presence->changed);
 	pthread_mutex_unlock(&presence->mutex);
 }
 
-void sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, uint64_t stopped_ns)
+void sgpu_presence_cleared(struct sgpu_run *run)
 {
+	struct sgpu_presence *presence = &run->runner->presence;
+
 	pthread_mutex_lock(&presence->mutex);
-	if (*inside && !presence->cancelling &&
-	    (presence->count == 1 || sgpu_now_ns() >= stopped_ns + SGPU_RUN_GRACE_NS)) {
-		cancel_devices(presence, true);
+	presence->uncleared -= run->uncleared;
+	run->uncleared = false;
+	pthread_cond_broadcast(&presence->changed);
+	pthread_mutex_unlock(&presence->mutex);
+}
+
+void sgpu_presence_stop(struct sgpu_run *run)
+{
+	struct sgpu_presence *presence = &run->runner->presence;
+
+	pthread_mutex_lock(&presence->mutex);
+	if (run->inside && !presence->cancelling &&
+	    (presence->count == 1 ||
+	     sgpu_now_ns() >= atomic_load(&run->stop_ns) + SGPU_RUN_GRACE_NS)) {
+		cancel_devices(run->runner, true);
 	}
 	pthread_mutex_unlock(&presence->mutex);
 }
@@ -187,7 +181,8 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	pthread_mutex_init(&r->mutex, NULL);
 	pthread_mutex_init(&r->links.mutex, NULL);
 	pthread_mutex_init(&r->prepared.mutex, NULL);
-	sgpu_presence_init(&r->presence, r->devices, config->more_count + 1);
+	pthread_mutex_init(&r->presence.mutex, NULL);
+	pthread_cond_init(&r->presence.changed, NULL);
 	rc = config->more_count < SGPU_RUN_DEVICES_MAX
 		     ? sgpu_device_get_info(config->device, &info, error)
 		     : sgpu_fail(error, SGPU_EUSAGE, "a runner has 1 to %d devices",
@@ -229,7 +224,8 @@ void sgpu_runner_free(struct sgpu_runner **runner)
 	}
 	pthread_mutex_destroy(&r->links.mutex);
 	sgpu_prepared_table_clear(&r->prepared);
-	sgpu_presence_clear(&r->presence);
+	pthread_cond_destroy(&r->presence.changed);
+	pthread_mutex_destroy(&r->presence.mutex);
 	pthread_mutex_destroy(&r->mutex);
 	free(r);
 	*runner = NULL;

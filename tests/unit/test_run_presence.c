@@ -24,12 +24,16 @@ static void count_cancel(struct sgpu_device *device, bool cancel)
 static const struct sgpu_device_backend backend = { .name = "counted", .cancel = count_cancel };
 static struct sgpu_device_object object = { .backend = &backend };
 static const struct sgpu_run_device device = { .device = (struct sgpu_device *)(void *)&object };
-static struct sgpu_presence presence;
+static struct sgpu_runner runner;
+static struct sgpu_presence *const presence = &runner.presence;
 
 static void begin(void)
 {
 	stops = goes = 0;
-	sgpu_presence_init(&presence, &device, 1);
+	runner = (struct sgpu_runner){ .devices = { device },
+				       .device_count = 1,
+				       .presence = { .mutex = PTHREAD_MUTEX_INITIALIZER,
+						     .changed = PTHREAD_COND_INITIALIZER } };
 }
 
 static int goes_on(void *argument)
@@ -38,104 +42,103 @@ static int goes_on(void *argument)
 	return SGPU_OK;
 }
 
-static bool enter(bool *inside)
+static bool enter(struct sgpu_run *run)
 {
 	struct sgpu_error error;
 
-	return sgpu_presence_enter(&presence, inside, goes_on, NULL, false, "", &error) ==
-		       SGPU_OK &&
-	       *inside;
+	run->runner = &runner;
+	return sgpu_presence_enter(run, goes_on, &error) == SGPU_OK && run->inside;
 }
 
-static void leave(bool *inside, bool has_module)
+static void leave(struct sgpu_run *run)
 {
-	if (sgpu_presence_leave(&presence, inside, has_module)) {
-		sgpu_presence_cleared(&presence);
-	}
+	run->runner = &runner;
+	sgpu_presence_leave(run);
+	sgpu_presence_cleared(run);
+}
+
+static void stop(struct sgpu_run *run, uint64_t stopped_ns)
+{
+	atomic_store(&run->stop_ns, stopped_ns);
+	sgpu_presence_stop(run);
 }
 
 UNIT_TEST(a_run_that_has_left_stops_nothing_of_the_one_that_stays)
 {
-	bool first = false, second = false;
+	struct sgpu_run first = { .runner = NULL }, second = { .runner = NULL };
 
 	begin();
 	REQUIRE(enter(&first) && enter(&second));
-	leave(&first, false);
-	sgpu_presence_stop(&presence, &first, 1);
-	CHECK(stops == 0 && !presence.cancelling);
-	leave(&second, false);
-	CHECK(presence.count == 0 && stops == 0 && goes == 0);
-	sgpu_presence_clear(&presence);
+	leave(&first);
+	stop(&first, 1);
+	CHECK(stops == 0 && !presence->cancelling);
+	leave(&second);
+	CHECK(presence->count == 0 && stops == 0 && goes == 0);
 }
 
 UNIT_TEST(a_run_that_was_the_last_to_leave_stops_nothing_of_the_next)
 {
-	bool first = false, second = false;
+	struct sgpu_run first = { .runner = NULL }, second = { .runner = NULL };
 
 	begin();
 	REQUIRE(enter(&first));
-	leave(&first, false);
-	sgpu_presence_stop(&presence, &first, 1);
+	leave(&first);
+	stop(&first, 1);
 	CHECK(stops == 0);
-	REQUIRE(!presence.cancelling); /* or else the next line would wait for ever */
+	REQUIRE(!presence->cancelling); /* or else the next line would wait for ever */
 	CHECK(enter(&second) && stops == 0);
-	leave(&second, false);
-	sgpu_presence_clear(&presence);
+	leave(&second);
 }
 
 UNIT_TEST(leaving_twice_counts_once)
 {
-	bool first = false, second = false;
+	struct sgpu_run first = { .runner = NULL }, second = { .runner = NULL };
 
 	begin();
-	leave(&first, false);
-	CHECK(presence.count == 0);
+	leave(&first);
+	CHECK(presence->count == 0);
 	REQUIRE(enter(&first) && enter(&second));
-	leave(&first, false);
-	leave(&first, false);
-	CHECK(presence.count == 1);
-	leave(&second, false);
-	CHECK(presence.count == 0);
-	sgpu_presence_clear(&presence);
+	leave(&first);
+	leave(&first);
+	CHECK(presence->count == 1);
+	leave(&second);
+	CHECK(presence->count == 0);
 }
 
 UNIT_TEST(alone_a_run_stops_the_device_once_and_lets_it_go_as_it_leaves)
 {
-	bool inside = false;
+	struct sgpu_run inside = { .runner = NULL };
 
 	begin();
 	REQUIRE(enter(&inside));
-	sgpu_presence_stop(&presence, &inside, sgpu_now_ns());
+	stop(&inside, sgpu_now_ns());
 	CHECK(stops == 1);
-	sgpu_presence_stop(&presence, &inside, sgpu_now_ns());
+	stop(&inside, sgpu_now_ns());
 	CHECK(stops == 1);
-	leave(&inside, false);
-	CHECK(goes == 1 && !presence.cancelling);
-	sgpu_presence_clear(&presence);
+	leave(&inside);
+	CHECK(goes == 1 && !presence->cancelling);
 }
 
 UNIT_TEST(beside_others_a_run_waits_for_its_kernels_and_not_for_ever)
 {
 	const uint64_t now = sgpu_now_ns(), hour = UINT64_C(3600000000000);
-	bool first = false, second = false;
+	struct sgpu_run first = { .runner = NULL }, second = { .runner = NULL };
 
 	begin();
 	REQUIRE(enter(&first) && enter(&second));
-	sgpu_presence_stop(&presence, &first, now + hour);
+	stop(&first, now + hour);
 	CHECK(stops == 0);
-	sgpu_presence_stop(&presence, &first, 0); /* the time is long over */
+	stop(&first, 0); /* the time is long over */
 	CHECK(stops == 1);
-	leave(&first, false);
+	leave(&first);
 	CHECK(goes == 1);
-	leave(&second, false);
+	leave(&second);
 	CHECK(goes == 1);
-	sgpu_presence_clear(&presence);
 }
 
 /* ---- modules ---- */
 struct waiter {
-	bool has_module, inside;
-	const char *owner;
+	struct sgpu_run run;   /* first, since stop_of() gets it */
 	atomic_int code, stop; /* code: 1 until enter has returned */
 	pthread_t thread;
 };
@@ -149,14 +152,15 @@ static void *enter_there(void *argument)
 {
 	struct waiter *w = argument;
 
-	atomic_store(&w->code, sgpu_presence_enter(&presence, &w->inside, stop_of, w, w->has_module,
-						   w->owner, NULL));
+	atomic_store(&w->code, sgpu_presence_enter(&w->run, stop_of, NULL));
 	return NULL;
 }
 
 static void start(struct waiter *w, bool has_module, const char *owner)
 {
-	*w = (struct waiter){ .has_module = has_module, .owner = owner, .code = 1 };
+	*w = (struct waiter){ .run = { .runner = &runner, .job.has_module = has_module },
+			      .code = 1 };
+	snprintf(w->run.job.owner, sizeof(w->run.job.owner), "%s", owner);
 	REQUIRE(pthread_create(&w->thread, NULL, enter_there, w) == 0);
 }
 
@@ -176,7 +180,7 @@ static int result(struct waiter *w)
 UNIT_TEST(a_run_with_a_module_waits_until_it_is_alone_and_keeps_the_others_out)
 {
 	struct waiter module, second, other;
-	bool first = false;
+	struct sgpu_run first = { .runner = NULL };
 
 	begin();
 	REQUIRE(enter(&first));
@@ -184,39 +188,39 @@ UNIT_TEST(a_run_with_a_module_waits_until_it_is_alone_and_keeps_the_others_out)
 	CHECK(waits(&module));
 	start(&other, false, ""); /* not before it, or it would wait for ever */
 	CHECK(waits(&other));
-	leave(&first, false);
-	CHECK(result(&module) == SGPU_OK && module.inside);
+	leave(&first);
+	CHECK(result(&module) == SGPU_OK && module.run.inside);
 	start(&second, true, "");
-	CHECK(waits(&other) && waits(&second) && presence.count == 1);
-	leave(&module.inside, true);
+	CHECK(waits(&other) && waits(&second) && presence->count == 1);
+	leave(&module.run);
 	CHECK(result(&second) == SGPU_OK);
-	leave(&second.inside, true);
+	leave(&second.run);
 	CHECK(result(&other) == SGPU_OK);
-	leave(&other.inside, false);
-	CHECK(presence.count == 0 && presence.alone == 0);
-	sgpu_presence_clear(&presence);
+	leave(&other.run);
+	CHECK(presence->count == 0 && presence->alone == 0);
 }
 
 UNIT_TEST(a_run_with_a_module_waits_until_the_data_of_others_are_gone)
 {
 	struct waiter module, other;
-	bool first = false;
+	struct sgpu_run first = { .runner = NULL };
 
 	begin();
 	REQUIRE(enter(&first));
 	start(&module, true, "");
 	CHECK(waits(&module));
-	CHECK(sgpu_presence_leave(&presence, &first, false));
-	CHECK(waits(&module) && presence.count == 0);
-	sgpu_presence_cleared(&presence);
+	sgpu_presence_leave(&first);
+	CHECK(first.uncleared);
+	CHECK(waits(&module) && presence->count == 0);
+	sgpu_presence_cleared(&first);
 	CHECK(result(&module) == SGPU_OK);
-	CHECK(sgpu_presence_leave(&presence, &module.inside, true));
+	sgpu_presence_leave(&module.run);
+	CHECK(module.run.uncleared);
 	start(&other, false, ""); /* its kernels do what they say, and keep to their own */
 	CHECK(result(&other) == SGPU_OK);
-	sgpu_presence_cleared(&presence);
-	leave(&other.inside, false);
-	CHECK(presence.count == 0 && presence.uncleared == 0);
-	sgpu_presence_clear(&presence);
+	sgpu_presence_cleared(&module.run);
+	leave(&other.run);
+	CHECK(presence->count == 0 && presence->uncleared == 0);
 }
 
 UNIT_TEST(after_a_module_none_of_another_owner_enters)
@@ -227,22 +231,21 @@ UNIT_TEST(after_a_module_none_of_another_owner_enters)
 	start(&module, true, "anna");
 	CHECK(result(&module) == SGPU_OK);
 	start(&stranger, false, "anne");
-	CHECK(result(&stranger) == SGPU_ERETRY && !stranger.inside);
+	CHECK(result(&stranger) == SGPU_ERETRY && !stranger.run.inside);
 	start(&stranger, true, "anne");
-	CHECK(result(&stranger) == SGPU_ERETRY && presence.alone == 1);
-	leave(&module.inside, true);
+	CHECK(result(&stranger) == SGPU_ERETRY && presence->alone == 1);
+	leave(&module.run);
 	start(&stranger, false, "");
 	CHECK(result(&stranger) == SGPU_ERETRY);
 	start(&own, false, "anna");
 	CHECK(result(&own) == SGPU_OK);
-	leave(&own.inside, false);
-	sgpu_presence_clear(&presence);
+	leave(&own.run);
 }
 
 UNIT_TEST(a_run_that_is_stopped_while_it_waits_to_be_alone_holds_nobody_up)
 {
 	struct waiter module, other;
-	bool first = false;
+	struct sgpu_run first = { .runner = NULL };
 
 	begin();
 	REQUIRE(enter(&first));
@@ -251,11 +254,10 @@ UNIT_TEST(a_run_that_is_stopped_while_it_waits_to_be_alone_holds_nobody_up)
 	start(&other, false, "");
 	CHECK(waits(&other));
 	atomic_store(&module.stop, SGPU_ECANCELED);
-	CHECK(result(&module) == SGPU_ECANCELED && !module.inside);
-	CHECK(result(&other) == SGPU_OK && presence.count == 2 && !presence.bound);
-	leave(&other.inside, false);
-	leave(&first, false);
-	sgpu_presence_clear(&presence);
+	CHECK(result(&module) == SGPU_ECANCELED && !module.run.inside);
+	CHECK(result(&other) == SGPU_OK && presence->count == 2 && !presence->bound);
+	leave(&other.run);
+	leave(&first);
 }
 
 /* Its response may have taken long in between. */
