@@ -128,7 +128,7 @@ int main(int argc, char **argv)
 	const char *runner = getenv("RUNNER"), *owner = getenv("OWNER");
 	struct sgpu_remote_config config = { .in = -1 };
 	struct sgpu_remote *session = NULL;
-	struct sgpu_key_set keys = { .has_key = false };
+	struct sgpu_key_set keys = { .key.kind = SGPU_KEY_NONE };
 	struct sgpu_key key = { 0 };
 	struct sgpu_error error = { .code = SGPU_EUNAVAILABLE,
 				    .text = "no worker, or not the data that it should have" };

@@ -242,13 +242,12 @@ SGPU_MUST_CHECK int sgpu_batch_unwrap(const struct sgpu_batch *batch, const stru
  * not. Replaces an older signature of the same key. Call it after the last change; further changes
  * need sgpu_batch_change(). Errors: SGPU_EUSAGE if there are SGPU_SIGNATURES_MAX. */
 #define SGPU_BATCH_TYP "sgpu-batch+jws"
-SGPU_MUST_CHECK int sgpu_batch_add_signature(struct sgpu_batch *batch,
-					     const struct sgpu_signing_key *key,
+SGPU_MUST_CHECK int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_key *key,
 					     struct sgpu_error *error);
 /* Verifies signature number `index` and gives its key. The caller decides whether to trust this
  * key. Errors: SGPU_EINVALID, SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_batch_signature(const struct sgpu_batch *batch, int index,
-					 struct sgpu_signing_key *key, struct sgpu_error *error);
+					 struct sgpu_key *key, struct sgpu_error *error);
 /* Tells whether the key with the thumbprint `kid` has signed the batch. Errors: SGPU_EAUTH if a
  * signature of this key does not verify. */
 SGPU_MUST_CHECK int sgpu_batch_signed_by(const struct sgpu_batch *batch, const char *kid, bool *yes,

@@ -25,25 +25,37 @@ enum {
 };
 
 /* ---- key files, sgpu-keys(5): JWK (RFC 7517) ---- */
-enum sgpu_key_kind { SGPU_KEY_OCT, SGPU_KEY_X25519, SGPU_KEY_X25519_PUBLIC };
+/* Keys to encrypt with; and keys that sign: Ed25519 (RFC 8032), and ECDSA on P-256 with SHA-256
+ * (FIPS 186-5). */
+enum sgpu_key_kind {
+	SGPU_KEY_NONE,
+	SGPU_KEY_OCT,
+	SGPU_KEY_X25519,
+	SGPU_KEY_ED25519,
+	SGPU_KEY_P256
+};
+enum { SGPU_SIGNATURE_SIZE = 64 }; /* bytes, for both kinds, as in JWS: for P-256 r || s */
 
 struct sgpu_key {
 	enum sgpu_key_kind kind;
-	uint8_t secret[32];	 /* the oct key, or the X25519 private key; zero in a public key */
-	uint8_t public_half[32]; /* the X25519 public key; zero in an oct key */
+	bool secret_known;	     /* it is not only a public half */
+	uint8_t secret[32];	     /* zero if it is not known */
+	uint8_t public_half[64];     /* P-256: x || y; oct: zeros; else 32 bytes and zeros */
 	char kid[SGPU_KID_SIZE + 1]; /* RFC 7638 thumbprint */
 };
 
-/* Makes a new key. kind: SGPU_KEY_OCT or SGPU_KEY_X25519. */
+const char *sgpu_key_name(
+	enum sgpu_key_kind kind); /* "oct", "X25519", "Ed25519", "P-256", "none" */
+/* Makes a new key of any kind but P-256. */
 SGPU_MUST_CHECK int sgpu_key_generate(enum sgpu_key_kind kind, struct sgpu_key *key,
 				      struct sgpu_error *error);
-/* Gives the public half of an X25519 key. Errors: SGPU_EINVALID for an oct key. */
+/* Gives the public half. Errors: SGPU_EINVALID for an oct key. */
 SGPU_MUST_CHECK int sgpu_key_public(const struct sgpu_key *key, struct sgpu_key *public_key,
 				    struct sgpu_error *error);
-/* Parses JWK text. When keys are generated, parsed or written, jansson copies their secrets. A
- * program that must leave no secret in freed memory first gives jansson a free function that wipes
- * (json_set_alloc_funcs), as the tools do. A private key whose "x" is not its public key is
- * refused. Errors: SGPU_EINVALID. */
+/* Parses JWK text of a key to encrypt with. When keys are generated, parsed or written, jansson
+ * copies their secrets. A program that must leave no secret in freed memory first gives jansson a
+ * free function that wipes (json_set_alloc_funcs), as the tools do. A private key whose "x" is not
+ * its public key is refused. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_key_parse(const char *text, size_t size, const char *name,
 				   struct sgpu_key *key, struct sgpu_error *error);
 /* Reads the key to encrypt with from a file with a JWK or a JWK Set. A secret key must be in a
@@ -56,27 +68,10 @@ SGPU_MUST_CHECK int sgpu_key_load_private(const char *path, struct sgpu_key *key
 /* Wipes the key. */
 void sgpu_key_clear(struct sgpu_key *key);
 
-/* ---- keys that sign: Ed25519 (RFC 8032) and ECDSA on P-256 with SHA-256 (FIPS 186-5) ---- */
-enum { SGPU_SIGNATURE_SIZE = 64 }; /* bytes, for both kinds, as in JWS: for P-256 r || s */
-enum sgpu_signing_kind { SGPU_SIGNING_NONE, SGPU_SIGNING_ED25519, SGPU_SIGNING_P256 };
-
-struct sgpu_signing_key {
-	enum sgpu_signing_kind kind;
-	bool secret_known; /* the key can sign, not only verify */
-	uint8_t secret[32];
-	uint8_t public_half[64]; /* Ed25519: 32 bytes and zeros; P-256: x || y */
-	char kid[SGPU_KID_SIZE + 1];
-};
-
-/* Makes a new Ed25519 key. */
-SGPU_MUST_CHECK int sgpu_signing_generate(struct sgpu_signing_key *key, struct sgpu_error *error);
-const char *sgpu_signing_name(enum sgpu_signing_kind kind); /* "Ed25519", "P-256", "none" */
-
 /* ---- the content of a key file: one JWK or a JWK Set, with at most one key of each use ---- */
 struct sgpu_key_set {
-	bool has_key; /* there is a key to encrypt with */
-	struct sgpu_key key;
-	struct sgpu_signing_key signing; /* kind SGPU_SIGNING_NONE: none */
+	struct sgpu_key key;	 /* to encrypt with; kind SGPU_KEY_NONE: none */
+	struct sgpu_key signing; /* the same */
 	bool others_write; /* others can write to the file; never true of a set with a secret */
 	bool locked;	   /* the file was protected by a passphrase */
 };

@@ -49,7 +49,7 @@ struct sgpu_remote_config {
 	int in, out; /* from and to the worker: pipes or a socket; borrowed */
 	/* Whose session it is; NULL: nobody's, with a key that is drawn for it. Borrowed until the
 	 * session is open, as is the next. */
-	const struct sgpu_signing_key *owner;
+	const struct sgpu_key *owner;
 	/* The runner's X25519 public key: the one that an accepted quote names; where there are no
 	 * quotes, that of the runner's -k. */
 	const struct sgpu_key *runner;
@@ -64,7 +64,7 @@ SGPU_MUST_CHECK int sgpu_remote_open(const struct sgpu_remote_config *config,
 /* Opens a session with this user's worker of `sgpu-serve`; socket NULL: where sgpu-run(1) looks
  * for it. Errors: SGPU_EUNAVAILABLE (there is no server), SGPU_ERETRY (too many sessions), those
  * above. */
-SGPU_MUST_CHECK int sgpu_remote_connect(const char *socket, const struct sgpu_signing_key *owner,
+SGPU_MUST_CHECK int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner,
 					const struct sgpu_key *runner, struct sgpu_remote **remote,
 					struct sgpu_error *error);
 /* Ends a session and frees all that it had. Accepts NULL; clears the caller's pointer. */

@@ -182,7 +182,7 @@ int sgpu_quote_recipient(const json_t *claims, struct sgpu_key *key, struct sgpu
 	}
 	rc = sgpu_key_parse(text, strlen(text), "claims: 'cnf'", key, error);
 	sgpu_free_wiped(&text, strlen(text));
-	if (!rc && key->kind != SGPU_KEY_X25519_PUBLIC) {
+	if (!rc && (key->kind != SGPU_KEY_X25519 || key->secret_known)) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "claims: 'cnf' is no public X25519 key");
 	}
 	if (rc) {

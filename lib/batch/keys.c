@@ -96,7 +96,7 @@ int sgpu_batch_unwrap(const struct sgpu_batch *batch, const struct sgpu_key *key
 {
 	for (int i = 0; i < key_count; i++) {
 		const json_t *recipient = sgpu_batch_recipient(batch, keys[i].kid);
-		if (!recipient || keys[i].kind == SGPU_KEY_X25519_PUBLIC) {
+		if (!recipient || !keys[i].secret_known) {
 			continue;
 		}
 		const int rc = unwrap_with(batch, recipient, &keys[i], batch_key, error);

@@ -275,7 +275,7 @@ int sgpu_sealed_to_open(const struct sgpu_key *key, const uint8_t *data, size_t 
 	if (!sgpu_sealed_to_kid(data, size, kid)) {
 		return sgpu_fail(error, SGPU_EKEY, "the data are not sealed to a public key");
 	}
-	if (key->kind != SGPU_KEY_X25519 || strcmp(kid, key->kid)) {
+	if (key->kind != SGPU_KEY_X25519 || !key->secret_known || strcmp(kid, key->kid)) {
 		return sgpu_fail(error, SGPU_EKEY,
 				 "the data are sealed to the key '%s', and '%s' was given", kid,
 				 key->kid);

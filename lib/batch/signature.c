@@ -28,7 +28,7 @@ int sgpu_batch_identity(const struct sgpu_batch *batch, uint8_t identity[SGPU_SH
 }
 
 /* Verifies nothing. */
-static int named_key(const struct sgpu_batch *batch, size_t index, struct sgpu_signing_key *key,
+static int named_key(const struct sgpu_batch *batch, size_t index, struct sgpu_key *key,
 		     struct sgpu_error *error)
 {
 	return sgpu_signature_key(json_array_get(batch->signatures, index), SGPU_BATCH_TYP, key,
@@ -38,14 +38,14 @@ static int named_key(const struct sgpu_batch *batch, size_t index, struct sgpu_s
 static void remove_of(struct sgpu_batch *batch, const char *kid)
 {
 	for (size_t i = json_array_size(batch->signatures); i-- > 0;) {
-		struct sgpu_signing_key key;
+		struct sgpu_key key;
 		if (named_key(batch, i, &key, NULL) == 0 && !strcmp(key.kid, kid)) {
 			(void)json_array_remove(batch->signatures, i);
 		}
 	}
 }
 
-int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_signing_key *key,
+int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_key *key,
 			     struct sgpu_error *error)
 {
 	json_t *entry = NULL;
@@ -64,7 +64,7 @@ int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_signing
 									  : sgpu_fail_nomem(error);
 }
 
-int sgpu_batch_signature(const struct sgpu_batch *batch, int index, struct sgpu_signing_key *key,
+int sgpu_batch_signature(const struct sgpu_batch *batch, int index, struct sgpu_key *key,
 			 struct sgpu_error *error)
 {
 	const int rc = sgpu_signature_verify(json_array_get(batch->signatures, (size_t)index),
@@ -85,7 +85,7 @@ int sgpu_batch_signed_by(const struct sgpu_batch *batch, const char *kid, bool *
 
 	*yes = false;
 	for (size_t i = 0; !rc && !*yes && i < count; i++) {
-		struct sgpu_signing_key key;
+		struct sgpu_key key;
 		if (named_key(batch, i, &key, NULL) == 0 && !strcmp(key.kid, kid)) {
 			rc = sgpu_batch_signature(batch, (int)i, &key, error);
 			*yes = !rc;
@@ -108,7 +108,7 @@ int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners, 
 		     char kid[SGPU_KID_SIZE + 1], struct sgpu_error *error)
 {
 	const size_t count = json_array_size(batch->signatures);
-	struct sgpu_signing_key key = { .kind = SGPU_SIGNING_NONE };
+	struct sgpu_key key = { .kind = SGPU_KEY_NONE };
 	int rc = 0;
 	kid[0] = '\0';
 	if (!count) {

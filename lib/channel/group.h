@@ -93,7 +93,7 @@ struct sgpu_group_client;
  * anybody's sessions. `runner`: the runner's public key; only a process with its private half can
  * answer, and proves this by answering an empty group. Errors: SGPU_EAUTH, SGPU_EPOLICY (`owner` is
  * no owner of the runner), SGPU_EUSAGE (`runner` is symmetric), those of `exchange`. */
-SGPU_MUST_CHECK int sgpu_group_client_open(const struct sgpu_signing_key *owner,
+SGPU_MUST_CHECK int sgpu_group_client_open(const struct sgpu_key *owner,
 					   const struct sgpu_key *runner, sgpu_exchange_fn exchange,
 					   void *argument, struct sgpu_group_client **client,
 					   struct sgpu_error *error);

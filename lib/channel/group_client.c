@@ -144,7 +144,7 @@ int sgpu_group_client_send(struct sgpu_group_client *client, struct sgpu_error *
 /* ---- opening ---- */
 /* Asks for a challenge, and makes the hello that answers it. */
 static int make_hello(struct sgpu_group_client *c, const struct sgpu_key *own,
-		      const struct sgpu_signing_key *owner, const struct sgpu_key *runner,
+		      const struct sgpu_key *owner, const struct sgpu_key *runner,
 		      struct sgpu_hello *hello, struct sgpu_error *error)
 {
 	static const uint8_t question[SGPU_QUESTION_SIZE];
@@ -187,12 +187,12 @@ static int say_hello(struct sgpu_group_client *c, const struct sgpu_key *own,
 	return rc ? rc : sgpu_group_client_send(c, error);
 }
 
-int sgpu_group_client_open(const struct sgpu_signing_key *owner, const struct sgpu_key *runner,
+int sgpu_group_client_open(const struct sgpu_key *owner, const struct sgpu_key *runner,
 			   sgpu_exchange_fn exchange, void *argument,
 			   struct sgpu_group_client **client, struct sgpu_error *error)
 {
 	struct sgpu_group_client *c = sgpu_secret_alloc(sizeof(*c));
-	struct sgpu_signing_key drawn = { .kind = SGPU_SIGNING_NONE };
+	struct sgpu_key drawn = { .kind = SGPU_KEY_NONE };
 	struct sgpu_key own;
 	struct sgpu_hello hello;
 	int rc;
@@ -208,7 +208,7 @@ int sgpu_group_client_open(const struct sgpu_signing_key *owner, const struct sg
 				 "a runner whose key is symmetric takes no sessions")
 		     : sgpu_key_generate(SGPU_KEY_X25519, &own, error);
 	if (rc == SGPU_OK && !owner) {
-		rc = sgpu_signing_generate(&drawn, error);
+		rc = sgpu_key_generate(SGPU_KEY_ED25519, &drawn, error);
 	}
 	rc = rc ? rc : make_hello(c, &own, owner ? owner : &drawn, runner, &hello, error);
 	rc = rc ? rc : say_hello(c, &own, &hello, error);

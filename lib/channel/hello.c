@@ -48,7 +48,7 @@ static json_t *payload_of(const struct content *c, const char *kid)
 	return bad ? NULL : payload;
 }
 
-static int sign(json_t *payload, const struct sgpu_signing_key *owner, struct sgpu_hello *hello,
+static int sign(json_t *payload, const struct sgpu_key *owner, struct sgpu_hello *hello,
 		struct sgpu_error *error)
 {
 	char *text = NULL, encoded[SGPU_HELLO_MAX / 2];
@@ -77,8 +77,8 @@ static int sign(json_t *payload, const struct sgpu_signing_key *owner, struct sg
 }
 
 int sgpu_hello_make(const uint8_t challenge[SGPU_CHALLENGE_SIZE], const struct sgpu_key *runner,
-		    const uint8_t key[32], const struct sgpu_signing_key *owner,
-		    struct sgpu_hello *hello, struct sgpu_error *error)
+		    const uint8_t key[32], const struct sgpu_key *owner, struct sgpu_hello *hello,
+		    struct sgpu_error *error)
 {
 	struct content c;
 	int rc;
@@ -125,7 +125,7 @@ static bool is_listed(const struct sgpu_session_authority *authority, const char
 }
 
 /* Whether the hello answers this challenge of this runner, and its signer may open sessions. */
-static int judge(const struct content *c, const struct sgpu_signing_key *signer, const char *kid,
+static int judge(const struct content *c, const struct sgpu_key *signer, const char *kid,
 		 const struct sgpu_session_authority *authority, const uint8_t nonce[32],
 		 struct sgpu_error *error)
 {
@@ -145,7 +145,7 @@ int sgpu_hello_open(const void *text, size_t size, const uint8_t nonce[32],
 		    const struct sgpu_session_authority *authority, struct sgpu_hello *hello,
 		    struct sgpu_error *error)
 {
-	struct sgpu_signing_key signer;
+	struct sgpu_key signer;
 	const char *encoded = NULL, *kid = NULL;
 	json_t *jws = NULL, *held = NULL, *payload = NULL;
 	struct content c;

@@ -66,7 +66,7 @@ struct sgpu_hello {
  * order). */
 SGPU_MUST_CHECK int sgpu_hello_make(const uint8_t challenge[SGPU_CHALLENGE_SIZE],
 				    const struct sgpu_key *runner, const uint8_t key[32],
-				    const struct sgpu_signing_key *owner, struct sgpu_hello *hello,
+				    const struct sgpu_key *owner, struct sgpu_hello *hello,
 				    struct sgpu_error *error);
 /* The runner's side: judges the hello, and opens its secret. Errors: SGPU_EPOLICY (the signer is no
  * owner), SGPU_EINVALID and SGPU_EAUTH (it is none, was altered, or answers another challenge). */

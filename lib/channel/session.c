@@ -27,11 +27,11 @@ static int open_cek(const struct sgpu_key *owner, const struct sgpu_grant *grant
 	uint8_t hash[SGPU_SHA256_SIZE];
 	int rc;
 
-	if (owner->kind != SGPU_KEY_X25519) {
+	if (owner->kind != SGPU_KEY_X25519 || !owner->secret_known) {
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "a channel's owner needs an X25519 private key");
 	}
-	rc = sgpu_sha256(owner->public_half, sizeof(owner->public_half), hash, error);
+	rc = sgpu_sha256(owner->public_half, 32, hash, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}

@@ -115,17 +115,17 @@ SGPU_MUST_CHECK int sgpu_unwrap(const uint8_t kek[32], const uint8_t wrapped[40]
  * with the public key and its thumbprint. `payload` is in base64url, as it lies in the JWS. */
 struct json_t;			    /* jansson's */
 enum { SGPU_PROTECTED_MAX = 1024 }; /* bytes of "protected" */
-SGPU_MUST_CHECK int sgpu_signature_make(const struct sgpu_signing_key *key, const char *typ,
+SGPU_MUST_CHECK int sgpu_signature_make(const struct sgpu_key *key, const char *typ,
 					const char *payload, struct json_t **entry,
 					struct sgpu_error *error);
 /* Reads the key in the header, without verifying the signature. Errors: SGPU_EINVALID for any other
  * form. */
 SGPU_MUST_CHECK int sgpu_signature_key(const struct json_t *entry, const char *typ,
-				       struct sgpu_signing_key *key, struct sgpu_error *error);
+				       struct sgpu_key *key, struct sgpu_error *error);
 /* Verifies the signature of the payload with the key in the header. The caller decides whether to
  * trust this key. Errors: SGPU_EINVALID, SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_signature_verify(const struct json_t *entry, const char *typ,
-					  const char *payload, struct sgpu_signing_key *key,
+					  const char *payload, struct sgpu_key *key,
 					  struct sgpu_error *error);
 
 /* ---- the measure of memory and of a module's image, sgpu-quote(5) ---- */

@@ -152,7 +152,7 @@ int sgpu_hpke_open(const struct sgpu_key *key, const uint8_t enc[32], const void
 	struct sgpu_message_keys keys = { { 0 }, { 0 } };
 	int rc = SGPU_OK;
 
-	if (key->kind != SGPU_KEY_X25519) {
+	if (key->kind != SGPU_KEY_X25519 || !key->secret_known) {
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "HPKE messages are opened with an X25519 private key");
 	}

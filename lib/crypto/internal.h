@@ -40,11 +40,9 @@ SGPU_MUST_CHECK int sgpu_message_crypt(const struct sgpu_message_keys *keys, boo
 				       size_t size, uint8_t *out, struct sgpu_error *error);
 
 /* ---- x25519.c (RFC 7748) ---- */
-/* Makes a pair of keys of the type "X25519" or "ED25519". */
+/* Makes a pair of keys of the type "X25519" or "Ed25519". */
 SGPU_MUST_CHECK int sgpu_raw_generate(const char *type, uint8_t private_key[32],
 				      uint8_t public_key[32], struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_x25519_public(const uint8_t private_key[32], uint8_t public_key[32],
-				       struct sgpu_error *error);
 /* Checks a public key. Errors: SGPU_EAUTH for a point of low order, with which all agreed secrets
  * are equal. */
 SGPU_MUST_CHECK int sgpu_x25519_check(const uint8_t public_key[32], struct sgpu_error *error);

@@ -19,9 +19,10 @@ SGPU_MUST_CHECK int sgpu_key_object(const char *text, size_t size, const char *n
 				    json_t **object, struct sgpu_error *error);
 /* Fills key->kid with the thumbprint (RFC 7638) of the key. */
 SGPU_MUST_CHECK int sgpu_key_thumbprint(struct sgpu_key *key, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_signing_thumbprint(struct sgpu_signing_key *key, struct sgpu_error *error);
-const char *sgpu_signing_algorithm(const struct sgpu_signing_key *key); /* the "alg" of JWS */
-json_t *sgpu_signing_public_json(const struct sgpu_signing_key *key);
+const char *sgpu_key_algorithm(const struct sgpu_key *key); /* the "alg" of JWS */
+/* Makes an object of the members of the public half, from which the thumbprint is computed. NULL:
+ * out of memory. */
+json_t *sgpu_key_public_json(const struct sgpu_key *key);
 bool sgpu_key_set_secret(const struct sgpu_key_set *set);
 
 /* ---- key_load.c ---- */
@@ -36,18 +37,16 @@ extern int (*sgpu_key_unlock)(const char *name, char **text, size_t *size,
 			      struct sgpu_error *error);
 
 /* ---- sign.c ---- */
-/* Checks that the public half belongs to the secret and is a point of its curve. Errors:
- * SGPU_EINVALID. */
-SGPU_MUST_CHECK int sgpu_signing_check(const struct sgpu_signing_key *key,
-				       struct sgpu_error *error);
+/* Checks that the public half belongs to the secret and is a point of its curve, and not of low
+ * order. Errors: SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_key_check(const struct sgpu_key *key, struct sgpu_error *error);
 /* Errors: SGPU_EKEY when the secret is not known. */
-SGPU_MUST_CHECK int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data,
-				      size_t size, uint8_t signature[SGPU_SIGNATURE_SIZE],
+SGPU_MUST_CHECK int sgpu_signing_sign(const struct sgpu_key *key, const void *data, size_t size,
+				      uint8_t signature[SGPU_SIGNATURE_SIZE],
 				      struct sgpu_error *error);
 /* Errors: SGPU_EAUTH. */
-SGPU_MUST_CHECK int sgpu_signing_verify(const struct sgpu_signing_key *key, const void *data,
-					size_t size, const uint8_t signature[SGPU_SIGNATURE_SIZE],
+SGPU_MUST_CHECK int sgpu_signing_verify(const struct sgpu_key *key, const void *data, size_t size,
+					const uint8_t signature[SGPU_SIGNATURE_SIZE],
 					struct sgpu_error *error);
-void sgpu_signing_public(const struct sgpu_signing_key *key, struct sgpu_signing_key *public_key);
 
 #endif

@@ -198,7 +198,7 @@ int sgpu_key_load(const char *path, struct sgpu_key *key, struct sgpu_error *err
 
 	memset(key, 0, sizeof(*key));
 	int rc = sgpu_key_set_load(path, &set, error);
-	if (!rc && !set.has_key) {
+	if (!rc && set.key.kind == SGPU_KEY_NONE) {
 		(void)sgpu_fail(error, SGPU_EINVALID,
 				"key '%s' signs, and there is none to encrypt with beside it",
 				path);
@@ -215,7 +215,7 @@ int sgpu_key_load_private(const char *path, struct sgpu_key *key, struct sgpu_er
 {
 	int rc = sgpu_key_load(path, key, error);
 
-	if (!rc && key->kind == SGPU_KEY_X25519_PUBLIC) {
+	if (!rc && !key->secret_known) {
 		(void)sgpu_fail(error, SGPU_EKEY,
 				"key '%s' is the public half of '%s', which opens nothing", path,
 				key->kid);

@@ -52,16 +52,18 @@ EVP_PKEY *sgpu_p256_key(const uint8_t public_half[64], const uint8_t *secret)
 	return made;
 }
 
-/* Makes libcrypto's form of the key; NULL also for a point that is not on its curve. */
-static EVP_PKEY *load(const struct sgpu_signing_key *key)
+/* Makes libcrypto's form of the key, also of an X25519 key; NULL also for a point that is not on
+ * its curve. */
+static EVP_PKEY *load(const struct sgpu_key *key)
 {
-	if (key->kind == SGPU_SIGNING_P256) {
+	const char *type = sgpu_key_name(key->kind);
+
+	if (key->kind == SGPU_KEY_P256) {
 		return sgpu_p256_key(key->public_half, key->secret_known ? key->secret : NULL);
 	}
 	return key->secret_known
-		       ? EVP_PKEY_new_raw_private_key_ex(NULL, "ED25519", NULL, key->secret, 32)
-		       : EVP_PKEY_new_raw_public_key_ex(NULL, "ED25519", NULL, key->public_half,
-							32);
+		       ? EVP_PKEY_new_raw_private_key_ex(NULL, type, NULL, key->secret, 32)
+		       : EVP_PKEY_new_raw_public_key_ex(NULL, type, NULL, key->public_half, 32);
 }
 
 /* Whether a point has small order: under such a key anybody can sign most messages. The points are
@@ -97,12 +99,12 @@ static bool has_small_order(const uint8_t point[32])
 	return ones && y[31] == 0x7f && memchr(last, y[0], sizeof(last));
 }
 
-static bool belongs(const struct sgpu_signing_key *key, EVP_PKEY *loaded)
+static bool belongs(const struct sgpu_key *key, EVP_PKEY *loaded)
 {
 	uint8_t derived[32] = { 0 };
 	size_t size = sizeof(derived);
 
-	if (key->kind == SGPU_SIGNING_P256) {
+	if (key->kind == SGPU_KEY_P256) {
 		EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_pkey(NULL, loaded, NULL);
 		bool good = context && EVP_PKEY_public_check(context) == 1 &&
 			    (!key->secret_known || EVP_PKEY_pairwise_check(context) == 1);
@@ -113,16 +115,24 @@ static bool belongs(const struct sgpu_signing_key *key, EVP_PKEY *loaded)
 	       sgpu_equal(derived, key->public_half, sizeof(derived));
 }
 
-int sgpu_signing_check(const struct sgpu_signing_key *key, struct sgpu_error *error)
+int sgpu_key_check(const struct sgpu_key *key, struct sgpu_error *error)
 {
+	if (key->kind == SGPU_KEY_OCT) {
+		return 0;
+	}
 	EVP_PKEY *loaded = load(key);
 	bool good = loaded && belongs(key, loaded);
 
 	EVP_PKEY_free(loaded);
 	ERR_clear_error();
-	if (key->kind == SGPU_SIGNING_ED25519 && has_small_order(key->public_half)) {
+	if (key->kind == SGPU_KEY_ED25519 && has_small_order(key->public_half)) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "it is a point of small order, under which anybody can sign");
+	}
+	if (key->kind == SGPU_KEY_X25519 && sgpu_x25519_check(key->public_half, error)) {
+		return sgpu_fail(
+			error, SGPU_EINVALID,
+			"'x' is a point of low order: anybody can open what is sealed to it");
 	}
 	if (good) {
 		return 0;
@@ -130,13 +140,6 @@ int sgpu_signing_check(const struct sgpu_signing_key *key, struct sgpu_error *er
 	return key->secret_known
 		       ? sgpu_fail(error, SGPU_EINVALID, "its public half is not the one of 'd'")
 		       : sgpu_fail(error, SGPU_EINVALID, "it is not a point of its curve");
-}
-
-void sgpu_signing_public(const struct sgpu_signing_key *key, struct sgpu_signing_key *public_key)
-{
-	*public_key = *key;
-	public_key->secret_known = false;
-	sgpu_wipe(public_key->secret, sizeof(public_key->secret));
 }
 
 /* ---- the two forms of an ECDSA signature: r || s, and DER, as libcrypto has it ---- */
@@ -188,20 +191,13 @@ bool sgpu_ecdsa_verifies(EVP_PKEY *key, const char *digest, const void *data, si
 }
 
 /* ---- signing and verifying ---- */
-const char *sgpu_signing_name(enum sgpu_signing_kind kind)
-{
-	static const char *const names[] = { "none", "Ed25519", "P-256" };
-
-	return names[kind];
-}
-
-int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data, size_t size,
+int sgpu_signing_sign(const struct sgpu_key *key, const void *data, size_t size,
 		      uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error)
 {
-	const bool ec = key->kind == SGPU_SIGNING_P256; /* Ed25519 needs no digest */
+	const bool ec = key->kind == SGPU_KEY_P256; /* Ed25519 needs no digest */
 	size_t made = SGPU_SIGNATURE_SIZE;
 
-	if (key->kind == SGPU_SIGNING_NONE || !key->secret_known) {
+	if (!key->secret_known) {
 		return sgpu_fail(error, SGPU_EKEY, "the key '%s' cannot sign: it is a public half",
 				 key->kid);
 	}
@@ -217,20 +213,22 @@ int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data, size
 	return done ? 0 : sgpu_crypto_fail(error, "signing");
 }
 
-int sgpu_signing_verify(const struct sgpu_signing_key *key, const void *data, size_t size,
+int sgpu_signing_verify(const struct sgpu_key *key, const void *data, size_t size,
 			const uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error)
 {
-	struct sgpu_signing_key public_key;
+	struct sgpu_key public_key;
+	int rc = key->kind == SGPU_KEY_NONE
+			 ? sgpu_fail(error, SGPU_EINVALID,
+				     "there is no key to verify a signature with")
+			 : sgpu_key_public(key, &public_key, error);
 
-	if (key->kind == SGPU_SIGNING_NONE) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "there is no key to verify a signature with");
+	if (rc) {
+		return rc;
 	}
-	sgpu_signing_public(key, &public_key);
 	EVP_PKEY *loaded = load(&public_key);
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	bool good = loaded && context &&
-		    (key->kind == SGPU_SIGNING_P256
+		    (key->kind == SGPU_KEY_P256
 			     ? sgpu_ecdsa_verifies(loaded, "SHA256", data, size, signature,
 						   SGPU_SIGNATURE_SIZE / 2)
 			     : EVP_DigestVerifyInit_ex(context, NULL, NULL, NULL, NULL, loaded,

@@ -33,17 +33,16 @@ int sgpu_jws_text(json_t *header, const char *payload, char **text, struct sgpu_
 
 /* Makes the text to sign, HEADER "." PAYLOAD. A key and a type have only one header, so a reader
  * makes it again and compares. */
-static int text_of(const struct sgpu_signing_key *key, const char *typ, const char *payload,
-		   char **text, struct sgpu_error *error)
+static int text_of(const struct sgpu_key *key, const char *typ, const char *payload, char **text,
+		   struct sgpu_error *error)
 {
-	json_t *header =
-		json_pack("{s:s, s:o, s:s, s:s}", "alg", sgpu_signing_algorithm(key), "jwk",
-			  sgpu_signing_public_json(key), "kid", key->kid, "typ", typ);
+	json_t *header = json_pack("{s:s, s:o, s:s, s:s}", "alg", sgpu_key_algorithm(key), "jwk",
+				   sgpu_key_public_json(key), "kid", key->kid, "typ", typ);
 
 	return sgpu_jws_text(header, payload, text, error);
 }
 
-int sgpu_signature_make(const struct sgpu_signing_key *key, const char *typ, const char *payload,
+int sgpu_signature_make(const struct sgpu_key *key, const char *typ, const char *payload,
 			json_t **entry, struct sgpu_error *error)
 {
 	uint8_t signature[SGPU_SIGNATURE_SIZE];
@@ -66,7 +65,7 @@ static int malformed(const char *why, struct sgpu_error *error)
 	return sgpu_fail(error, SGPU_EINVALID, "signature: %s", why);
 }
 
-static int key_of(const json_t *header, struct sgpu_signing_key *key, struct sgpu_error *error)
+static int key_of(const json_t *header, struct sgpu_key *key, struct sgpu_error *error)
 {
 	static const char where[] = "signature: header: jwk";
 	const json_t *jwk = json_object_get(header, "jwk");
@@ -76,23 +75,21 @@ static int key_of(const json_t *header, struct sgpu_signing_key *key, struct sgp
 	if (!ec && (!alg || strcmp(alg, "EdDSA"))) {
 		return malformed("'alg' is neither EdDSA nor ES256", error);
 	}
-	key->kind = ec ? SGPU_SIGNING_P256 : SGPU_SIGNING_ED25519;
+	key->kind = ec ? SGPU_KEY_P256 : SGPU_KEY_ED25519;
 	int rc = sgpu_json_bytes(jwk, where, "x", key->public_half, 32, error);
 	if (!rc && ec) {
 		rc = sgpu_json_bytes(jwk, where, "y", key->public_half + 32, 32, error);
 	}
-	rc = rc ? rc
-	     : sgpu_signing_check(key, error)
-		     ? malformed("its key is not a point of its curve", error)
-		     : 0;
-	return rc ? rc : sgpu_signing_thumbprint(key, error);
+	rc = rc				  ? rc
+	     : sgpu_key_check(key, error) ? malformed("its key is not a point of its curve", error)
+					  : 0;
+	return rc ? rc : sgpu_key_thumbprint(key, error);
 }
 
 /* Reads the key in the header, and makes the text that it signed. A header with other members or in
  * another form is refused. */
-static int parse(const json_t *entry, const char *typ, const char *payload,
-		 struct sgpu_signing_key *key, char **text, uint8_t signature[SGPU_SIGNATURE_SIZE],
-		 struct sgpu_error *error)
+static int parse(const json_t *entry, const char *typ, const char *payload, struct sgpu_key *key,
+		 char **text, uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error)
 {
 	static const char *const members[] = { "protected", "signature", NULL };
 	const char *protected = NULL;
@@ -128,7 +125,7 @@ static int parse(const json_t *entry, const char *typ, const char *payload,
 	return rc;
 }
 
-int sgpu_signature_key(const json_t *entry, const char *typ, struct sgpu_signing_key *key,
+int sgpu_signature_key(const json_t *entry, const char *typ, struct sgpu_key *key,
 		       struct sgpu_error *error)
 {
 	uint8_t signature[SGPU_SIGNATURE_SIZE];
@@ -140,7 +137,7 @@ int sgpu_signature_key(const json_t *entry, const char *typ, struct sgpu_signing
 }
 
 int sgpu_signature_verify(const json_t *entry, const char *typ, const char *payload,
-			  struct sgpu_signing_key *key, struct sgpu_error *error)
+			  struct sgpu_key *key, struct sgpu_error *error)
 {
 	uint8_t signature[SGPU_SIGNATURE_SIZE];
 	char *text = NULL;

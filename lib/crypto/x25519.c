@@ -48,17 +48,6 @@ static EVP_PKEY *load_pair(const uint8_t private_key[32], const uint8_t *public_
 	return key;
 }
 
-int sgpu_x25519_public(const uint8_t private_key[32], uint8_t public_key[32],
-		       struct sgpu_error *error)
-{
-	EVP_PKEY *key = load_pair(private_key, NULL);
-	size_t size = 32;
-	int done = key && EVP_PKEY_get_raw_public_key(key, public_key, &size) == 1;
-
-	EVP_PKEY_free(key);
-	return done ? 0 : sgpu_crypto_fail(error, "deriving an X25519 public key");
-}
-
 int sgpu_x25519_check(const uint8_t public_key[32], struct sgpu_error *error)
 {
 	static const uint8_t scalar[32] = { 1 }; /* any will do: clamping clears its low bits */

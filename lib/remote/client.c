@@ -45,7 +45,7 @@ _Static_assert((int)SGPU_REMOTE_SEALED <= (int)SGPU_AREA_SIZE, "a piece fits int
 
 static const char custom[] = "sgpu remote copy v2";
 
-int sgpu_remote_open_carrier(struct sgpu_carrier *carrier, const struct sgpu_signing_key *owner,
+int sgpu_remote_open_carrier(struct sgpu_carrier *carrier, const struct sgpu_key *owner,
 			     const struct sgpu_key *runner, struct sgpu_remote **remote,
 			     struct sgpu_error *error)
 {

@@ -56,7 +56,7 @@ struct sgpu_remote {
 
 /* Opens a session over a carrier. Takes over the carrier, even if this fails. */
 SGPU_MUST_CHECK int sgpu_remote_open_carrier(struct sgpu_carrier *carrier,
-					     const struct sgpu_signing_key *owner,
+					     const struct sgpu_key *owner,
 					     const struct sgpu_key *runner,
 					     struct sgpu_remote **remote, struct sgpu_error *error);
 /* Adds an item to the next group. If the group is full, sends it first; errors may be of its items.

@@ -69,7 +69,7 @@ static int hear_server(int connection, struct sgpu_error *error)
 	return answer.error.code;
 }
 
-int sgpu_remote_connect(const char *socket, const struct sgpu_signing_key *owner,
+int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner,
 			const struct sgpu_key *runner, struct sgpu_remote **remote,
 			struct sgpu_error *error)
 {

@@ -224,15 +224,15 @@ seal_to_owner() {
 	local all=(--nonce "$NONCE" --attestation-key ak.pem --certificate ak.crt)
 	printf '{"kty":"OKP","crv":"X25519","x":"AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}\n' >low.jwk
 	run --separate-stderr -1 sgpu-run --device cpu --quote quote "${all[@]}" --owner low.jwk -o response /dev/null
-	assert_contains "$stderr" "low.jwk: 'x' is a point of low order"
+	assert_contains "$stderr" "low.jwk: the X25519 key: 'x' is a point of low order"
 	assert_no_file quote response
 	run --separate-stderr -1 sgpu-measure quote -k ak.pem "${all[@]:0:2}" "${all[@]:4}" --device cpu \
 		--recipient low.jwk -o quote
-	assert_contains "$stderr" "low.jwk: 'x' is a point of low order"
+	assert_contains "$stderr" "low.jwk: the X25519 key: 'x' is a point of low order"
 	assert_no_file quote
 	sgpu-manifest pack -o packed job.json
 	run --separate-stderr -1 sgpu-seal seal -k owner.jwk -r low.jwk -o sealed packed
-	assert_contains "$stderr" "low.jwk: 'x' is a point of low order"
+	assert_contains "$stderr" "low.jwk: the X25519 key: 'x' is a point of low order"
 	assert_no_file sealed
 }
 

@@ -60,7 +60,7 @@ static void open_channel(struct bench *b)
 	must(sgpu_processor_create(b->device, &config, &b->processor, &error), &error);
 	must(sgpu_key_generate(SGPU_KEY_X25519, &owner, &error), &error);
 	command.create.directory = 1;
-	memcpy(command.create.owner_key, owner.public_half, sizeof(owner.public_half));
+	memcpy(command.create.owner_key, owner.public_half, 32);
 	must(sgpu_processor_command(b->processor, &command, &b->reply), &b->reply.error);
 	must(sgpu_session_open(&owner, &b->reply.grant, &b->session, &error), &error);
 	sgpu_key_clear(&owner);

@@ -33,7 +33,7 @@ static void fuzz_seal(const char *text, size_t size)
 		abort();
 	}
 	for (size_t i = 0; i < json_array_size(batch->signatures); i++) {
-		struct sgpu_signing_key signer;
+		struct sgpu_key signer;
 		const int code = sgpu_batch_signature(batch, (int)i, &signer, NULL);
 		if (code && code != SGPU_EINVALID && code != SGPU_EAUTH) {
 			abort();

@@ -16,7 +16,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct sgpu_key key;
-static struct sgpu_signing_key signer;
+static struct sgpu_key signer;
 
 static char *signed_text(const uint8_t *data, size_t size)
 {
@@ -44,8 +44,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *text = NULL;
 	int rc;
 
-	if (!signer.secret_known && (sgpu_key_generate(SGPU_KEY_X25519, &key, NULL) != SGPU_OK ||
-				     sgpu_signing_generate(&signer, NULL) != SGPU_OK)) {
+	if (!signer.secret_known &&
+	    (sgpu_key_generate(SGPU_KEY_X25519, &key, NULL) != SGPU_OK ||
+	     sgpu_key_generate(SGPU_KEY_ED25519, &signer, NULL) != SGPU_OK)) {
 		abort();
 	}
 	if (size > 0 && data[0] == 1) {

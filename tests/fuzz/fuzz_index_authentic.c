@@ -29,7 +29,7 @@ static const uint64_t deadline_ns = 3000000000;
 static struct sgpu_device *device;
 static struct sgpu_runner *runner;
 static struct sgpu_key runner_key;
-static struct sgpu_signing_key owner;
+static struct sgpu_key owner;
 static const uint8_t batch_key[SGPU_KEY_SIZE] = { 1, 2, 3 }, zeros[PAYLOAD_MAX];
 
 static void set_up(void)
@@ -42,7 +42,7 @@ static void set_up(void)
 	}
 	if (sgpu_device_open("cpu", &config, &device, NULL) ||
 	    sgpu_key_generate(SGPU_KEY_OCT, &runner_key, NULL) ||
-	    sgpu_signing_generate(&owner, NULL)) {
+	    sgpu_key_generate(SGPU_KEY_ED25519, &owner, NULL)) {
 		abort();
 	}
 	limits.device = device;

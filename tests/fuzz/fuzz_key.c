@@ -20,7 +20,7 @@ static void fuzz_set(const char *data, size_t size)
 {
 	static const struct sgpu_key_set none;
 	struct sgpu_key_set set, again;
-	struct sgpu_signing_key named;
+	struct sgpu_key named;
 	size_t text_size = 0;
 	char *text = NULL;
 	json_t *entry = json_loadb(data, size, 0, NULL);
@@ -83,8 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 		return 0;
 	}
-	if (sgpu_key_set_text(&(struct sgpu_key_set){ .has_key = true, .key = key }, &text,
-			      &text_size, NULL) ||
+	if (sgpu_key_set_text(&(struct sgpu_key_set){ .key = key }, &text, &text_size, NULL) ||
 	    sgpu_key_parse(text, text_size, "fuzz", &again, NULL) ||
 	    memcmp(&key, &again, sizeof(key)) || strlen(key.kid) != SGPU_KID_SIZE) {
 		abort();

@@ -23,6 +23,7 @@ static char *ptx;  /* tests/gpu/agree_module.cu, or NULL */
 static size_t ptx_size;
 static uint8_t plain[SIZE], sealed[SEALED], got[SEALED];
 static struct sgpu_sealed_keys keys;
+static const uint8_t base[32] = { 9 }; /* of X25519 */
 
 /* ---- the module ---- */
 static bool compile(void)
@@ -380,7 +381,7 @@ static bool saw_private_key_of(const uint8_t public_key[32])
 			continue;
 		}
 		tried++;
-		if (sgpu_x25519_public(bus.data + i, its, NULL) == 0 &&
+		if (sgpu_x25519(bus.data + i, NULL, base, its, NULL) == 0 &&
 		    memcmp(its, public_key, 32) == 0) {
 			return true;
 		}
@@ -424,7 +425,7 @@ UNIT_TEST(a_recorder_of_the_bus_finds_no_key_and_no_plaintext)
 	       bus.sized, bus.size);
 	CHECK(bus.launches >= 6 && bus.sized == bus.launches);
 	/* What has to cross is seen, in parameters and in pinned memory; so the record is one. */
-	CHECK(sgpu_x25519_public(bus.private_key, host_public, NULL) == 0);
+	CHECK(sgpu_x25519(bus.private_key, NULL, base, host_public, NULL) == 0);
 	CHECK(bus_saw(host_public, 32, 32));
 	CHECK(bus_saw(agreement.public_key, 32, 32));
 	CHECK(bus_saw(derived + 32, 32, 32)); /* the proof: so what stands before it is */

@@ -24,7 +24,7 @@ struct scene {
 };
 
 static struct sgpu_key keys[2];
-static struct sgpu_signing_key owner, stranger;
+static struct sgpu_key owner, stranger;
 static const char *owners[1];
 
 static inline json_t *b64(const void *data, size_t size)

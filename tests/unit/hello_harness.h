@@ -11,14 +11,14 @@
 #include "channel/group.h"
 
 static struct sgpu_key runner_key, own_key; /* own_key: the one that grants are sealed to */
-static struct sgpu_signing_key signer;
+static struct sgpu_key signer;
 static const struct sgpu_session_authority anybody = { .key = &runner_key };
 
 static inline bool make_keys(void)
 {
 	return sgpu_key_generate(SGPU_KEY_X25519, &runner_key, NULL) == SGPU_OK &&
 	       sgpu_key_generate(SGPU_KEY_X25519, &own_key, NULL) == SGPU_OK &&
-	       sgpu_signing_generate(&signer, NULL) == SGPU_OK;
+	       sgpu_key_generate(SGPU_KEY_ED25519, &signer, NULL) == SGPU_OK;
 }
 
 /* Asks for a challenge, and makes the hello that answers it. */

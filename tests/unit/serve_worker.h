@@ -232,7 +232,7 @@ static inline void prepare(void)
 	FILE *file;
 
 	CHECK(sgpu_key_generate(SGPU_KEY_X25519, &owner, &error) == SGPU_OK);
-	sgpu_base64url_encode(owner.public_half, sizeof(owner.public_half), x);
+	sgpu_base64url_encode(owner.public_half, 32, x);
 	sgpu_base64url_encode(owner.secret, sizeof(owner.secret), d);
 	file = fdopen(new_file(&w.key), "w");
 	CHECK(file &&

@@ -102,7 +102,7 @@ UNIT_TEST(a_quote_verifies_and_says_what_it_is_of)
 	REQUIRE(!code);
 	CHECK(result.nonce_checked && !result.tee_verified && result.certificate_age == 5);
 	REQUIRE(!sgpu_quote_recipient(result.claims, &key, NULL));
-	CHECK(key.kind == SGPU_KEY_X25519_PUBLIC && !strcmp(key.kid, recipient.kid));
+	CHECK(key.kind == SGPU_KEY_X25519 && !key.secret_known && !strcmp(key.kid, recipient.kid));
 	const json_t *runner = json_object_get(json_object_get(result.claims, "submods"), "runner");
 	const json_t *own = json_object_get(runner, SGPU_EAT_PROFILE);
 	CHECK(!strcmp(json_string_value(json_object_get(runner, "swname")), "test_attest_quote"));

@@ -6,10 +6,10 @@
 #include "batch_harness.h"
 
 static struct sgpu_key oct;
-static struct sgpu_signing_key owner, stranger;
+static struct sgpu_key owner, stranger;
 static const char *owners[1];
 
-static struct sgpu_batch *signed_batch(const struct sgpu_signing_key *signer)
+static struct sgpu_batch *signed_batch(const struct sgpu_key *signer)
 {
 	struct sgpu_batch *batch = sealed_batch(&oct);
 
@@ -218,15 +218,15 @@ UNIT_TEST(an_identity_is_of_all_that_no_rewrap_no_signer_and_no_host_changes)
 UNIT_TEST(one_key_signs_once_and_there_is_a_most_of_signatures)
 {
 	struct sgpu_batch *b = signed_batch(&owner);
-	struct sgpu_signing_key key;
+	struct sgpu_key key;
 
 	CHECK(sgpu_batch_add_signature(b, &owner, &error) == 0 &&
 	      json_array_size(b->signatures) == 1);
 	for (int i = 1; i < SGPU_SIGNATURES_MAX; i++) {
-		REQUIRE(sgpu_signing_generate(&key, &error) == 0);
+		REQUIRE(sgpu_key_generate(SGPU_KEY_ED25519, &key, &error) == 0);
 		CHECK(sgpu_batch_add_signature(b, &key, &error) == 0);
 	}
-	REQUIRE(sgpu_signing_generate(&key, &error) == 0);
+	REQUIRE(sgpu_key_generate(SGPU_KEY_ED25519, &key, &error) == 0);
 	CHECK(sgpu_batch_add_signature(b, &key, &error) == SGPU_EUSAGE);
 	CHECK(owner_code(b) == 0);
 	sgpu_batch_free(&b);
@@ -250,7 +250,8 @@ UNIT_TEST(signatures_are_of_sealed_batches_alone)
 int main(void)
 {
 	oct = key_of(SGPU_KEY_OCT);
-	if (sgpu_signing_generate(&owner, &error) || sgpu_signing_generate(&stranger, &error)) {
+	if (sgpu_key_generate(SGPU_KEY_ED25519, &owner, &error) ||
+	    sgpu_key_generate(SGPU_KEY_ED25519, &stranger, &error)) {
 		return 1;
 	}
 	owners[0] = owner.kid;

@@ -46,7 +46,7 @@ UNIT_TEST(a_channel_takes_its_directory)
 UNIT_TEST(a_channel_is_refused)
 {
 	struct bench b;
-	struct sgpu_key low = { .kind = SGPU_KEY_X25519_PUBLIC };
+	struct sgpu_key low = { .kind = SGPU_KEY_X25519 };
 
 	bench_open(&b);
 	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);

@@ -66,11 +66,13 @@ UNIT_TEST(a_file_of_jwcrypto_opens_with_its_passphrase_alone)
 	struct sgpu_key_set set;
 
 	sgpu_key_ask(ask);
-	CHECK(load(vector, 0600, &set) == 0 && asked == 1 && set.locked && set.has_key &&
-	      set.key.secret[0] == 1 && set.key.secret[31] == 32);
-	CHECK(load(vector, 0640, &set) == SGPU_EPOLICY && asked == 0 && !set.has_key);
+	CHECK(load(vector, 0600, &set) == 0 && asked == 1 && set.locked &&
+	      set.key.kind != SGPU_KEY_NONE && set.key.secret[0] == 1 && set.key.secret[31] == 32);
+	CHECK(load(vector, 0640, &set) == SGPU_EPOLICY && asked == 0 &&
+	      set.key.kind == SGPU_KEY_NONE);
 	answer = "correct Horse";
-	CHECK(load(vector, 0600, &set) == SGPU_EAUTH && asked == 1 && !set.has_key);
+	CHECK(load(vector, 0600, &set) == SGPU_EAUTH && asked == 1 &&
+	      set.key.kind == SGPU_KEY_NONE);
 	answer = "correct horse";
 }
 
@@ -91,7 +93,8 @@ UNIT_TEST(no_character_of_a_protected_file_may_change)
 		text[i] = other(text[i]);
 		const int code = load(text, 0600, &set);
 
-		CHECK((code == SGPU_EINVALID || code == SGPU_EAUTH) && !set.has_key);
+		CHECK((code == SGPU_EINVALID || code == SGPU_EAUTH) &&
+		      set.key.kind == SGPU_KEY_NONE);
 	}
 }
 
@@ -144,12 +147,12 @@ UNIT_TEST(other_algorithms_rounds_and_salts_are_refused_before_anybody_is_asked)
 
 UNIT_TEST(what_is_protected_comes_back_and_each_time_is_other)
 {
-	struct sgpu_key_set set = { .has_key = true }, back;
+	struct sgpu_key_set set = { .key.kind = SGPU_KEY_NONE }, back;
 	char *text[2] = { NULL, NULL }, header[256] = "";
 	size_t size = 0;
 
 	REQUIRE(!sgpu_key_generate(SGPU_KEY_X25519, &set.key, NULL) &&
-		!sgpu_signing_generate(&set.signing, NULL));
+		!sgpu_key_generate(SGPU_KEY_ED25519, &set.signing, NULL));
 	for (int i = 0; i < 2; i++) {
 		REQUIRE(sgpu_key_set_text(&set, &text[i], &size, NULL) == 0);
 		REQUIRE(sgpu_key_protect(answer, strlen(answer), &text[i], &size, NULL) == 0);

@@ -98,7 +98,8 @@ UNIT_TEST(ed25519_signs_as_the_rfc_does_and_has_its_thumbprint)
 	struct sgpu_key_set set, half;
 
 	REQUIRE(parse(ED_SECRET, &set) == 0);
-	CHECK(!set.has_key && set.signing.secret_known && !strcmp(set.signing.kid, ED_KID));
+	CHECK(set.key.kind == SGPU_KEY_NONE && set.signing.secret_known &&
+	      !strcmp(set.signing.kid, ED_KID));
 	REQUIRE(sgpu_signing_sign(&set.signing, ED_SIGNED, strlen(ED_SIGNED), raw, &error) == 0);
 	sgpu_base64url_encode(raw, sizeof(raw), digits);
 	CHECK(!strcmp(digits, ED_SIGNATURE));
@@ -139,9 +140,9 @@ UNIT_TEST(a_set_has_one_key_of_each_use_and_survives_its_text)
 		free(text_of(&set));
 	}
 	REQUIRE(parse("{\"keys\":[" OCT "," ED_SECRET "]}", &set) == 0);
-	CHECK(set.has_key && set.key.kind == SGPU_KEY_OCT && sgpu_key_set_secret(&set));
+	CHECK(set.key.kind == SGPU_KEY_OCT && sgpu_key_set_secret(&set));
 	REQUIRE(sgpu_key_set_public(&set, &half, &error) == 0);
-	CHECK(!half.has_key && !sgpu_key_set_secret(&half));
+	CHECK(half.key.kind == SGPU_KEY_NONE && !sgpu_key_set_secret(&half));
 	char *text = text_of(&half);
 	CHECK(!strstr(text, "keys") && !strstr(text, "\"d\"") && !strstr(text, "AAECAw"));
 	free(text);
@@ -184,12 +185,12 @@ UNIT_TEST(what_is_no_set_of_keys_is_refused_by_name)
 #define TYP "sgpu-batch+jws"
 static const char payload[] = "dGhlIHBheWxvYWQgYXMgaXQgbGllcw";
 
-static int verify(json_t *entry, const char *typ, const char *text, struct sgpu_signing_key *named)
+static int verify(json_t *entry, const char *typ, const char *text, struct sgpu_key *named)
 {
 	const int code = sgpu_signature_verify(entry, typ, text, named, &error);
-	struct sgpu_signing_key unchecked;
+	struct sgpu_key unchecked;
 
-	CHECK(!code || code == SGPU_EAUTH || named->kind == SGPU_SIGNING_NONE);
+	CHECK(!code || code == SGPU_EAUTH || named->kind == SGPU_KEY_NONE);
 	/* Who names the key says the same as who checks it. */
 	CHECK((sgpu_signature_key(entry, typ, &unchecked, &error) == 0) ==
 	      (!code || code == SGPU_EAUTH));
@@ -201,7 +202,7 @@ UNIT_TEST(signatures_of_both_kinds_come_back)
 	static const char *const secrets[] = { ED_SECRET, EC_SECRET };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(secrets); i++) {
-		struct sgpu_signing_key named;
+		struct sgpu_key named;
 		struct sgpu_key_set set;
 		json_t *entry = NULL;
 		REQUIRE(parse(secrets[i], &set) == 0);
@@ -219,7 +220,7 @@ UNIT_TEST(signatures_of_both_kinds_come_back)
 UNIT_TEST(a_signature_with_any_character_changed_is_refused)
 {
 	static const char *const members[] = { "protected", "signature" };
-	struct sgpu_signing_key named;
+	struct sgpu_key named;
 	struct sgpu_key_set set;
 	json_t *entry = NULL;
 	int missed = 0;
@@ -253,7 +254,7 @@ UNIT_TEST(a_signature_with_any_character_changed_is_refused)
 /* A header that somebody else wrote, beside a signature of the right length. */
 static bool header_refused(const char *header)
 {
-	struct sgpu_signing_key named;
+	struct sgpu_key named;
 	char text[SGPU_PROTECTED_MAX];
 
 	sgpu_base64url_encode(header, strlen(header), text);
@@ -302,7 +303,7 @@ UNIT_TEST(a_key_that_signs_is_as_secret_as_any)
 
 	CHECK(load_as(ED_SECRET, 0600, geteuid(), &set) == 0);
 	CHECK(load_as(ED_SECRET, 0604, geteuid(), &set) == SGPU_EPOLICY &&
-	      set.signing.kind == SGPU_SIGNING_NONE);
+	      set.signing.kind == SGPU_KEY_NONE);
 	CHECK(load_as("{\"keys\":[" X25519 "," ED_SECRET "]}", 0640, geteuid(), &set) ==
 	      SGPU_EPOLICY);
 	CHECK(load_as("{\"keys\":[" X25519 "," ED_PUBLIC "]}", 0644, geteuid(), &set) == 0);

@@ -10,6 +10,8 @@
 #include "unit.h"
 #include "vectors.h"
 
+static const uint8_t base[32] = { 9 }; /* of X25519 */
+
 static char path[4096];
 
 /* One case of AES-256-GCM with one provider. */
@@ -205,11 +207,11 @@ static void check_hpke(struct hpke_file *file, const char *plaintext)
 {
 	size_t size;
 	uint8_t *expected = vectors_hex(plaintext, &size), *out = malloc(file->ct_size + 1);
-	struct sgpu_key key = { .kind = SGPU_KEY_X25519 };
+	struct sgpu_key key = { .kind = SGPU_KEY_X25519, .secret_known = true };
 
 	CHECK(file->secret_size == 32 && file->enc_size == 32 && file->ct_size == size + 16);
 	memcpy(key.secret, file->secret, 32);
-	REQUIRE(sgpu_x25519_public(file->secret, key.public_half, NULL) == 0);
+	REQUIRE(sgpu_x25519(file->secret, NULL, base, key.public_half, NULL) == 0);
 	CHECK(sgpu_hpke_open(&key, file->enc, file->info, file->info_size, file->aad,
 			     file->aad_size, file->ct, file->ct_size, out,
 			     NULL) == (file->sequence ? SGPU_EAUTH : 0));
@@ -240,7 +242,7 @@ static void hpke_line(struct hpke_file *file, char *line)
 		take(&file->secret, &file->secret_size, value);
 	} else if (!strcmp(line, "pkRm")) {
 		take(&file->public_key, &file->public_size, value);
-		CHECK(sgpu_x25519_public(file->secret, derived, NULL) == 0 &&
+		CHECK(sgpu_x25519(file->secret, NULL, base, derived, NULL) == 0 &&
 		      !memcmp(derived, file->public_key, 32));
 	} else if (!strcmp(line, "enc")) {
 		take(&file->enc, &file->enc_size, value);

@@ -183,7 +183,7 @@ UNIT_TEST(where_there_is_no_server_the_program_hears_it)
 enum { HELD_MAX = 64 };
 
 static struct sgpu_key_set owner;
-static const struct sgpu_signing_key *signs; /* or NULL */
+static const struct sgpu_key *signs; /* or NULL */
 
 static struct held {
 	struct sgpu_remote *remote;

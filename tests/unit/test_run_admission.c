@@ -26,7 +26,7 @@ static void close_replay(void)
 	snprintf(command, sizeof(command), "rm -r '%s'", folder);
 	CHECK(system(command) == 0);
 }
-static struct sgpu_signing_key signer, other;
+static struct sgpu_key signer, other;
 static const char *owners[1];
 static bool with_files;
 
@@ -250,7 +250,8 @@ int main(void)
 	open_device(1);
 	if (sgpu_key_generate(SGPU_KEY_OCT, &owner, &error) ||
 	    sgpu_key_generate(SGPU_KEY_OCT, &stranger, &error) ||
-	    sgpu_signing_generate(&signer, &error) || sgpu_signing_generate(&other, &error)) {
+	    sgpu_key_generate(SGPU_KEY_ED25519, &signer, &error) ||
+	    sgpu_key_generate(SGPU_KEY_ED25519, &other, &error)) {
 		bail_out();
 	}
 	UNIT_RUN(a_mistake_hides_those_of_later_steps);

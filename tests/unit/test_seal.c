@@ -241,10 +241,10 @@ UNIT_TEST(files_sealed_to_a_public_key_by_the_python_implementation_open)
 			*expected = vectors_member(vector, "key", &unused),
 			*sealed = vectors_member(vector, "sealed", &size);
 		uint8_t file_key[SGPU_KEY_SIZE];
-		struct sgpu_key made = { .kind = SGPU_KEY_X25519 };
+		struct sgpu_key made = { .kind = SGPU_KEY_X25519, .secret_known = true };
 
 		memcpy(made.secret, private_key, sizeof(made.secret));
-		memcpy(made.public_half, public_key, sizeof(made.public_half));
+		memcpy(made.public_half, public_key, 32);
 		REQUIRE(sgpu_key_thumbprint(&made, NULL) == 0);
 		CHECK(sgpu_sealed_to_open(&made, sealed, size, file_key, NULL) == 0 &&
 		      !memcmp(file_key, expected, sizeof(file_key)));

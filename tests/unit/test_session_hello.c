@@ -18,7 +18,7 @@
 enum { MESSAGES_MAX = 8, QUESTION = 0, HELLO = 1, GROUP = 2 };
 
 static struct sgpu_key public_half, another;
-static struct sgpu_signing_key eve;
+static struct sgpu_key eve;
 static struct sgpu_device *device;
 static struct sgpu_secure *context;
 
@@ -79,7 +79,7 @@ static void end_runner(void)
 	sgpu_group_server_free(&they.server);
 }
 
-static struct sgpu_group_client *open_signed(const struct sgpu_signing_key *owner)
+static struct sgpu_group_client *open_signed(const struct sgpu_key *owner)
 {
 	struct sgpu_group_client *client = NULL;
 	int rc;
@@ -142,7 +142,7 @@ UNIT_TEST(a_session_with_the_runner_whose_key_it_is_works)
 	const struct sgpu_session_authority of_owners = { &runner_key, owners, 2 };
 	const struct {
 		const struct sgpu_session_authority *authority;
-		const struct sgpu_signing_key *owner;
+		const struct sgpu_key *owner;
 	} cases[] = { { &anybody, NULL }, { &anybody, &signer }, { &of_owners, &signer } };
 
 	CPU_ONLY("add is an operation of the processor");
@@ -162,7 +162,7 @@ UNIT_TEST(a_runner_of_owners_takes_sessions_of_nobody_else)
 {
 	const char *const owners[] = { signer.kid };
 	const struct sgpu_session_authority of_owners = { &runner_key, owners, 1 };
-	const struct sgpu_signing_key *const others[] = { &eve, NULL };
+	const struct sgpu_key *const others[] = { &eve, NULL };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(others); i++) {
 		const uint64_t before = channels_made();
@@ -394,8 +394,7 @@ static json_t *payload_of(const struct sgpu_hello *hello)
 }
 
 /* Signs the text of a payload, and sends the hello. */
-static enum sgpu_refusal say(const char *payload, const struct sgpu_signing_key *key,
-			     const char *typ)
+static enum sgpu_refusal say(const char *payload, const struct sgpu_key *key, const char *typ)
 {
 	char encoded[SGPU_HELLO_MAX], *text;
 	json_t *jws = NULL;
@@ -413,8 +412,7 @@ static enum sgpu_refusal say(const char *payload, const struct sgpu_signing_key 
 	return said;
 }
 
-static enum sgpu_refusal say_json(json_t *payload, const struct sgpu_signing_key *key,
-				  const char *typ)
+static enum sgpu_refusal say_json(json_t *payload, const struct sgpu_key *key, const char *typ)
 {
 	char *text = json_dumps(payload, JSON_COMPACT);
 	const enum sgpu_refusal said = say(text, key, typ);
@@ -529,7 +527,7 @@ UNIT_TEST(a_hello_of_another_length_is_none)
 UNIT_TEST(a_session_is_bound_once_and_to_a_key_that_a_runner_can_have)
 {
 	struct sgpu_group_client *client = NULL;
-	struct sgpu_key symmetric, low = { .kind = SGPU_KEY_X25519_PUBLIC };
+	struct sgpu_key symmetric, low = { .kind = SGPU_KEY_X25519 };
 	const struct sgpu_session_authority weak = { .key = &low };
 	struct sgpu_hello hello = { .size = 0 };
 	struct sgpu_grant grant;
@@ -559,7 +557,7 @@ int main(void)
 	share_area();
 	device = open_test_device(1, 0);
 	if (!device || sgpu_secure_create(device, NULL, &context, &error) != SGPU_OK ||
-	    !make_keys() || sgpu_signing_generate(&eve, &error) != SGPU_OK ||
+	    !make_keys() || sgpu_key_generate(SGPU_KEY_ED25519, &eve, &error) != SGPU_OK ||
 	    sgpu_key_generate(SGPU_KEY_X25519, &another, &error) != SGPU_OK ||
 	    sgpu_key_public(&runner_key, &public_half, &error) != SGPU_OK) {
 		printf("Bail out! %s\n", error.text);

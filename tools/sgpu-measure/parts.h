@@ -45,8 +45,8 @@ int measure_quote_error(const char *path, const char *text, size_t size, struct 
 SGPU_MUST_CHECK int release_of_build(const char *folder, json_t **release,
 				     struct sgpu_error *error);
 /* Reads such digests, and verifies the signature of `key`. Errors: SGPU_EINVALID, SGPU_EAUTH. */
-SGPU_MUST_CHECK int release_read(const char *path, const struct sgpu_signing_key *key,
-				 json_t **release, struct sgpu_error *error);
+SGPU_MUST_CHECK int release_read(const char *path, const struct sgpu_key *key, json_t **release,
+				 struct sgpu_error *error);
 /* Returns the file of that name; NULL name: the one that is not sgpu-enclave; NULL: none. */
 const json_t *release_file(const json_t *release, const char *name);
 

@@ -47,7 +47,7 @@ static int check(struct task *task, struct sgpu_error *error)
 
 static int judge(struct task *task, struct sgpu_error *error)
 {
-	struct sgpu_key_set recipient = { .has_key = true };
+	struct sgpu_key_set recipient = { .key.kind = SGPU_KEY_NONE };
 	char *text = NULL;
 	size_t size = 0;
 	int rc = sgpu_appraise(task->policy, &task->checks.result, time(NULL), &task->appraisal,

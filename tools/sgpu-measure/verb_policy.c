@@ -83,7 +83,7 @@ static int read_release(const struct task *task, json_t **release, struct sgpu_e
 	struct sgpu_key_set keys = { 0 };
 	int rc = sgpu_key_set_load(task->key_path, &keys, error);
 
-	if (!rc && keys.signing.kind == SGPU_SIGNING_NONE) {
+	if (!rc && keys.signing.kind == SGPU_KEY_NONE) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "key '%s' verifies no signatures",
 			       task->key_path);
 	} else if (!rc && keys.others_write) {

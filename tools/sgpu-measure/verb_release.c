@@ -127,11 +127,11 @@ static int check(const json_t *release, struct sgpu_error *error)
 	return rc;
 }
 
-static int verify(const json_t *jws, const char *payload, const struct sgpu_signing_key *key,
+static int verify(const json_t *jws, const char *payload, const struct sgpu_key *key,
 		  struct sgpu_error *error)
 {
 	const json_t *entry = NULL;
-	struct sgpu_signing_key named;
+	struct sgpu_key named;
 	size_t i = 0;
 
 	json_array_foreach (json_object_get(jws, "signatures"), i, entry) {
@@ -143,7 +143,7 @@ static int verify(const json_t *jws, const char *payload, const struct sgpu_sign
 	return sgpu_fail(error, SGPU_EAUTH, "the release is not signed by '%s'", key->kid);
 }
 
-int release_read(const char *path, const struct sgpu_signing_key *key, json_t **release,
+int release_read(const char *path, const struct sgpu_key *key, json_t **release,
 		 struct sgpu_error *error)
 {
 	static const char *const members[] = { "payload", "signatures", NULL };

@@ -12,7 +12,7 @@
 static int add(struct seal_keys *keys, const char *path, enum seal_use use,
 	       const struct sgpu_key_set *set, struct sgpu_error *error)
 {
-	const bool verifies = use == SEAL_OPENER && set->signing.kind != SGPU_SIGNING_NONE;
+	const bool verifies = use == SEAL_OPENER && set->signing.kind != SGPU_KEY_NONE;
 	const bool signs = verifies || ((use == SEAL_OWNER || use == SEAL_CHANGER) &&
 					set->signing.secret_known);
 	const bool opens = use == SEAL_READER || use == SEAL_OPENER || use == SEAL_CHANGER;
@@ -32,22 +32,22 @@ static int add(struct seal_keys *keys, const char *path, enum seal_use use,
 	if (signs) {
 		keys->signers[keys->signer_count++] = set->signing;
 	}
-	if (!set->has_key && !signs) {
+	if (set->key.kind == SGPU_KEY_NONE && !signs) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "key '%s' has %s key to sign with, and none to encrypt with", path,
 				 set->signing.secret_known ? "a" : "a public");
 	}
-	if (verifies && set->has_key && set->key.kind == SGPU_KEY_X25519_PUBLIC) {
+	if (verifies && set->key.kind != SGPU_KEY_NONE && !set->key.secret_known) {
 		return 0; /* the public halves of another owner */
 	}
-	if (opens && set->has_key && set->key.kind == SGPU_KEY_X25519_PUBLIC) {
+	if (opens && set->key.kind != SGPU_KEY_NONE && !set->key.secret_known) {
 		sgpu_fail(error, SGPU_EKEY,
 			  "key '%s' is the public half of '%s', which opens nothing", path,
 			  set->key.kid);
 		return sgpu_hint(error,
 				 "give the file with both halves, which 'sgpu-seal keygen' wrote");
 	}
-	if (set->has_key) {
+	if (set->key.kind != SGPU_KEY_NONE) {
 		keys->list[keys->count++] = set->key;
 	}
 	return 0;

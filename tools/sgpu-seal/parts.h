@@ -31,7 +31,7 @@ struct seal_keys {
 	struct sgpu_key list[SGPU_RECIPIENTS_MAX];
 	int count;
 	/* The owner's keys that can sign; for SEAL_OPENER also public halves. */
-	struct sgpu_signing_key signers[SGPU_SIGNATURES_MAX];
+	struct sgpu_key signers[SGPU_SIGNATURES_MAX];
 	int signer_count;
 };
 /* What a key does: is a recipient; is one and signs; opens; opens and verifies; opens and signs. */

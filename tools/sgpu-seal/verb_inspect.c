@@ -64,11 +64,11 @@ static json_t *signatures_json(const struct sgpu_batch *batch)
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < json_array_size(batch->signatures); i++) {
-		struct sgpu_signing_key key;
+		struct sgpu_key key;
 		const int rc = sgpu_batch_signature(batch, (int)i, &key, NULL);
 		json_array_append_new(list,
 				      json_pack("{s:s, s:s, s:b}", "kid", key.kid, "kind",
-						sgpu_signing_name(key.kind), "verified", rc == 0));
+						sgpu_key_name(key.kind), "verified", rc == 0));
 	}
 	return list;
 }

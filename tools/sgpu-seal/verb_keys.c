@@ -37,13 +37,13 @@ const struct cli_option keygen_options[] = {
 
 static int report(const struct sgpu_key_set *keys, const char *path)
 {
-	const char *kind = keys->key.kind == SGPU_KEY_OCT ? "oct" : "X25519";
-	const bool signs = keys->signing.kind != SGPU_SIGNING_NONE;
+	const char *kind = sgpu_key_name(keys->key.kind);
+	const bool signs = keys->signing.kind != SGPU_KEY_NONE;
 
 	if (!cli_json) {
 		cli_note("%s key %s", kind, keys->key.kid);
 		if (signs) {
-			cli_note("%s key %s, which signs", sgpu_signing_name(keys->signing.kind),
+			cli_note("%s key %s, which signs", sgpu_key_name(keys->signing.kind),
 				 keys->signing.kid);
 		}
 		return 0;
@@ -58,7 +58,7 @@ int verb_keygen(int argc, char **argv)
 {
 	struct request request = { 0 };
 	struct sgpu_error error = { 0 };
-	struct sgpu_key_set keys = { .has_key = true };
+	struct sgpu_key_set keys = { .key.kind = SGPU_KEY_NONE };
 	char **arguments, *text = NULL;
 	size_t size = 0;
 	int status = cli_read(argc, argv, &request, &arguments);
@@ -76,7 +76,7 @@ int verb_keygen(int argc, char **argv)
 	int rc = sgpu_key_generate(request.x25519 ? SGPU_KEY_X25519 : SGPU_KEY_OCT, &keys.key,
 				   &error);
 	if (!rc && (request.sign || (!request.x25519 && !request.no_sign))) {
-		rc = sgpu_signing_generate(&keys.signing, &error);
+		rc = sgpu_key_generate(SGPU_KEY_ED25519, &keys.signing, &error);
 	}
 	rc = rc ? rc : sgpu_key_set_text(&keys, &text, &size, &error);
 	if (!rc && (request.passphrase || cli_passphrase_fd <= INT_MAX)) {
@@ -149,10 +149,22 @@ const struct cli_option keyinfo_options[] = {
 	CLI_END,
 };
 
-static json_t *key_json(const char *kind, const char *use, bool secret, const char *kid)
+/* Describes the keys of a file, at most one that encrypts and one that signs, as a new array. */
+static json_t *describe(const struct sgpu_key_set *set)
 {
-	return json_pack("{s:s, s:s, s:b, s:s}", "kind", kind, "use", use, "secret", secret, "kid",
-			 kid);
+	const struct sgpu_key *const keys[] = { &set->key, &set->signing };
+	json_t *list = json_array();
+
+	for (int i = 0; i < 2; i++) {
+		if (keys[i]->kind != SGPU_KEY_NONE) {
+			json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s}", "kind",
+							      sgpu_key_name(keys[i]->kind), "use",
+							      i ? "sig" : "enc", "secret",
+							      keys[i]->secret_known, "kid",
+							      keys[i]->kid));
+		}
+	}
+	return list;
 }
 
 /* Writes what is in a file. A file for --owners decides whose batches are accepted, so only the
@@ -162,24 +174,14 @@ static int write_info(const struct sgpu_key_set *keys, const char *path,
 {
 	static const char *const lists[][2] = { { "keys", "kind use secret kid" }, { NULL, NULL } };
 	struct sgpu_error error = { 0 };
-	json_t *list = json_array(), *record;
+	json_t *record =
+		json_pack("{s:o, s:b}", "keys", describe(keys), "passphrase", keys->locked);
 	char *text = NULL;
 	size_t size = 0;
 	FILE *out = open_memstream(&text, &size);
 	int status = out ? 0 : cli_fail_nomem();
 
-	if (keys->has_key) {
-		json_array_append_new(
-			list, key_json(keys->key.kind == SGPU_KEY_OCT ? "oct" : "X25519", "enc",
-				       keys->key.kind != SGPU_KEY_X25519_PUBLIC, keys->key.kid));
-	}
-	if (keys->signing.kind != SGPU_SIGNING_NONE) {
-		json_array_append_new(list,
-				      key_json(sgpu_signing_name(keys->signing.kind), "sig",
-					       keys->signing.secret_known, keys->signing.kid));
-	}
-	record = json_pack("{s:o, s:b}", "keys", list, "passphrase", keys->locked);
-	if (!status && request->owner && keys->signing.kind == SGPU_SIGNING_NONE) {
+	if (!status && request->owner && keys->signing.kind == SGPU_KEY_NONE) {
 		status = cli_fail(SGPU_EINVALID, "'%s' has no key that signs", path);
 	} else if (!status && request->owner) {
 		fprintf(out, "%s\n", keys->signing.kid);

@@ -70,12 +70,12 @@ int home_path(const char *name, char path[PATH_MAX], struct sgpu_error *error)
 
 static int make_owner(const char *path, struct sgpu_error *error)
 {
-	struct sgpu_key_set keys = { .has_key = true };
+	struct sgpu_key_set keys = { .key.kind = SGPU_KEY_NONE };
 	char *text = NULL;
 	size_t size = 0;
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &keys.key, error);
 
-	rc = rc ? rc : sgpu_signing_generate(&keys.signing, error);
+	rc = rc ? rc : sgpu_key_generate(SGPU_KEY_ED25519, &keys.signing, error);
 	rc = rc ? rc : sgpu_key_set_text(&keys, &text, &size, error);
 	rc = rc ? rc : cli_write_secret(path, text, size, error);
 	sgpu_free_wiped(&text, size);

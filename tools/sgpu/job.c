@@ -110,8 +110,8 @@ static int write_payload(int fd, const char *name, const struct sgpu_batch *batc
 	return rc;
 }
 
-int job_seal(struct job *job, const struct sgpu_key *runner, const struct sgpu_signing_key *signer,
-	     int fd, struct sgpu_error *error)
+int job_seal(struct job *job, const struct sgpu_key *runner, const struct sgpu_key *signer, int fd,
+	     struct sgpu_error *error)
 {
 	struct sgpu_batch *batch = job->batch;
 	struct timespec now;

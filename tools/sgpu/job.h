@@ -28,8 +28,7 @@ void job_free(struct job *job);
 /* Seals the inputs to the runner's key, and writes the batch into a file. signer: NULL, or the
  * owner's key. */
 SGPU_MUST_CHECK int job_seal(struct job *job, const struct sgpu_key *runner,
-			     const struct sgpu_signing_key *signer, int fd,
-			     struct sgpu_error *error);
+			     const struct sgpu_key *signer, int fd, struct sgpu_error *error);
 /* Verifies that the file is the response to the batch, and opens its outputs. Errors also:
  * SGPU_ESEGMENTS: an output has failed; SGPU_EREFUSED: the runner's side refused the batch. */
 SGPU_MUST_CHECK int job_open(struct job *job, int fd, struct sgpu_error *error);

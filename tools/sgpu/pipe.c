@@ -378,8 +378,7 @@ static int start_here(struct pipe *p)
 	int program = -1, key = -1, rc = ready ? SGPU_OK : sgpu_fail_nomem(&error), status;
 
 	rc = rc ? rc : sgpu_key_generate(SGPU_KEY_OCT, &p->key, &error);
-	rc = rc ? rc
-		: key_file(&(struct sgpu_key_set){ .has_key = true, .key = p->key }, &key, &error);
+	rc = rc ? rc : key_file(&(struct sgpu_key_set){ .key = p->key }, &key, &error);
 	rc = rc ? rc : runner_find(&program, &error);
 	p->runner.keys = (struct cli_list){ keys, 1 };
 	rc = rc ? rc : link_start(&p->link, program, &p->runner, 1, key, &error);

@@ -228,7 +228,7 @@ static int check_shown(struct run *run)
 /* Makes the runner's key of this run, which no file on a disk holds. */
 static int make_key(struct run *run, struct sgpu_error *error)
 {
-	struct sgpu_key_set keys = { .has_key = true };
+	struct sgpu_key_set keys = { .key.kind = SGPU_KEY_NONE };
 	int rc = sgpu_key_generate(SGPU_KEY_OCT, &keys.key, error);
 
 	rc = rc ? rc : key_file(&keys, &run->key_fd, error);
@@ -240,7 +240,7 @@ static int make_key(struct run *run, struct sgpu_error *error)
  */
 static int take_owner(struct run *run, struct sgpu_error *error)
 {
-	struct sgpu_key_set keys = { .has_key = false };
+	struct sgpu_key_set keys = { .key.kind = SGPU_KEY_NONE };
 	int rc = home_owner(run->owner, error);
 
 	rc = rc || run->dry ? rc : sgpu_key_set_load(run->owner, &keys, error);

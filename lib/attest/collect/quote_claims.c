@@ -251,8 +251,7 @@ static int own_claims(const struct sgpu_quote_subject *subject, const struct sgp
 static json_t *recipient_claims(const struct sgpu_key *key)
 {
 	return json_pack("{s:{s:s, s:s, s:o, s:s}}", "jwk", "kty", "OKP", "crv", "X25519", "x",
-			 sgpu_json_from_bytes(key->public_half, sizeof(key->public_half)), "kid",
-			 key->kid);
+			 sgpu_json_from_bytes(key->public_half, 32), "kid", key->kid);
 }
 
 int sgpu_quote_check_nonce(const uint8_t *nonce, size_t size, struct sgpu_error *error)
