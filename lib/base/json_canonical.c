@@ -54,42 +54,19 @@ static void SGPU_PRINTF(2, 3) put_format(struct text *out, const char *format, .
 	}
 }
 
-static uint32_t next_point(const unsigned char **text)
-{
-	const unsigned char *p = *text;
-	uint32_t point = *p++;
-	int more = point < 0x80 ? 0 : point < 0xe0 ? 1 : point < 0xf0 ? 2 : 3;
-
-	if (more) {
-		point &= 0x3fu >> more;
-		for (; more && *p; more--) {
-			point = point << 6 | (*p++ & 0x3fu);
-		}
-	}
-	*text = p;
-	return point;
-}
-
-/* Section 3.2.3 sorts by UTF-16 code units: characters beyond the basic plane sort as surrogates,
- * before U+E000. */
-static uint32_t sort_key(uint32_t point)
-{
-	return point >= 0x10000 ? 0xd800 : point;
-}
-
+/* Section 3.2.3 sorts by UTF-16 code units. UTF-8 has the same order, but for characters beyond the
+ * basic plane, which begin with F0 to F4: as surrogates, they come before U+E000 to U+FFFF, which
+ * begin with EE and EF. */
 static int compare_keys(const void *a, const void *b)
 {
 	const unsigned char *x = *(const unsigned char *const *)a,
 			    *y = *(const unsigned char *const *)b;
 
-	while (*x && *y) {
-		uint32_t p = next_point(&x), q = next_point(&y);
-		if (p != q) {
-			uint32_t k = sort_key(p), l = sort_key(q);
-			return k != l ? (k < l ? -1 : 1) : (p < q ? -1 : 1);
-		}
+	while (*x && *x == *y) {
+		x++;
+		y++;
 	}
-	return *x ? 1 : *y ? -1 : 0;
+	return *x >= 0xee && *y >= 0xee && (*x >= 0xf0) != (*y >= 0xf0) ? *y - *x : *x - *y;
 }
 
 static void write_string(struct text *out, const char *text, size_t size)
