@@ -48,16 +48,20 @@ static int read_text(struct sgpu_tar_reader *reader, uint64_t size, uint64_t mos
 	return 0;
 }
 
-static int read_member(struct sgpu_tar_reader *reader, const char *wanted, uint64_t most,
-		       char **text, size_t *size, struct sgpu_error *error)
+/* optional: the member may be absent; *text is then left as it is. */
+static int read_member(struct sgpu_tar_reader *reader, const char *wanted, bool optional,
+		       uint64_t most, char **text, size_t *size, struct sgpu_error *error)
 {
 	const char *member = NULL;
 	uint64_t bytes = 0;
 	int rc = sgpu_tar_next(reader, &member, &bytes, error);
 
 	if (!rc && (!member || strcmp(member, wanted) != 0)) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' stands where %s belongs",
-			       reader->name, member ? member : "the end", wanted);
+		sgpu_tar_again(reader);
+		return optional ? SGPU_OK
+				: sgpu_fail(error, SGPU_EINVALID,
+					    "'%s': '%s' stands where %s belongs", reader->name,
+					    member ? member : "the end", wanted);
 	}
 	rc = rc ? rc : read_text(reader, bytes, most, text, error);
 	*size = rc ? 0 : (size_t)bytes;
@@ -176,21 +180,14 @@ static int read_manifest(struct sgpu_tar_reader *reader, struct sgpu_batch *batc
 	const struct sgpu_manifest *known =
 		source && source->find ? source->find(source->argument, batch->manifest_sha256)
 				       : NULL;
-	const char *member = NULL;
-	uint64_t size = 0;
-	int rc = sgpu_tar_next(reader, &member, &size, error);
-	const bool here = !rc && member && strcmp(member, "manifest.json") == 0;
+	int rc = read_member(reader, "manifest.json", true, SGPU_MANIFEST_SIZE_MAX,
+			     &batch->manifest_text, &batch->manifest_size, error);
 
-	if (here) {
-		rc = read_text(reader, size, SGPU_MANIFEST_SIZE_MAX, &batch->manifest_text, error);
-		batch->manifest_size = (size_t)size;
-	} else if (!rc) {
-		sgpu_tar_again(reader);
-		rc = source && !known ? source->fetch(source->argument, &batch->manifest_text,
-						      &batch->manifest_size, error)
-				      : 0;
+	if (!rc && !batch->manifest_text && source && !known) {
+		rc = source->fetch(source->argument, &batch->manifest_text, &batch->manifest_size,
+				   error);
 	}
-	if (!rc && (here || (source && !known))) {
+	if (!rc && batch->manifest_text) {
 		rc = check_digest(batch->manifest_text, batch->manifest_size,
 				  batch->manifest_sha256, "the manifest", "batch.json", error);
 		rc = rc || known ? rc : parse_manifest(batch, error);
@@ -218,7 +215,7 @@ static int read_note(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
 		return 0;
 	}
 	(void)sgpu_sealed_size(SGPU_NOTE_MAX, &most);
-	rc = read_member(reader, "note", most, &batch->note, &batch->note_size, error);
+	rc = read_member(reader, "note", false, most, &batch->note, &batch->note_size, error);
 	return rc ? rc
 		  : check_digest(batch->note, batch->note_size, batch->note_sha256, "the note",
 				 sgpu_index_name(batch), error);
@@ -266,18 +263,13 @@ static int check_locations(struct sgpu_batch *batch, struct sgpu_error *error)
 static int read_locations(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
 			  struct sgpu_error *error)
 {
-	const char *member = NULL;
 	char *text = NULL;
-	uint64_t size = 0;
-	int rc = sgpu_tar_next(reader, &member, &size, error);
+	size_t size = 0;
+	int rc = read_member(reader, "locations.json", true, SGPU_INDEX_SIZE_MAX, &text, &size,
+			     error);
 
 	place_inline(batch);
-	if (!rc && (!member || strcmp(member, "locations.json") != 0)) {
-		sgpu_tar_again(reader);
-	} else if (!rc) {
-		rc = read_text(reader, size, SGPU_INDEX_SIZE_MAX, &text, error);
-		rc = rc ? rc : sgpu_locations_parse(text, (size_t)size, batch, error);
-	}
+	rc = rc || !text ? rc : sgpu_locations_parse(text, size, batch, error);
 	free(text);
 	for (int i = 0; batch->packed && !batch->manifest && i < batch->segment_count; i++) {
 		struct sgpu_batch_segment *s = &batch->segments[i];
@@ -340,7 +332,7 @@ int sgpu_batch_read_index(struct sgpu_tar_reader *reader, struct sgpu_batch *bat
 			  struct sgpu_error *error)
 {
 	const char *name = sgpu_index_name(batch);
-	int rc = read_member(reader, name, SGPU_INDEX_SIZE_MAX, &batch->index_text,
+	int rc = read_member(reader, name, false, SGPU_INDEX_SIZE_MAX, &batch->index_text,
 			     &batch->index_size, error);
 
 	rc = rc ? rc

@@ -3,6 +3,7 @@
  * The index, batch.json or response.json: its rules that need no manifest, its parser, and its
  * writer. Its digest is in seal.json. Members that do not belong there are refused.
  */
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,32 +90,34 @@ static int check_timings(const json_t *timings, struct sgpu_error *error)
 		       : sgpu_fail(error, SGPU_EINVALID, "timings is not an object");
 }
 
-static int compare_ids(const void *a, const void *b, void *argument)
+static int compare_ids(const void *a, const void *b)
 {
-	const struct sgpu_batch *batch = argument;
-	return strcmp(batch->segments[*(const int *)a].id, batch->segments[*(const int *)b].id);
+	return strcmp(((const struct sgpu_batch_segment *)a)->id,
+		      ((const struct sgpu_batch_segment *)b)->id);
+}
+
+static void keep(void *segment)
+{
+	(void)segment;
 }
 
 /* No id may be there twice. */
-static int check_ids(const struct sgpu_batch *batch, struct sgpu_error *error)
+static int check_ids(struct sgpu_batch *batch, struct sgpu_error *error)
 {
-	const size_t count = (size_t)batch->segment_count;
-	int *order = calloc(count + 1, sizeof(*order));
-	int rc = order ? 0 : sgpu_fail_nomem(error);
+	void *tree = NULL;
+	int rc = SGPU_OK;
 
-	for (size_t i = 0; !rc && i < count; i++) {
-		order[i] = (int)i;
-	}
-	if (!rc) {
-		qsort_r(order, count, sizeof(*order), compare_ids, (void *)(uintptr_t)batch);
-	}
-	for (size_t i = 1; !rc && i < count; i++) {
-		if (!compare_ids(&order[i - 1], &order[i], (void *)(uintptr_t)batch)) {
-			rc = sgpu_fail(error, SGPU_EINVALID, "segment '%s' is there twice",
-				       batch->segments[order[i]].id);
+	for (int i = 0; !rc && i < batch->segment_count; i++) {
+		struct sgpu_batch_segment *s = &batch->segments[i],
+					  **found = tsearch(s, &tree, compare_ids);
+
+		if (!found) {
+			rc = sgpu_fail_nomem(error);
+		} else if (*found != s) {
+			rc = sgpu_segment_fail(s, SGPU_EINVALID, " is there twice", error);
 		}
 	}
-	free(order);
+	tdestroy(tree, keep);
 	return rc;
 }
 
