@@ -45,8 +45,9 @@ static void digest_pages(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-static int measure(struct sgpu_pool *pool, const uint8_t *data, uint64_t size, const uint8_t *key,
-		   uint8_t digest[SGPU_KT128_SIZE])
+int sgpu_measure_pages_shared(struct sgpu_pool *pool, const void *data, uint64_t size,
+			      const uint8_t *key, uint8_t digest[SGPU_KT128_SIZE],
+			      struct sgpu_error *error)
 {
 	uint8_t digests[BATCH][SGPU_KT128_SIZE];
 	struct sgpu_measure_custom custom;
@@ -55,7 +56,9 @@ static int measure(struct sgpu_pool *pool, const uint8_t *data, uint64_t size, c
 
 	sgpu_measure_custom(key, &custom);
 	for (uint64_t done = 0, now; done < size && rc == SGPU_OK; done += now) {
-		struct pages p = { .data = data + done, .custom = &custom, .digests = digests };
+		struct pages p = { .data = (const uint8_t *)data + done,
+				   .custom = &custom,
+				   .digests = digests };
 		uint64_t count;
 
 		now = size - done < BATCH * (uint64_t)SGPU_MEASURE_PAGE
@@ -78,22 +81,13 @@ static int measure(struct sgpu_pool *pool, const uint8_t *data, uint64_t size, c
 	sgpu_wipe(&custom, sizeof(custom));
 	sgpu_wipe(&list, sizeof(list));
 	sgpu_wipe(digests, sizeof(digests));
-	return rc;
+	return rc == SGPU_OK ? rc
+			     : sgpu_fail(error, rc, "the measure was not computed: %s",
+					 sgpu_strerror(rc));
 }
 
 void sgpu_measure_pages(const void *data, uint64_t size, const uint8_t *key,
 			uint8_t digest[SGPU_KT128_SIZE])
 {
-	(void)measure(NULL, data, size, key, digest);
-}
-
-int sgpu_measure_pages_shared(struct sgpu_pool *pool, const void *data, uint64_t size,
-			      const uint8_t *key, uint8_t digest[SGPU_KT128_SIZE],
-			      struct sgpu_error *error)
-{
-	int rc = measure(pool, data, size, key, digest);
-
-	return rc == SGPU_OK ? rc
-			     : sgpu_fail(error, rc, "the measure was not computed: %s",
-					 sgpu_strerror(rc));
+	(void)!sgpu_measure_pages_shared(NULL, data, size, key, digest, NULL);
 }
