@@ -351,7 +351,6 @@ static int authenticate(struct sgpu_job *job, struct sgpu_error *error)
 	if (job->batch->has_mac) {
 		rc = sgpu_batch_unwrap(job->batch, options->keys, options->key_count,
 				       job->batch_key, error);
-		job->keyed = rc == SGPU_OK;
 		rc = rc ? rc : sgpu_batch_verify(job->batch, job->batch_key, error);
 	}
 	return rc == SGPU_OK && options->owners

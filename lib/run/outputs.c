@@ -85,7 +85,7 @@ static int find_place(struct sgpu_payload *p, struct sgpu_error *error)
 	const struct sgpu_location *place = p->of->place;
 
 	if (place && place->kind == SGPU_LOCATION_LEASE) {
-		p->host = sgpu_lent_at(run->lent, place);
+		p->host = sgpu_lent_at(run, place);
 		return SGPU_OK;
 	}
 	if (place) {

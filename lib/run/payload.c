@@ -38,7 +38,7 @@ static void fill_in(struct sgpu_run *run, int number, bool result)
 	if (!result) {
 		p->size = sgpu_batch_payload_size(run->job.batch, number);
 		p->host = of->location.kind == SGPU_LOCATION_LEASE
-				  ? sgpu_lent_at(run->lent, &of->location)
+				  ? sgpu_lent_at(run, &of->location)
 				  : NULL;
 	}
 }

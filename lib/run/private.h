@@ -72,7 +72,6 @@ struct sgpu_job {
 	struct sgpu_prepared *prepared;
 	const struct sgpu_manifest *manifest; /* of the prepared job */
 	const struct sgpu_plan *plan;
-	bool keyed;
 	uint8_t batch_key[SGPU_KEY_SIZE];
 	char owner[SGPU_KID_SIZE + 1]; /* the first listed owner who signed the batch, or "" */
 	bool has_module;	       /* an operation is of a module */
@@ -216,7 +215,6 @@ struct sgpu_payload {
 struct sgpu_group; /* small payloads that are enqueued together */
 struct sgpu_operations;
 struct sgpu_run_module;
-struct sgpu_lent;
 
 struct sgpu_run {
 	struct sgpu_runner *runner;
@@ -243,9 +241,14 @@ struct sgpu_run {
 	uint64_t *places;
 	struct sgpu_error file_error; /* of writing them to the file: there can be no response */
 	struct sgpu_leases *leases;   /* the batch's files and regions */
-	struct sgpu_lent *lent;	      /* the batch's leases, or NULL */
-	uint64_t rank;		      /* of this run's transfers; lower ranks go first */
-	bool reserved;		      /* space was reserved: truncate the file after the response */
+	struct sgpu_lent {	      /* the batch's leases */
+		struct sgpu_lease *inputs;
+		int input_count;
+		struct sgpu_lease results; /* id "": there is none */
+		bool offered;
+	} lent;
+	uint64_t rank; /* of this run's transfers; lower ranks go first */
+	bool reserved; /* space was reserved: truncate the file after the response */
 
 	struct sgpu_run_text {
 		struct sgpu_run_text *next;
@@ -402,17 +405,17 @@ bool sgpu_modules_broke_rules(const struct sgpu_run *run);
 
 /* ---- leases.c ---- */
 /* Takes all leases that the batch names, and makes one for its results, in which results without a
- * place get theirs. run->lent is NULL if the runner gives no leases. Errors: those of
+ * place get theirs. Errors: those of
  * sgpu_lease_take; SGPU_EINVALID if a payload does not lie in its lease. */
 SGPU_MUST_CHECK int sgpu_lent_create(struct sgpu_run *run, struct sgpu_error *error);
 /* Ends the leases, except the results' lease if it was offered. */
-void sgpu_lent_free(struct sgpu_lent **lent);
+void sgpu_lent_free(struct sgpu_run *run);
 /* Returns where a payload is, or goes, that is in one of them. */
-uint8_t *sgpu_lent_at(const struct sgpu_lent *lent, const struct sgpu_location *location);
-/* Lets others take the results' lease from now on. `lent` may be NULL. */
-void sgpu_lent_offer(struct sgpu_lent *lent);
+uint8_t *sgpu_lent_at(const struct sgpu_run *run, const struct sgpu_location *location);
+/* Lets others take the results' lease from now on. */
+void sgpu_lent_offer(struct sgpu_run *run);
 /* Ends the results' lease, unless somebody has taken it. */
-void sgpu_lent_withdraw(struct sgpu_lent *lent);
+void sgpu_lent_withdraw(struct sgpu_run *run);
 
 /* ---- outputs.c: results on their way from the device ---- */
 /* Enqueues small outputs of an operation behind it on its stream: what it will have written is

@@ -189,7 +189,7 @@ static int make_response(struct writer *w, struct sgpu_batch **response, struct 
 	if (rc == SGPU_OK && !r->timings) {
 		rc = sgpu_fail_nomem(error);
 	}
-	if (rc == SGPU_OK && w->job->keyed) {
+	if (rc == SGPU_OK && w->job->batch->has_mac) {
 		r->recipients = json_deep_copy(w->job->batch->recipients);
 		rc = r->recipients ? sgpu_batch_sign(r, w->job->batch_key, error)
 				   : sgpu_fail_nomem(error);
@@ -424,11 +424,11 @@ int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error)
 
 	if (rc == SGPU_OK) {
 		note_size(run, response);
-		sgpu_lent_offer(run->lent); /* readers of the response may take that lease now */
+		sgpu_lent_offer(run); /* readers of the response may take that lease now */
 		rc = write_response(&w, response, error);
 	}
 	if (rc != SGPU_OK) {
-		sgpu_lent_withdraw(run->lent);
+		sgpu_lent_withdraw(run);
 	} else {
 		rc = verdict(run, response, error);
 	}

@@ -305,11 +305,12 @@ static void tear_down(struct sgpu_run *run)
 	sgpu_memory_clear(run);
 	sgpu_presence_cleared(run);
 	sgpu_leases_free(&run->leases);
-	sgpu_lent_free(&run->lent);
+	sgpu_lent_free(run);
 	sgpu_wipe(run->job.batch_key, sizeof(run->job.batch_key));
 	sgpu_tar_close(&run->tar);
 	atomic_store(&run->busy_ns, 0);
 	sgpu_trace_sort(run);
+	run->result.batch = run->job.batch;
 	run->result.manifest_id = run->job.prepared ? run->job.prepared->manifest->id : "";
 	run->result.owner = run->job.owner;
 	run->result.has_module = run->job.has_module;

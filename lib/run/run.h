@@ -202,8 +202,6 @@ struct sgpu_run_progress {
 };
 /* May be called from any thread at any time. */
 void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress);
-/* Returns the run's batch once its head has been read, else NULL. It lives as long as the run. */
-const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run);
 
 /* Sums over all spans of a kind. */
 struct sgpu_run_total {
@@ -216,11 +214,12 @@ struct sgpu_run_paths {
 
 /* The outcome of a run that has ended. All that it points to lives as long as the run. */
 struct sgpu_run_result {
-	const char *manifest_id; /* or "": no manifest was taken */
-	const char *owner;	 /* thumbprint of the first owner in the batch whose signature has
-				    verified, or "" */
-	bool descriptor_failed;	 /* the batch could not be read, or the response not written */
-	bool response_full;	 /* writing the response failed with SGPU_ENOSPACE */
+	const struct sgpu_batch *batch; /* or NULL: its head was not read */
+	const char *manifest_id;	/* or "": no manifest was taken */
+	const char *owner;	/* thumbprint of the first owner in the batch whose signature has
+				   verified, or "" */
+	bool descriptor_failed; /* the batch could not be read, or the response not written */
+	bool response_full;	/* writing the response failed with SGPU_ENOSPACE */
 	bool has_module;
 	uint64_t response_size; /* least bytes that it needs; 0: not known */
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];

@@ -94,11 +94,6 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 	}
 }
 
-const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run)
-{
-	return run->job.batch;
-}
-
 const struct sgpu_run_result *sgpu_run_get_result(const struct sgpu_run *run)
 {
 	return &run->result;

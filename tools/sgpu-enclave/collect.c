@@ -21,8 +21,8 @@
 
 void report_collect(const struct sgpu_run *run, const struct enclave *w, struct report *report)
 {
-	const struct sgpu_batch *batch = sgpu_run_get_batch(run);
 	const struct sgpu_run_result *result = sgpu_run_get_result(run);
+	const struct sgpu_batch *batch = result->batch;
 
 	memset(report, 0, sizeof(*report));
 	sgpu_run_get_progress(run, &report->progress);
