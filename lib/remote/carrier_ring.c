@@ -10,7 +10,7 @@
 
 struct ring_carrier {
 	struct sgpu_carrier carrier;
-	struct sgpu_ring_client *client;
+	struct sgpu_ring *ring;
 	uint8_t *area;
 };
 
@@ -25,14 +25,14 @@ static int await_answer(struct ring_carrier *c, uint64_t *size, struct sgpu_erro
 	int rc = SGPU_OK;
 
 	while (rc == SGPU_OK && count == 0) {
-		rc = sgpu_ring_client_wait(c->client, deadline, error);
+		rc = sgpu_ring_await(c->ring, deadline, error);
 		if (rc == SGPU_ESYSTEM || rc == SGPU_ETIMEOUT) {
 			return sgpu_fail(error, rc,
 					 rc == SGPU_ESYSTEM
 						 ? "the worker of the session has ended"
 						 : "the worker of the session does not answer");
 		}
-		rc = rc ? rc : sgpu_ring_reap(c->client, &result, 1, &count, error);
+		rc = rc ? rc : sgpu_ring_reap(c->ring, &result, 1, &count, error);
 	}
 	if (rc == SGPU_OK && (result.status < 0 || result.value > SGPU_MESSAGE_MAX)) {
 		rc = sgpu_fail(error, SGPU_EINVALID,
@@ -52,7 +52,7 @@ static int exchange(void *argument, const uint8_t *message, size_t size, uint8_t
 	int rc;
 
 	memcpy(c->area + SGPU_AREA_SIZE, message, size);
-	rc = sgpu_ring_submit(c->client, &descriptor, error);
+	rc = sgpu_ring_submit(c->ring, &descriptor, error);
 	if (rc == SGPU_ERETRY) {
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "the ring of a session is full, though it has nothing to do");
@@ -85,7 +85,7 @@ static void close_ring(struct sgpu_carrier *carrier)
 {
 	struct ring_carrier *c = (struct ring_carrier *)carrier;
 
-	sgpu_ring_client_close(&c->client);
+	sgpu_ring_close(&c->ring);
 	sgpu_link_unmap(&c->area);
 	free(c);
 }
@@ -94,8 +94,7 @@ int sgpu_carrier_ring(const struct sgpu_remote_ring *ring, struct sgpu_carrier *
 		      struct sgpu_error *error)
 {
 	static const struct sgpu_carrier_calls calls = { exchange, put, get, close_ring };
-	const struct sgpu_ring_client_config config = { .doorbell = ring->bell,
-							.wait.spin_ns = ring->spin_ns };
+	const struct sgpu_ring_config config = { .doorbell = ring->bell, .spin_ns = ring->spin_ns };
 	struct ring_carrier *c = calloc(1, sizeof(*c));
 	int rc;
 
@@ -104,7 +103,7 @@ int sgpu_carrier_ring(const struct sgpu_remote_ring *ring, struct sgpu_carrier *
 		return sgpu_fail_nomem(error);
 	}
 	c->carrier.calls = &calls;
-	rc = sgpu_ring_client_open(ring->memory, &config, &c->client, error);
+	rc = sgpu_ring_open(ring->memory, &config, &c->ring, error);
 	rc = rc ? rc : sgpu_link_map(ring->area, &c->area, error);
 	if (rc < 0) {
 		close_ring(&c->carrier);

@@ -16,7 +16,7 @@
 
 struct sgpu_remote_service {
 	struct sgpu_group_server *server;
-	struct sgpu_ring_worker *ring;
+	struct sgpu_ring *ring;
 	int bell;
 	uint8_t *area;
 	atomic_bool stop;
@@ -29,8 +29,11 @@ int sgpu_remote_service_create(struct sgpu_secure *context, uint64_t memory_limi
 			       const struct sgpu_remote_ring *ring,
 			       struct sgpu_remote_service **service, struct sgpu_error *error)
 {
-	struct sgpu_ring_worker_config worker = { .doorbell = ring->bell,
-						  .wait.spin_ns = ring->spin_ns };
+	static const uint8_t members[SGPU_RING_OPCODES] = { [LINK_MESSAGE] = SGPU_RING_KNOWN |
+									     SGPU_RING_LENGTH };
+	const struct sgpu_ring_config worker = { .doorbell = ring->bell,
+						 .spin_ns = ring->spin_ns,
+						 .members = members };
 	struct sgpu_group_config config = { .area_size = SGPU_AREA_SIZE,
 					    .memory_limit = memory_limit,
 					    .jobs = &sgpu_remote_jobs,
@@ -44,8 +47,7 @@ int sgpu_remote_service_create(struct sgpu_secure *context, uint64_t memory_limi
 	}
 	atomic_init(&s->idle_ns, sgpu_now_ns());
 	s->bell = ring->bell;
-	worker.members[LINK_MESSAGE] = SGPU_RING_KNOWN | SGPU_RING_LENGTH;
-	rc = sgpu_ring_worker_open(ring->memory, &worker, &s->ring, error);
+	rc = sgpu_ring_open(ring->memory, &worker, &s->ring, error);
 	rc = rc ? rc : sgpu_link_map(ring->area, &s->area, error);
 	config.area = s->area;
 	rc = rc ? rc : sgpu_group_server_create(context, &config, &s->server, error);
@@ -65,7 +67,7 @@ void sgpu_remote_service_free(struct sgpu_remote_service **service)
 	}
 	sgpu_group_server_free(&s->server);
 	sgpu_link_unmap(&s->area);
-	sgpu_ring_worker_close(&s->ring);
+	sgpu_ring_close(&s->ring);
 	free(s);
 	*service = NULL;
 }
@@ -84,9 +86,9 @@ uint64_t sgpu_remote_service_idle(const struct sgpu_remote_service *service)
 }
 
 static int answer_message(struct sgpu_remote_service *s,
-			  const struct sgpu_ring_operation *operation, struct sgpu_error *error)
+			  const struct sgpu_ring_descriptor *descriptor, struct sgpu_error *error)
 {
-	const uint64_t size = operation->descriptor.length;
+	const uint64_t size = descriptor->length;
 	size_t answered = 0;
 	int rc;
 
@@ -103,23 +105,23 @@ static int answer_message(struct sgpu_remote_service *s,
 	}
 	memcpy(s->area + SGPU_AREA_SIZE, s->answer, answered);
 	atomic_store_explicit(&s->idle_ns, sgpu_now_ns(), memory_order_relaxed);
-	return sgpu_ring_finish(s->ring, operation->ticket, SGPU_OK, answered, error);
+	return sgpu_ring_finish(s->ring, SGPU_OK, answered, error);
 }
 
 /* Checks `stop` before each message, so that endless messages do not prevent a stop. */
 int sgpu_remote_service_run(struct sgpu_remote_service *service, struct sgpu_error *error)
 {
 	struct sgpu_remote_service *s = service;
-	struct sgpu_ring_operation operation;
+	struct sgpu_ring_descriptor descriptor;
 	int rc = SGPU_OK;
 
 	while (rc == SGPU_OK && !atomic_load_explicit(&s->stop, memory_order_relaxed)) {
-		rc = sgpu_ring_next(s->ring, &operation, error);
+		rc = sgpu_ring_next(s->ring, &descriptor, error);
 		if (rc == SGPU_OK) {
-			rc = answer_message(s, &operation, error);
+			rc = answer_message(s, &descriptor, error);
 		} else if (rc == SGPU_ERETRY) {
 			rc = SGPU_OK;
-			if (sgpu_ring_worker_wait(s->ring, 0, error) < 0) {
+			if (sgpu_ring_await(s->ring, 0, error) < 0) {
 				/* The client has closed its end of the bell, and no message is
 				 * left. */
 				return SGPU_OK;

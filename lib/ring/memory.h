@@ -48,14 +48,14 @@ struct sgpu_ring_memory {
 	struct sgpu_queue submissions, completions;
 };
 
-/* Checks and maps the memory. Errors: as sgpu_ring_client_open. */
+/* Checks and maps the memory. Errors: as sgpu_ring_open. */
 SGPU_MUST_CHECK int sgpu_ring_map(int fd, struct sgpu_ring_memory *memory,
 				  struct sgpu_error *error);
 /* Accepts memory that is not mapped. */
 void sgpu_ring_unmap(struct sgpu_ring_memory *memory);
 
-/* Checks a copy of a descriptor. members: what each opcode uses, as in struct
- * sgpu_ring_worker_config; NULL: not checked. Returns `code` for a bad descriptor. */
+/* Checks a copy of a descriptor. members: what each opcode uses, as in struct sgpu_ring_config;
+ * NULL: not checked. Returns `code` for a bad descriptor. */
 SGPU_MUST_CHECK int sgpu_ring_check(const struct sgpu_ring_descriptor *descriptor,
 				    const uint8_t *members, int code, struct sgpu_error *error);
 

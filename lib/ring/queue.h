@@ -29,8 +29,8 @@ struct sgpu_queue {
 
 struct sgpu_producer {
 	struct sgpu_queue queue;
-	_Alignas(64) uint64_t tail; /* the next position to fill; private to this process */
-	uint64_t head_seen;	    /* the newest head that was read and checked */
+	uint64_t tail;	    /* the next position to fill; private to this process */
+	uint64_t head_seen; /* the newest head that was read and checked */
 };
 
 struct sgpu_consumer {

@@ -1,33 +1,100 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The enclave's side of calls. The shared area has a place for each call that may be under way. A
- * direct call needs none: its data stay where they are.
+ * System calls of an enclave: the inside, which makes them, and the thread outside that performs
+ * those of the queue, in their order.
  */
-#include <sgpu/ring.h>
+#include "ring/rpc.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
 
 #include "base/io.h"
 #include "ring/memory.h"
-#include "ring/outside.h"
 
 enum { ERRNO_MAX = 4095 };
 
-struct sgpu_rpc {
-	enum sgpu_rpc_way way;
-	uint64_t exit_cycles, count;
-	struct sgpu_rpc_shared shared;
-	struct sgpu_ring_client *client;
-	struct sgpu_rpc_server *server;
-	struct sgpu_error why; /* why there are no more calls: a fault of the outside */
-};
+/* How long both sides spin. A call that does not wait ends within microseconds, so longer spinning
+ * saves no sleep and takes the processor from the other side. The time does not adapt: a call for
+ * which both sides sleep takes longer than they spin, so a time that has shrunk would stay short.
+ */
+static uint64_t spin_ns(void)
+{
+	return sgpu_cpu_count() == 1 ? 1 : 20000;
+}
+
+#if defined(__SANITIZE_THREAD__)
+#define SHOWS_ORDER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SHOWS_ORDER 1
+#endif
+#endif
+
+/* Shows ThreadSanitizer, to which the two mappings are different memory, that a call through the
+ * ring comes after what its caller did before, and before what it does next. */
+static void show_order(void)
+{
+#ifdef SHOWS_ORDER
+	static _Atomic uint64_t order;
+
+	atomic_fetch_add(&order, 1);
+#endif
+}
+
+/* ---- system calls, the same for every way of calling ---- */
+/* Copies the shared array first, since the other side may change it. */
+static int64_t perform_poll(struct pollfd *shared, size_t count, int timeout_ms)
+{
+	struct pollfd fds[SGPU_RPC_POLL_MAX];
+	int ready;
+
+	if (count > SGPU_RPC_POLL_MAX) {
+		return -EINVAL;
+	}
+	if (count) {
+		memcpy(fds, shared, count * sizeof(*fds));
+	}
+	ready = poll(fds, count, timeout_ms);
+	if (ready < 0) {
+		return -errno;
+	}
+	for (size_t i = 0; i < count; i++) {
+		shared[i].revents = fds[i].revents;
+	}
+	return ready;
+}
+
+/* base: where the area is; NULL for a direct call. */
+static int64_t perform(const char *base, const struct sgpu_ring_descriptor *call)
+{
+	const int fd = (int)call->handle;
+	void *data = (void *)((uintptr_t)base + call->offset);
+	ssize_t done;
+
+	switch (call->opcode) {
+	case SGPU_RPC_RECV:
+		done = recv(fd, data, call->length, MSG_DONTWAIT);
+		break;
+	case SGPU_RPC_SEND:
+		done = send(fd, data, call->length, MSG_DONTWAIT | MSG_NOSIGNAL);
+		break;
+	case SGPU_RPC_POLL:
+		return perform_poll(data, call->length / sizeof(struct pollfd),
+				    (int)(int64_t)call->argument);
+	default: /* SGPU_RPC_EMPTY */
+		(void)syscall(SYS_getppid);
+		return 0;
+	}
+	return done < 0 ? -errno : done;
+}
 
 /* ---- exits ---- */
 
@@ -52,54 +119,110 @@ static void lose(uint64_t cycles)
 }
 #endif
 
-/* ---- opening and closing ---- */
+/* ---- the thread outside ---- */
+/* Makes the call that a descriptor describes. The descriptor is a copy; its range must be in the
+ * area. */
+static int make_call(struct sgpu_rpc *rpc, const struct sgpu_ring_descriptor *d,
+		     struct sgpu_error *error)
+{
+	const bool good = d->handle <= INT32_MAX && d->length <= SGPU_RPC_AREA_SIZE &&
+			  d->offset <= SGPU_RPC_AREA_SIZE - d->length &&
+			  d->offset % _Alignof(struct pollfd) == 0;
+	int64_t value = 0;
 
-static int open_area(struct sgpu_rpc *rpc, struct sgpu_error *error)
+	if (good) {
+		show_order();
+		value = perform(rpc->outside_data, d);
+		show_order();
+	}
+	return sgpu_ring_finish(rpc->worker, good ? SGPU_OK : SGPU_EUSAGE, (uint64_t)value, error);
+}
+
+static void *serve(void *argument)
+{
+	struct sgpu_rpc *rpc = argument;
+	struct sgpu_ring_descriptor descriptor;
+	struct sgpu_error error;
+	int rc = SGPU_OK;
+
+	while (rc == SGPU_OK) {
+		rc = sgpu_ring_next(rpc->worker, &descriptor, &error);
+		if (rc == SGPU_OK) {
+			rc = make_call(rpc, &descriptor, &error);
+		} else if (rc == SGPU_ERETRY) {
+			rc = sgpu_ring_await(rpc->worker, 0, &error);
+		}
+	}
+	/* Tells the inside, which may wait, that nobody serves it any more. */
+	(void)shutdown(rpc->outside, SHUT_RDWR);
+	return NULL;
+}
+
+static int map_area(int area, char **data, struct sgpu_error *error)
 {
 	void *memory = NULL;
-	int rc = sgpu_memory_file_create("sgpu-rpc", SGPU_RPC_AREA_SIZE, true, &rpc->shared.area,
-					 error);
+	uint64_t size;
+	int rc = sgpu_memory_file_map(area, "the data of calls", SGPU_RPC_AREA_SIZE,
+				      SGPU_RPC_AREA_SIZE, &memory, &size, error);
 
-	rc = rc ? rc : sgpu_rpc_map(rpc->shared.area, &memory, error);
-	rpc->shared.data = memory;
+	*data = memory;
 	return rc;
 }
 
+int sgpu_rpc_serve(struct sgpu_rpc *rpc, struct sgpu_error *error)
+{
+	enum { DATA = SGPU_RING_KNOWN | SGPU_RING_HANDLE | SGPU_RING_OFFSET | SGPU_RING_LENGTH };
+	static const uint8_t members[SGPU_RING_OPCODES] = {
+		[SGPU_RPC_RECV] = DATA,
+		[SGPU_RPC_SEND] = DATA,
+		[SGPU_RPC_POLL] = DATA | SGPU_RING_ARGUMENT,
+		[SGPU_RPC_EMPTY] = DATA,
+	};
+	const struct sgpu_ring_config config = { .doorbell = rpc->outside,
+						 .spin_ns = spin_ns(),
+						 .members = members };
+	int rc = map_area(rpc->area, &rpc->outside_data, error);
+
+	rc = rc ? rc : sgpu_ring_open(rpc->ring, &config, &rpc->worker, error);
+	rc = rc ? rc : sgpu_thread_start(&rpc->thread, serve, rpc, error);
+	rpc->runs = rc == SGPU_OK;
+	return rc;
+}
+
+/* ---- opening and closing ---- */
 /* The ring has as many entries as there are places for calls, so it is never full. */
 static int open_queue(struct sgpu_rpc *rpc, struct sgpu_error *error)
 {
-	struct sgpu_ring_client_config config = { .wait = sgpu_rpc_spinning() };
+	struct sgpu_ring_config config = { .spin_ns = spin_ns() };
 	int ends[2], rc;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
 		return sgpu_fail_errno(error, "cannot make the sockets of a queue");
 	}
-	config.doorbell = rpc->shared.inside = ends[0];
-	rpc->shared.outside = ends[1];
-	rc = sgpu_ring_memory_create(SGPU_RPC_CALLS_MAX, SGPU_RPC_CALLS_MAX, &rpc->shared.ring,
-				     error);
-	return rc ? rc : sgpu_ring_client_open(rpc->shared.ring, &config, &rpc->client, error);
+	config.doorbell = rpc->inside = ends[0];
+	rpc->outside = ends[1];
+	rc = sgpu_ring_memory_create(SGPU_RPC_CALLS_MAX, SGPU_RPC_CALLS_MAX, &rpc->ring, error);
+	return rc ? rc : sgpu_ring_open(rpc->ring, &config, &rpc->client, error);
 }
 
 int sgpu_rpc_open_inside(enum sgpu_rpc_way way, uint64_t exit_cycles, struct sgpu_rpc **rpc,
-			 const struct sgpu_rpc_shared **shared, struct sgpu_error *error)
+			 struct sgpu_error *error)
 {
-	struct sgpu_rpc *r = calloc(1, sizeof(*r));
+	struct sgpu_rpc *r = *rpc = calloc(1, sizeof(*r));
 	int rc = SGPU_OK;
 
-	*rpc = r;
 	if (!r) {
 		return sgpu_fail_nomem(error);
 	}
 	r->way = way;
 	r->exit_cycles = exit_cycles;
-	r->shared = (struct sgpu_rpc_shared){ .ring = -1, .area = -1, .inside = -1, .outside = -1 };
-	*shared = &r->shared;
+	r->ring = r->area = r->inside = r->outside = -1;
 	if (way == SGPU_RPC_EXIT && !has_cycles) {
 		rc = sgpu_fail(error, SGPU_EUNAVAILABLE,
 			       "an exit cannot be emulated: there is no time-stamp counter");
 	} else if (way != SGPU_RPC_DIRECT) {
-		rc = open_area(r, error);
+		rc = sgpu_memory_file_create("sgpu-rpc", SGPU_RPC_AREA_SIZE, true, &r->area, error);
+		rc = rc ? rc : map_area(r->area, &r->data, error);
 	}
 	if (rc == SGPU_OK && way == SGPU_RPC_QUEUE) {
 		rc = open_queue(r, error);
@@ -113,16 +236,22 @@ int sgpu_rpc_open_inside(enum sgpu_rpc_way way, uint64_t exit_cycles, struct sgp
 int sgpu_rpc_open(enum sgpu_rpc_way way, uint64_t exit_cycles, struct sgpu_rpc **rpc,
 		  struct sgpu_error *error)
 {
-	const struct sgpu_rpc_shared *shared;
-	int rc = sgpu_rpc_open_inside(way, exit_cycles, rpc, &shared, error);
+	int rc = sgpu_rpc_open_inside(way, exit_cycles, rpc, error);
 
 	if (rc == SGPU_OK && way == SGPU_RPC_QUEUE) {
-		rc = sgpu_rpc_server_start(shared, &(*rpc)->server, error);
+		rc = sgpu_rpc_serve(*rpc, error);
 		if (rc < 0) {
 			sgpu_rpc_close(rpc);
 		}
 	}
 	return rc;
+}
+
+static void unmap_area(char *data)
+{
+	if (data) {
+		munmap(data, SGPU_RPC_AREA_SIZE);
+	}
 }
 
 void sgpu_rpc_close(struct sgpu_rpc **rpc)
@@ -132,18 +261,18 @@ void sgpu_rpc_close(struct sgpu_rpc **rpc)
 	if (!r) {
 		return;
 	}
-	if (r->shared.inside >= 0) {
-		(void)shutdown(r->shared.inside, SHUT_RDWR);
+	if (r->runs) {
+		(void)shutdown(r->inside, SHUT_RDWR);
+		pthread_join(r->thread, NULL);
 	}
-	sgpu_rpc_server_end(&r->server);
-	sgpu_ring_client_close(&r->client);
-	if (r->shared.data) {
-		munmap(r->shared.data, SGPU_RPC_AREA_SIZE);
-	}
-	sgpu_close(r->shared.ring);
-	sgpu_close(r->shared.area);
-	sgpu_close(r->shared.inside);
-	sgpu_close(r->shared.outside);
+	sgpu_ring_close(&r->worker);
+	sgpu_ring_close(&r->client);
+	unmap_area(r->outside_data);
+	unmap_area(r->data);
+	sgpu_close(r->ring);
+	sgpu_close(r->area);
+	sgpu_close(r->inside);
+	sgpu_close(r->outside);
 	free(r);
 	*rpc = NULL;
 }
@@ -162,7 +291,7 @@ static int await_results(struct sgpu_rpc *rpc, size_t count, int64_t *values,
 	size_t got = 0, some;
 
 	while (got < count) {
-		int rc = sgpu_ring_client_wait(rpc->client, 0, error);
+		int rc = sgpu_ring_await(rpc->client, 0, error);
 
 		rc = rc ? rc
 			: sgpu_ring_reap(rpc->client, results, SGPU_RPC_CALLS_MAX, &some, error);
@@ -183,34 +312,25 @@ static int await_results(struct sgpu_rpc *rpc, size_t count, int64_t *values,
 }
 
 /* Makes calls through the ring. The values are as the outside gave them, unchecked. */
-static int queue_calls(struct sgpu_rpc *rpc, const struct sgpu_rpc_request *requests, size_t count,
-		       int64_t *values, struct sgpu_error *error)
+static int queue_calls(struct sgpu_rpc *rpc, const struct sgpu_ring_descriptor *requests,
+		       size_t count, int64_t *values, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
-	sgpu_rpc_show_order();
+	show_order();
 	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
-		const struct sgpu_ring_descriptor descriptor = {
-			.opcode = requests[i].operation,
-			.cookie = i,
-			.handle = (uint64_t)requests[i].fd,
-			.offset = (uint64_t)((char *)requests[i].data - rpc->shared.data),
-			.length = requests[i].size,
-			.argument = requests[i].argument,
-		};
-
-		rc = sgpu_ring_submit(rpc->client, &descriptor, error);
+		rc = sgpu_ring_submit(rpc->client, &requests[i], error);
 	}
 	if (rc == SGPU_ERETRY) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "the queue to the outside is full, though it has nothing to do");
 	}
 	rc = rc ? rc : await_results(rpc, count, values, error);
-	sgpu_rpc_show_order();
+	show_order();
 	return rc;
 }
 
-static int carry(struct sgpu_rpc *rpc, const struct sgpu_rpc_request *requests, size_t count,
+static int carry(struct sgpu_rpc *rpc, const struct sgpu_ring_descriptor *requests, size_t count,
 		 int64_t *values, struct sgpu_error *error)
 {
 	const bool exits = rpc->way == SGPU_RPC_EXIT;
@@ -229,7 +349,7 @@ static int carry(struct sgpu_rpc *rpc, const struct sgpu_rpc_request *requests, 
 		if (exits) {
 			lose(rpc->exit_cycles / 2);
 		}
-		values[i] = sgpu_rpc_perform(&requests[i]);
+		values[i] = perform(rpc->data, &requests[i]);
 		if (exits) {
 			lose(rpc->exit_cycles - rpc->exit_cycles / 2);
 		}
@@ -266,26 +386,27 @@ static int make_some(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
 		     struct sgpu_rpc_io *ios, size_t count, struct sgpu_error *error)
 {
 	const bool direct = rpc->way == SGPU_RPC_DIRECT;
-	struct sgpu_rpc_request requests[SGPU_RPC_CALLS_MAX];
+	struct sgpu_ring_descriptor requests[SGPU_RPC_CALLS_MAX];
 	int64_t values[SGPU_RPC_CALLS_MAX];
 	int rc;
 
 	for (size_t i = 0; i < count; i++) {
-		requests[i] = (struct sgpu_rpc_request){
-			.operation = operation,
-			.fd = ios[i].fd,
-			.data = direct ? ios[i].data : rpc->shared.data + i * SGPU_RPC_BYTES_MAX,
-			.size = ios[i].size < SGPU_RPC_BYTES_MAX ? ios[i].size : SGPU_RPC_BYTES_MAX,
+		requests[i] = (struct sgpu_ring_descriptor){
+			.opcode = operation,
+			.cookie = i,
+			.handle = (uint64_t)ios[i].fd,
+			.offset = direct ? (uintptr_t)ios[i].data : i * SGPU_RPC_BYTES_MAX,
+			.length = sgpu_min_u64(ios[i].size, SGPU_RPC_BYTES_MAX),
 		};
 		if (!direct && operation == SGPU_RPC_SEND) {
-			memcpy(requests[i].data, ios[i].data, requests[i].size);
+			memcpy(rpc->data + requests[i].offset, ios[i].data, requests[i].length);
 		}
 	}
 	rc = carry(rpc, requests, count, values, error);
 	for (size_t i = 0; i < count && rc == SGPU_OK; i++) {
-		ios[i].code = judge(rpc, values[i], requests[i].size, &ios[i].done, error);
+		ios[i].code = judge(rpc, values[i], requests[i].length, &ios[i].done, error);
 		if (!direct && operation == SGPU_RPC_RECV && ios[i].done) {
-			memcpy(ios[i].data, requests[i].data, ios[i].done);
+			memcpy(ios[i].data, rpc->data + requests[i].offset, ios[i].done);
 		}
 	}
 	return rc < 0 ? rc : sgpu_ring_fault_check(&rpc->why, error);
@@ -347,10 +468,10 @@ int sgpu_rpc_poll(struct sgpu_rpc *rpc, struct pollfd *fds, size_t count, int ti
 		  size_t *done, struct sgpu_error *error)
 {
 	const bool direct = rpc->way == SGPU_RPC_DIRECT;
-	const struct sgpu_rpc_request request = { .operation = SGPU_RPC_POLL,
-						  .data = direct ? (void *)fds : rpc->shared.data,
-						  .size = count * sizeof(*fds),
-						  .argument = (uint64_t)(int64_t)timeout_ms };
+	const struct sgpu_ring_descriptor request = { .opcode = SGPU_RPC_POLL,
+						      .offset = direct ? (uintptr_t)fds : 0,
+						      .length = count * sizeof(*fds),
+						      .argument = (uint64_t)(int64_t)timeout_ms };
 	struct sgpu_error found;
 	int64_t value = 0;
 	int rc;
@@ -363,12 +484,12 @@ int sgpu_rpc_poll(struct sgpu_rpc *rpc, struct pollfd *fds, size_t count, int ti
 		for (size_t i = 0; i < count; i++) {
 			fds[i].revents = 0;
 		}
-		memcpy(request.data, fds, request.size);
+		memcpy(rpc->data, fds, request.length);
 	}
 	rc = carry(rpc, &request, 1, &value, error);
 	rc = rc ? rc : judge(rpc, value, count, done, error);
 	if (rc == SGPU_OK && !direct) {
-		take_events(request.data, fds, count);
+		take_events((const struct pollfd *)(void *)rpc->data, fds, count);
 		if (check_events(fds, count, *done, &found) < 0) {
 			rc = sgpu_ring_fault_set(&rpc->why, &found, error);
 		}

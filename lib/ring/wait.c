@@ -28,14 +28,11 @@ enum { SPIN_LEAST_NS = 1000, SPIN_MOST_NS = 200000, SPIN_FIRST_NS = 20000 };
 
 /* ---- how long to spin ---- */
 
-void sgpu_spin_time_set(struct sgpu_spin_time *time, const struct sgpu_ring_wait *wait, bool alone)
+void sgpu_spin_time_set(struct sgpu_spin_time *time, uint64_t spin_ns, bool alone)
 {
-	memset(time, 0, sizeof(*time));
-	if (wait->spin_ns && !wait->never_spin) {
-		time->ns = time->least = time->most = wait->spin_ns;
-	} else if (!alone && !wait->never_spin) {
-		*time = (struct sgpu_spin_time){ SPIN_FIRST_NS, SPIN_LEAST_NS, SPIN_MOST_NS };
-	}
+	*time = alone || spin_ns
+			? (struct sgpu_spin_time){ spin_ns, spin_ns, spin_ns }
+			: (struct sgpu_spin_time){ SPIN_FIRST_NS, SPIN_LEAST_NS, SPIN_MOST_NS };
 }
 
 void sgpu_spin_time_adapt(struct sgpu_spin_time *time, uint64_t waited_ns, bool entry)
@@ -50,7 +47,7 @@ void sgpu_spin_time_adapt(struct sgpu_spin_time *time, uint64_t waited_ns, bool 
 /* ---- sleeping ---- */
 
 void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own,
-		      struct sgpu_ring_side *other, int doorbell, const struct sgpu_ring_wait *wait)
+		      struct sgpu_ring_side *other, int doorbell, uint64_t spin_ns)
 {
 	/* Without a doorbell, both sides are threads of this process and share its processors. */
 	const bool alone =
@@ -59,7 +56,7 @@ void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own,
 	sleeper->own = &own->sleeping;
 	sleeper->other = &other->sleeping;
 	sleeper->doorbell = doorbell;
-	sgpu_spin_time_set(&sleeper->time, wait, alone);
+	sgpu_spin_time_set(&sleeper->time, spin_ns, alone);
 }
 
 /* Announces that this side will sleep, then looks for an entry again. If there is one, withdraws

@@ -21,8 +21,9 @@ struct sgpu_spin_time {
 	uint64_t ns, least, most;
 };
 
-/* alone: the other side cannot run while this thread spins, so this thread should not spin. */
-void sgpu_spin_time_set(struct sgpu_spin_time *time, const struct sgpu_ring_wait *wait, bool alone);
+/* spin_ns: as in struct sgpu_ring_config. alone: the other side cannot run while this thread spins,
+ * so this thread should not spin. */
+void sgpu_spin_time_set(struct sgpu_spin_time *time, uint64_t spin_ns, bool alone);
 /* Adapts the time after a wait that ended in sleep. waited_ns: its length; entry: whether there is
  * an entry now. If longer spinning would have saved the sleep, the time doubles, otherwise it
  * halves. */
@@ -36,9 +37,8 @@ struct sgpu_sleeper {
 };
 
 void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own,
-		      struct sgpu_ring_side *other, int doorbell,
-		      const struct sgpu_ring_wait *wait);
-/* Errors: as sgpu_ring_client_wait. */
+		      struct sgpu_ring_side *other, int doorbell, uint64_t spin_ns);
+/* Errors: as sgpu_ring_await. */
 SGPU_MUST_CHECK int sgpu_sleeper_wait(struct sgpu_sleeper *sleeper,
 				      const struct sgpu_consumer *consumer, uint64_t deadline_ns,
 				      struct sgpu_error *error);

@@ -15,22 +15,20 @@ enum { ENTRIES = 16, SERVICE = 16 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	const struct sgpu_ring_worker_config config = {
-		.doorbell = -1,
-		.members = { [SERVICE] = SGPU_RING_KNOWN | SGPU_RING_ARGUMENT,
-			     [SERVICE + 1] =
-				     SGPU_RING_KNOWN | SGPU_RING_OFFSET | SGPU_RING_LENGTH },
+	static const uint8_t members[SGPU_RING_OPCODES] = {
+		[SERVICE] = SGPU_RING_KNOWN | SGPU_RING_ARGUMENT,
+		[SERVICE + 1] = SGPU_RING_KNOWN | SGPU_RING_OFFSET | SGPU_RING_LENGTH,
 	};
+	const struct sgpu_ring_config config = { .doorbell = -1, .members = members };
 	struct sgpu_ring_memory memory = { 0 };
-	struct sgpu_ring_worker *worker = NULL;
-	struct sgpu_ring_descriptor descriptor;
-	struct sgpu_ring_operation operation;
+	struct sgpu_ring *worker = NULL;
+	struct sgpu_ring_descriptor descriptor, operation;
 	uint64_t taken = 0;
 	int fd = -1, rc;
 
 	rc = sgpu_ring_memory_create(ENTRIES, ENTRIES, &fd, NULL);
 	rc = rc ? rc : sgpu_ring_map(fd, &memory, NULL);
-	rc = rc ? rc : sgpu_ring_worker_open(fd, &config, &worker, NULL);
+	rc = rc ? rc : sgpu_ring_open(fd, &config, &worker, NULL);
 	for (size_t at = 0; rc == SGPU_OK && size - at >= SGPU_RING_DESCRIPTOR_SIZE;
 	     at += SGPU_RING_DESCRIPTOR_SIZE) {
 		memcpy(&descriptor, data + at, sizeof(descriptor));
@@ -47,12 +45,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			break;
 		}
 		taken++;
-		if (operation.descriptor.opcode != SERVICE &&
-		    operation.descriptor.opcode != SERVICE + 1) {
+		if (operation.opcode != SERVICE && operation.opcode != SERVICE + 1) {
 			abort();
 		}
-		rc = sgpu_ring_finish(worker, operation.ticket, SGPU_OK, 0, NULL);
-		if (sgpu_ring_finish(worker, operation.ticket, SGPU_OK, 0, NULL) == SGPU_OK) {
+		rc = sgpu_ring_finish(worker, SGPU_OK, 0, NULL);
+		if (sgpu_ring_finish(worker, SGPU_OK, 0, NULL) == SGPU_OK) {
 			abort();
 		}
 		/* The client takes the completion, if it says so at all. */
@@ -60,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			atomic_store(&memory.header->client.head, taken);
 		}
 	}
-	sgpu_ring_worker_close(&worker);
+	sgpu_ring_close(&worker);
 	sgpu_ring_unmap(&memory);
 	if (fd >= 0) {
 		close(fd);

@@ -334,13 +334,13 @@ static void talk_nonsense(int memory, int area)
 {
 	const struct sgpu_ring_descriptor descriptor = { .opcode = LINK_MESSAGE, .length = 100 };
 	const int files[] = { memory, area }, fd = ask(files, 2);
-	const struct sgpu_ring_client_config config = { .doorbell = fd };
-	struct sgpu_ring_client *ring = NULL;
+	const struct sgpu_ring_config config = { .doorbell = fd };
+	struct sgpu_ring *ring = NULL;
 	struct sgpu_ring_result results[LINK_ENTRIES];
 	uint8_t *shared = NULL, byte;
 	size_t count;
 
-	if (sgpu_ring_client_open(memory, &config, &ring, &error) == SGPU_OK &&
+	if (sgpu_ring_open(memory, &config, &ring, &error) == SGPU_OK &&
 	    sgpu_link_map(area, &shared, &error) == SGPU_OK) {
 		for (int i = 0; i < 1000; i++) {
 			fill(shared + SGPU_AREA_SIZE, 100, (unsigned)i);
@@ -348,7 +348,7 @@ static void talk_nonsense(int memory, int area)
 			(void)!sgpu_ring_reap(ring, results, LINK_ENTRIES, &count, &error);
 		}
 		/* The memory of the ring itself: the worker finds a fault, and hangs up. */
-		sgpu_ring_client_close(&ring);
+		sgpu_ring_close(&ring);
 		uint8_t *raw = mmap(NULL, 4096 * 2, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
 
 		memset(raw, 0xff, 4096 * 2);
@@ -358,7 +358,7 @@ static void talk_nonsense(int memory, int area)
 		munmap(raw, 4096 * 2);
 	}
 	sgpu_link_unmap(&shared);
-	sgpu_ring_client_close(&ring);
+	sgpu_ring_close(&ring);
 	close(fd);
 }
 

@@ -12,21 +12,21 @@
 
 /* ---- a hostile program ---- */
 struct attacker {
-	struct sgpu_ring_client *ring;
+	struct sgpu_ring *ring;
 	uint8_t *area;
 };
 
 static bool open_attacker(const struct worker *w, struct attacker *a)
 {
-	const struct sgpu_ring_client_config config = { .doorbell = w->near.bell };
+	const struct sgpu_ring_config config = { .doorbell = w->near.bell };
 
-	return sgpu_ring_client_open(w->near.memory, &config, &a->ring, &error) == SGPU_OK &&
+	return sgpu_ring_open(w->near.memory, &config, &a->ring, &error) == SGPU_OK &&
 	       sgpu_link_map(w->near.area, &a->area, &error) == SGPU_OK;
 }
 
 static void close_attacker(struct attacker *a)
 {
-	sgpu_ring_client_close(&a->ring);
+	sgpu_ring_close(&a->ring);
 	sgpu_link_unmap(&a->area);
 }
 
@@ -37,7 +37,7 @@ static int ask(struct attacker *a, const struct sgpu_ring_descriptor *d,
 	int rc = sgpu_ring_submit(a->ring, d, &error);
 
 	while (rc == SGPU_OK && count == 0) {
-		rc = sgpu_ring_client_wait(a->ring, 0, &error);
+		rc = sgpu_ring_await(a->ring, 0, &error);
 		rc = rc == SGPU_OK ? sgpu_ring_reap(a->ring, result, 1, &count, &error) : rc;
 	}
 	return rc;
@@ -189,7 +189,7 @@ enum answer { NOTHING_AT_ALL, TOO_LONG, GARBAGE, NEGATIVE, SHORT, ENORMOUS, REFU
 
 struct hostile {
 	struct worker w;
-	struct sgpu_ring_worker *ring;
+	struct sgpu_ring *ring;
 	uint8_t *area;
 	enum answer how;
 };
@@ -198,13 +198,13 @@ struct hostile {
 static void *answer_badly(void *argument)
 {
 	struct hostile *h = argument;
-	struct sgpu_ring_operation operation;
+	struct sgpu_ring_descriptor operation;
 	int rc = SGPU_OK;
 
 	while (rc == SGPU_OK) {
 		rc = sgpu_ring_next(h->ring, &operation, NULL);
 		if (rc == SGPU_ERETRY) {
-			rc = sgpu_ring_worker_wait(h->ring, 0, NULL);
+			rc = sgpu_ring_await(h->ring, 0, NULL);
 		} else if (rc == SGPU_OK) {
 			static const struct {
 				int status;
@@ -224,7 +224,7 @@ static void *answer_badly(void *argument)
 				h->w.far.bell = -1;
 				return NULL;
 			}
-			rc = sgpu_ring_finish(h->ring, operation.ticket, answers[h->how].status,
+			rc = sgpu_ring_finish(h->ring, answers[h->how].status,
 					      answers[h->how].value, NULL);
 		}
 	}
@@ -235,16 +235,17 @@ UNIT_TEST(a_program_believes_no_worker)
 {
 	for (enum answer how = NOTHING_AT_ALL; how < ANSWERS; how++) {
 		struct hostile h = { .how = how };
-		struct sgpu_ring_worker_config config = { 0 };
+		static const uint8_t members[SGPU_RING_OPCODES] = {
+			[LINK_MESSAGE] = SGPU_RING_KNOWN | SGPU_RING_LENGTH
+		};
+		struct sgpu_ring_config config = { .members = members };
 		struct sgpu_remote *remote = NULL;
 		pthread_t thread;
 		int rc;
 
 		make_ends(&h.w);
 		config.doorbell = h.w.far.bell;
-		config.members[LINK_MESSAGE] = SGPU_RING_KNOWN | SGPU_RING_LENGTH;
-		REQUIRE(sgpu_ring_worker_open(h.w.far.memory, &config, &h.ring, &error) ==
-				SGPU_OK &&
+		REQUIRE(sgpu_ring_open(h.w.far.memory, &config, &h.ring, &error) == SGPU_OK &&
 			sgpu_link_map(h.w.far.area, &h.area, &error) == SGPU_OK);
 		REQUIRE(pthread_create(&thread, NULL, answer_badly, &h) == 0);
 		rc = open_ring(&h.w.near, 0, &remote);
@@ -252,7 +253,7 @@ UNIT_TEST(a_program_believes_no_worker)
 				  rc == SGPU_EKEY));
 		close(h.w.near.bell);
 		pthread_join(thread, NULL);
-		sgpu_ring_worker_close(&h.ring);
+		sgpu_ring_close(&h.ring);
 		sgpu_link_unmap(&h.area);
 		h.w.near.bell = -1;
 		end_worker(&h.w);

@@ -15,7 +15,7 @@
 				  ends otherwise */
 
 static struct ring r;
-static struct sgpu_ring_operation operation;
+static struct sgpu_ring_descriptor operation;
 
 static uint64_t random_number(void)
 {
@@ -100,10 +100,9 @@ UNIT_TEST(a_descriptor_that_may_not_be_faults_the_ring_for_good)
 		CHECK(worker_next() == SGPU_EINVALID && strstr(ring_error.text, bad[i].text));
 		/* The same, whatever is asked, and nothing more is said to the client. */
 		memset(&ring_error, 0, sizeof(ring_error));
-		CHECK(sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0, &ring_error) ==
-		      SGPU_EINVALID);
+		CHECK(sgpu_ring_finish(r.worker, SGPU_OK, 0, &ring_error) == SGPU_EINVALID);
 		CHECK(strstr(ring_error.text, bad[i].text) && worker_next() == SGPU_EINVALID);
-		CHECK(sgpu_ring_worker_wait(r.worker, 1, &ring_error) == SGPU_EINVALID);
+		CHECK(sgpu_ring_await(r.worker, 1, &ring_error) == SGPU_EINVALID);
 		CHECK(ring_reap(&r).cookie == UINT64_MAX);
 		ring_close(&r);
 	}
@@ -115,10 +114,9 @@ UNIT_TEST(a_client_cannot_have_more_open_than_it_has_room_for)
 	for (uint64_t i = 0; i < 8; i++) {
 		write_submission(i, (struct sgpu_ring_descriptor){ .opcode = OP_ANY, .cookie = i });
 		CHECK(worker_next() == SGPU_OK);
-		CHECK(i % 2 || sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0,
-						&ring_error) == SGPU_OK);
+		CHECK(sgpu_ring_finish(r.worker, SGPU_OK, 0, &ring_error) == SGPU_OK);
 	}
-	/* Four are with the worker, four completions lie there. */
+	/* Eight completions lie there. */
 	write_submission(8, (struct sgpu_ring_descriptor){ .opcode = OP_ANY });
 	CHECK(worker_next() == SGPU_EINVALID && strstr(ring_error.text, "more than 8 operations"));
 	ring_close(&r);
@@ -184,7 +182,7 @@ UNIT_TEST(a_completion_must_answer_an_open_submission_once)
 							  .generation = bad[i].generation });
 		CHECK(client_reap() == SGPU_EINVALID);
 		CHECK(ring_submit(&r, OP_ANY, 0) == SGPU_EINVALID);
-		CHECK(sgpu_ring_client_wait(r.client, 1, &ring_error) == SGPU_EINVALID);
+		CHECK(sgpu_ring_await(r.client, 1, &ring_error) == SGPU_EINVALID);
 		ring_close(&r);
 	}
 	/* Once is fine, twice is not. */
@@ -210,6 +208,22 @@ UNIT_TEST(a_completion_must_answer_an_open_submission_once)
 	ring_close(&r);
 }
 
+UNIT_TEST(completions_come_in_any_order)
+{
+	uint64_t ids[4];
+
+	REQUIRE(ring_open(&r, 4, 8, false));
+	for (uint64_t i = 0; i < 4; i++) {
+		CHECK(ring_submit(&r, OP_ANY, i) == SGPU_OK);
+		ids[i] = atomic_load(&r.raw.submissions.entries[i * SGPU_DESCRIPTOR_WORDS + 1]);
+	}
+	for (uint64_t i = 0; i < 4; i++) {
+		write_completion(i, (struct sgpu_ring_completion){ .cookie = ids[3 - i] });
+		CHECK(ring_reap(&r).cookie == 3 - i);
+	}
+	ring_close(&r);
+}
+
 UNIT_TEST(a_descriptor_that_changes_after_the_check_changes_nothing)
 {
 	REQUIRE(ring_open(&r, 4, 8, false));
@@ -217,8 +231,8 @@ UNIT_TEST(a_descriptor_that_changes_after_the_check_changes_nothing)
 				    .opcode = OP_ANY, .handle = 1, .length = 2, .cookie = 3 });
 	CHECK(worker_next() == SGPU_OK);
 	memset((void *)r.raw.submissions.entries, 0xff, 64);
-	CHECK(operation.descriptor.handle == 1 && operation.descriptor.length == 2);
-	CHECK(sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0, &ring_error) == SGPU_OK);
+	CHECK(operation.handle == 1 && operation.length == 2);
+	CHECK(sgpu_ring_finish(r.worker, SGPU_OK, 0, &ring_error) == SGPU_OK);
 	CHECK(atomic_load(&r.raw.completions.entries[0]) == 3);
 	ring_close(&r);
 }
@@ -247,8 +261,6 @@ static bool allowed(int code)
 	return code == SGPU_OK || code == SGPU_EINVALID || code == SGPU_ERETRY;
 }
 
-static uint32_t started; /* a ticket */
-
 /* A ring in the middle of its work: entries taken and not, completions reaped and not, one
  * operation started. */
 static bool open_busy(void)
@@ -260,25 +272,23 @@ static bool open_busy(void)
 		CHECK(ring_submit(&r, OP_ANY, i) == SGPU_OK);
 		if (i < 2) {
 			CHECK(worker_next() == SGPU_OK);
-			CHECK(i == 0 || sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0,
-							 &ring_error) == SGPU_OK);
-			started = i == 0 ? operation.ticket : started;
+			CHECK(i == 1 ||
+			      sgpu_ring_finish(r.worker, SGPU_OK, 0, &ring_error) == SGPU_OK);
 		}
 	}
-	return ring_reap(&r).cookie == 1;
+	return ring_reap(&r).cookie == 0;
 }
 
 /* Each side does all that it can. */
 static void use_both(void)
 {
-	struct sgpu_ring_operation next;
+	struct sgpu_ring_descriptor next;
 
 	for (int i = 0; i < 4; i++) {
 		CHECK(allowed(sgpu_ring_next(r.worker, &next, &ring_error)));
 		CHECK(allowed(ring_submit(&r, OP_ANY, 9)));
 		if (i == 1) {
-			CHECK(allowed(
-				sgpu_ring_finish(r.worker, started, SGPU_OK, 0, &ring_error)));
+			CHECK(allowed(sgpu_ring_finish(r.worker, SGPU_OK, 0, &ring_error)));
 		}
 		CHECK(allowed(client_reap()));
 	}
@@ -332,7 +342,7 @@ static void *scribble(void *argument)
 
 static void *run_worker(void *argument)
 {
-	struct sgpu_ring_operation op;
+	struct sgpu_ring_descriptor op;
 	struct sgpu_error error;
 	uintptr_t bad = 0;
 	int rc;
@@ -342,9 +352,9 @@ static void *run_worker(void *argument)
 		rc = sgpu_ring_next(r.worker, &op, &error);
 		bad += !allowed(rc);
 		if (rc == SGPU_OK) {
-			bad += !allowed(sgpu_ring_finish(r.worker, op.ticket, SGPU_OK, 0, &error));
+			bad += !allowed(sgpu_ring_finish(r.worker, SGPU_OK, 0, &error));
 		} else if (rc == SGPU_ERETRY) {
-			rc = sgpu_ring_worker_wait(r.worker, sgpu_now_ns() + 100000, &error);
+			rc = sgpu_ring_await(r.worker, sgpu_now_ns() + 100000, &error);
 			bad += !allowed(rc) && rc != SGPU_ETIMEOUT;
 		}
 	}
@@ -395,7 +405,7 @@ static void be_client(void)
 
 	for (uint64_t i = 0;; i++) {
 		if (ring_submit(&r, OP_ANY, i) == SGPU_ERETRY &&
-		    sgpu_ring_client_wait(r.client, 0, &error) < 0) {
+		    sgpu_ring_await(r.client, 0, &error) < 0) {
 			_exit(1);
 		}
 		if (sgpu_ring_reap(r.client, results, i % 8, &count, &error) < 0) {
@@ -409,8 +419,8 @@ static int work(uint64_t deadline)
 {
 	const int rc = worker_next();
 
-	return rc == SGPU_OK ? sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0, &ring_error)
-	       : rc == SGPU_ERETRY ? sgpu_ring_worker_wait(r.worker, deadline, &ring_error)
+	return rc == SGPU_OK	   ? sgpu_ring_finish(r.worker, SGPU_OK, 0, &ring_error)
+	       : rc == SGPU_ERETRY ? sgpu_ring_await(r.worker, deadline, &ring_error)
 				   : rc;
 }
 
@@ -502,9 +512,9 @@ UNIT_TEST(a_client_survives_the_death_of_its_worker_at_any_point)
 			}
 			rc = ring_submit(&r, OP_ANY, number);
 			if (rc == SGPU_ERETRY) {
-				rc = sgpu_ring_client_wait(r.client,
-							   sgpu_now_ns() + 10 * (uint64_t)SECOND,
-							   &ring_error);
+				rc = sgpu_ring_await(r.client,
+						     sgpu_now_ns() + 10 * (uint64_t)SECOND,
+						     &ring_error);
 			}
 			if (rc == SGPU_OK) {
 				rc = sgpu_ring_reap(r.client, results, 1 + number % 8, &count,
@@ -527,11 +537,10 @@ UNIT_TEST(death_wakes_a_side_that_sleeps)
 
 	REQUIRE(ring_open(&r, 4, 8, true));
 	child = start_other(false); /* it has nothing to do */
-	CHECK(sgpu_ring_client_wait(r.client, sgpu_now_ns() + 50000000, &ring_error) ==
-	      SGPU_ETIMEOUT);
+	CHECK(sgpu_ring_await(r.client, sgpu_now_ns() + 50000000, &ring_error) == SGPU_ETIMEOUT);
 	kill(child, SIGKILL);
 	begin = sgpu_now_ns();
-	CHECK(sgpu_ring_client_wait(r.client, begin + 10 * (uint64_t)SECOND, &ring_error) ==
+	CHECK(sgpu_ring_await(r.client, begin + 10 * (uint64_t)SECOND, &ring_error) ==
 	      SGPU_ESYSTEM);
 	CHECK(sgpu_now_ns() - begin < SLOW);
 	CHECK(waitpid(child, NULL, 0) == child);
@@ -544,6 +553,7 @@ int main(void)
 	UNIT_RUN(a_client_cannot_have_more_open_than_it_has_room_for);
 	UNIT_RUN(a_head_that_cannot_be_faults_the_ring);
 	UNIT_RUN(a_completion_must_answer_an_open_submission_once);
+	UNIT_RUN(completions_come_in_any_order);
 	UNIT_RUN(a_descriptor_that_changes_after_the_check_changes_nothing);
 	UNIT_RUN(pages_that_are_given_back_make_nobody_fall);
 	UNIT_RUN(every_byte_can_have_any_value_at_any_time);

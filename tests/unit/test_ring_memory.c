@@ -24,18 +24,19 @@ static struct sgpu_error error;
 /* Opened by both sides, and refused or accepted by both in the same way. */
 static int open_both(int fd)
 {
-	const struct sgpu_ring_client_config client_config = { .doorbell = -1 };
-	const struct sgpu_ring_worker_config worker_config = { .doorbell = -1 };
-	struct sgpu_ring_client *client = NULL;
-	struct sgpu_ring_worker *worker = NULL;
+	const struct sgpu_ring_config client_config = { .doorbell = -1 };
+	static const uint8_t members[SGPU_RING_OPCODES];
+	const struct sgpu_ring_config worker_config = { .doorbell = -1, .members = members };
+	struct sgpu_ring *client = NULL;
+	struct sgpu_ring *worker = NULL;
 	int first, second;
 
-	first = sgpu_ring_client_open(fd, &client_config, &client, &error);
-	second = sgpu_ring_worker_open(fd, &worker_config, &worker, &error);
+	first = sgpu_ring_open(fd, &client_config, &client, &error);
+	second = sgpu_ring_open(fd, &worker_config, &worker, &error);
 	CHECK(first == second);
 	CHECK((client != NULL) == (first == SGPU_OK) && (worker != NULL) == (first == SGPU_OK));
-	sgpu_ring_client_close(&client);
-	sgpu_ring_worker_close(&worker);
+	sgpu_ring_close(&client);
+	sgpu_ring_close(&worker);
 	return first;
 }
 

@@ -14,7 +14,7 @@
 
 #include "read_once.h"
 #include "ring/memory.h"
-#include "ring/outside.h"
+#include "ring/rpc.h"
 #include "unit.h"
 
 enum { SIZE = 64, ROUNDS = 2000, LAST = SGPU_RPC_AREA_SIZE };
@@ -43,8 +43,7 @@ static int empty(struct sgpu_rpc *rpc)
 
 struct outside {
 	struct sgpu_rpc *rpc;
-	const struct sgpu_rpc_shared *shared;
-	struct sgpu_ring_worker *worker;
+	struct sgpu_ring *worker;
 	volatile char *area;
 	pthread_t thread;
 	/* What it answers. */
@@ -67,43 +66,43 @@ static void write_events(struct outside *o, const struct sgpu_ring_descriptor *d
 static void *answer(void *argument)
 {
 	struct outside *o = argument;
-	struct sgpu_ring_operation operation;
+	struct sgpu_ring_descriptor operation;
 	unsigned count = 0;
 	int rc = SGPU_OK;
 
 	while (rc == SGPU_OK) {
 		rc = sgpu_ring_next(o->worker, &operation, &error);
 		if (rc == SGPU_ERETRY) {
-			rc = sgpu_ring_worker_wait(o->worker, 0, &error);
+			rc = sgpu_ring_await(o->worker, 0, &error);
 		} else if (rc == SGPU_OK && ++count == o->leaves_at) {
 			break;
 		} else if (rc == SGPU_OK) {
-			write_events(o, &operation.descriptor);
+			write_events(o, &operation);
 			if (o->watch) {
-				o->watch(o, &operation.descriptor);
+				o->watch(o, &operation);
 			}
 			rc = sgpu_ring_finish(
-				o->worker, operation.ticket, o->status,
+				o->worker, o->status,
 				(uint64_t)(count == 2 && o->second ? o->second : o->value), &error);
 		}
 	}
-	(void)shutdown(o->shared->outside, SHUT_RDWR);
+	(void)shutdown(o->rpc->outside, SHUT_RDWR);
 	return NULL;
 }
 
 static bool open_outside(struct outside *o)
 {
-	struct sgpu_ring_worker_config worker = { 0 };
-	bool good = sgpu_rpc_open_inside(SGPU_RPC_QUEUE, 0, &o->rpc, &o->shared, &error) == SGPU_OK;
+	static uint8_t members[SGPU_RING_OPCODES];
+	struct sgpu_ring_config worker = { .members = members };
+	bool good = sgpu_rpc_open_inside(SGPU_RPC_QUEUE, 0, &o->rpc, &error) == SGPU_OK;
 
 	if (good) {
-		worker.doorbell = o->shared->outside;
-		memset(worker.members, 0xff, sizeof(worker.members));
+		worker.doorbell = o->rpc->outside;
+		memset(members, 0xff, sizeof(members));
 		o->area = mmap(NULL, SGPU_RPC_AREA_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
-			       o->shared->area, 0);
+			       o->rpc->area, 0);
 		good = o->area != MAP_FAILED &&
-		       sgpu_ring_worker_open(o->shared->ring, &worker, &o->worker, &error) ==
-			       SGPU_OK &&
+		       sgpu_ring_open(o->rpc->ring, &worker, &o->worker, &error) == SGPU_OK &&
 		       pthread_create(&o->thread, NULL, answer, o) == 0;
 	}
 	CHECK(good);
@@ -112,9 +111,9 @@ static bool open_outside(struct outside *o)
 
 static void close_outside(struct outside *o)
 {
-	(void)shutdown(o->shared->inside, SHUT_RDWR);
+	(void)shutdown(o->rpc->inside, SHUT_RDWR);
 	CHECK(pthread_join(o->thread, NULL) == 0);
-	sgpu_ring_worker_close(&o->worker);
+	sgpu_ring_close(&o->worker);
 	sgpu_rpc_close(&o->rpc);
 	munmap((void *)(uintptr_t)o->area, SGPU_RPC_AREA_SIZE);
 }
@@ -283,8 +282,7 @@ static void *change(void *argument)
 {
 	const struct outside *o = argument;
 	const size_t size = 64;
-	volatile char *area =
-		mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, o->shared->area, 0);
+	volatile char *area = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, o->rpc->area, 0);
 
 	for (size_t i = 0; atomic_load_explicit(&changing, memory_order_relaxed); i += 2) {
 		area[i % size] ^= POLLIN;
@@ -332,7 +330,7 @@ static void change_events(void)
 static void watch(struct outside *o, const struct sgpu_ring_descriptor *d)
 {
 	watched = (volatile struct pollfd *)(o->area + d->offset);
-	read_once_begin(o->shared->data, SGPU_RPC_AREA_SIZE, 2, change_events);
+	read_once_begin(o->rpc->data, SGPU_RPC_AREA_SIZE, 2, change_events);
 }
 
 UNIT_TEST(events_are_read_once)
@@ -376,7 +374,7 @@ UNIT_TEST(a_foreign_or_second_completion_ends_the_queue)
 		struct sgpu_ring_memory raw;
 
 		REQUIRE(open_outside(&o));
-		REQUIRE(sgpu_ring_map(o.shared->ring, &raw, &error) == SGPU_OK);
+		REQUIRE(sgpu_ring_map(o.rpc->ring, &raw, &error) == SGPU_OK);
 		CHECK(empty(o.rpc) == SGPU_OK);
 		/* At position 1: nothing's, a foreign one's, and that of the call that has been. */
 		atomic_store(&raw.completions.entries[4],
@@ -394,23 +392,19 @@ UNIT_TEST(a_foreign_or_second_completion_ends_the_queue)
 
 struct inside {
 	struct sgpu_rpc *rpc;
-	const struct sgpu_rpc_shared *shared;
-	struct sgpu_ring_client *client;
-	struct sgpu_rpc_server *server;
+	struct sgpu_ring *client;
 };
 
 /* The threads outside are real, and the client of the ring is the test's. */
 static bool open_inside(struct inside *in)
 {
-	struct sgpu_ring_client_config client = { 0 };
-	bool good =
-		sgpu_rpc_open_inside(SGPU_RPC_QUEUE, 0, &in->rpc, &in->shared, &error) == SGPU_OK;
+	struct sgpu_ring_config client = { 0 };
+	bool good = sgpu_rpc_open_inside(SGPU_RPC_QUEUE, 0, &in->rpc, &error) == SGPU_OK;
 
 	if (good) {
-		client.doorbell = in->shared->inside;
-		good = sgpu_ring_client_open(in->shared->ring, &client, &in->client, &error) ==
-			       SGPU_OK &&
-		       sgpu_rpc_server_start(in->shared, &in->server, &error) == SGPU_OK;
+		client.doorbell = in->rpc->inside;
+		good = sgpu_ring_open(in->rpc->ring, &client, &in->client, &error) == SGPU_OK &&
+		       sgpu_rpc_serve(in->rpc, &error) == SGPU_OK;
 	}
 	CHECK(good);
 	return good;
@@ -418,9 +412,7 @@ static bool open_inside(struct inside *in)
 
 static void close_inside(struct inside *in)
 {
-	(void)shutdown(in->shared->inside, SHUT_RDWR);
-	sgpu_rpc_server_end(&in->server);
-	sgpu_ring_client_close(&in->client);
+	sgpu_ring_close(&in->client);
 	sgpu_rpc_close(&in->rpc);
 }
 
@@ -430,7 +422,7 @@ static struct sgpu_ring_result ask(struct inside *in, const struct sgpu_ring_des
 	size_t count = 0;
 
 	CHECK(sgpu_ring_submit(in->client, descriptor, &error) == SGPU_OK);
-	while (!count && sgpu_ring_client_wait(in->client, 0, &error) == SGPU_OK &&
+	while (!count && sgpu_ring_await(in->client, 0, &error) == SGPU_OK &&
 	       sgpu_ring_reap(in->client, &result, 1, &count, &error) == SGPU_OK) {
 	}
 	return result;
