@@ -2,7 +2,7 @@
  *
  * Makes, checks and maps the memory of a ring; checks descriptors.
  */
-#include "ring/memory.h"
+#include "ring/private.h"
 
 #include <stdbool.h>
 #include <string.h>

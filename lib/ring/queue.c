@@ -3,9 +3,7 @@
  * tests/model/ring.pml is this file's protocol for spin, which finds a fault if any memory order
  * named here is left out.
  */
-#include "ring/queue.h"
-
-#include <stddef.h>
+#include "ring/private.h"
 
 static uint32_t generation_of(const struct sgpu_queue *queue, uint64_t position)
 {

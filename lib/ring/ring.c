@@ -9,9 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ring/memory.h"
-#include "ring/queue.h"
-#include "ring/wait.h"
+#include "ring/private.h"
 
 struct slot {
 	uint64_t id; /* 0: free */

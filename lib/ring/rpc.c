@@ -3,7 +3,6 @@
  * System calls of an enclave: the inside, which makes them, and the thread outside that performs
  * those of the queue, in their order.
  */
-#include "ring/rpc.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -17,7 +16,7 @@
 #include <sgpu/base.h>
 
 #include "base/io.h"
-#include "ring/memory.h"
+#include "ring/private.h"
 
 enum { ERRNO_MAX = 4095 };
 

@@ -6,7 +6,7 @@
  * it and cleared O_NONBLOCK, which both ends share; MSG_DONTWAIT applies to one call alone. A
  * socket also shows that the other end is closed.
  */
-#include "ring/wait.h"
+#include "ring/private.h"
 
 #include <errno.h>
 #include <limits.h>

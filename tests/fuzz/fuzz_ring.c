@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ring/memory.h"
+#include "ring/private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

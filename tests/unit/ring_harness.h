@@ -13,7 +13,7 @@
 #include <sgpu/base.h>
 #include <sgpu/ring.h>
 
-#include "ring/memory.h"
+#include "ring/private.h"
 #include "unit.h"
 
 enum { OP_ANY = 16, OP_NARROW = 200 };

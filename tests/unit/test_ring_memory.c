@@ -14,7 +14,7 @@
 #include <sgpu/ring.h>
 
 #include "read_once.h"
-#include "ring/memory.h"
+#include "ring/private.h"
 #include "unit.h"
 
 enum { SUBMISSIONS = 8, COMPLETIONS = 16, FILE_SIZE = 8192, HEADER_WORDS = 8 };

@@ -10,7 +10,7 @@
 #include <sgpu/base.h>
 
 #include "base/base.h"
-#include "ring/queue.h"
+#include "ring/private.h"
 #include "unit.h"
 
 enum { COUNT = 8, WORDS = 8, MANY = 80000 };

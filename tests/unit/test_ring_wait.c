@@ -13,7 +13,7 @@
 #include <sgpu/base.h>
 
 #include "base/base.h"
-#include "ring/wait.h"
+#include "ring/private.h"
 #include "unit.h"
 
 enum { COUNT = 4, WORDS = 4, TRIPS = 20000 };

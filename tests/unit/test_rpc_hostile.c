@@ -13,8 +13,7 @@
 #include <sgpu/base.h>
 
 #include "read_once.h"
-#include "ring/memory.h"
-#include "ring/rpc.h"
+#include "ring/private.h"
 #include "unit.h"
 
 enum { SIZE = 64, ROUNDS = 2000, LAST = SGPU_RPC_AREA_SIZE };
