@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "dsa/queue.h"
+#include "dsa/dsa.h"
 #include "unit.h"
 
 enum { LINES = 4096 / 64 };

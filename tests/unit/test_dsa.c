@@ -24,7 +24,6 @@ static void fill(void)
 UNIT_TEST(a_descriptor_has_the_bytes_that_the_device_reads)
 {
 	struct sgpu_dsa *dsa = fake_open();
-	struct sgpu_dsa_job job = { .from = from, .to = to, .size = 1000 };
 	uint8_t bytes[64];
 	uint64_t word;
 	uint32_t half;
@@ -35,7 +34,7 @@ UNIT_TEST(a_descriptor_has_the_bytes_that_the_device_reads)
 	_Static_assert(offsetof(struct dsa_completion_record, bytes_completed) == 4,
 		       "bytes completed");
 	fill();
-	CHECK(sgpu_dsa_run(dsa, &job, 1, 1, &error) == SGPU_OK);
+	CHECK(sgpu_dsa_copy(dsa, to, from, 1000, 1000, 1, &error) == SGPU_OK);
 	memcpy(bytes, &fake->seen[0], sizeof(bytes));
 	CHECK(bytes[0] == 0 && bytes[1] == 0 && bytes[2] == 0 &&
 	      bytes[3] == 0); /* PASID: the CPU's or the kernel's */
@@ -58,25 +57,18 @@ UNIT_TEST(a_descriptor_has_the_bytes_that_the_device_reads)
 /* ---- what goes well ---- */
 UNIT_TEST(many_jobs_of_any_size_are_done_at_every_depth)
 {
-	static struct sgpu_dsa_job jobs[JOBS];
-
 	for (unsigned depth = 1; depth <= SGPU_DSA_DEPTH_MAX; depth = depth * 2 + 1) {
 		struct sgpu_dsa *dsa = fake_open();
 
 		fill();
-		for (unsigned i = 0, at = 0; i < JOBS; i++) {
-			uint32_t size = 1 + i * 5 % 1400;
+		for (size_t at = 0, round = 0; at < SIZE; round++) {
+			const size_t left = SIZE - at, size = left < 60000 ? left : 60000;
 
-			jobs[i] = (struct sgpu_dsa_job){ .from = from + at,
-							 .to = to + at,
-							 .size = size };
+			CHECK(sgpu_dsa_copy(dsa, to + at, from + at, size, 301 + round * 77, depth,
+					    &error) == SGPU_OK);
 			at += size;
 		}
-		CHECK(sgpu_dsa_run(dsa, jobs, JOBS, depth, &error) == SGPU_OK);
-		for (unsigned i = 0; i < JOBS; i++) {
-			CHECK(jobs[i].done);
-			CHECK(memcmp(jobs[i].from, jobs[i].to, jobs[i].size) == 0);
-		}
+		CHECK(memcmp(from, to, SIZE) == 0);
 		fake_close(&dsa);
 	}
 }
@@ -85,16 +77,10 @@ UNIT_TEST(many_jobs_of_any_size_are_done_at_every_depth)
 UNIT_TEST(a_full_queue_is_asked_again)
 {
 	struct sgpu_dsa *dsa = fake_open();
-	static struct sgpu_dsa_job jobs[JOBS];
 
 	fill();
-	for (int i = 0; i < JOBS; i++) {
-		jobs[i] = (struct sgpu_dsa_job){ .from = from + i * 1000,
-						 .to = to + i * 1000,
-						 .size = 1000 };
-	}
 	fake->refusals = 100;
-	CHECK(sgpu_dsa_run(dsa, jobs, JOBS, 8, &error) == SGPU_OK);
+	CHECK(sgpu_dsa_copy(dsa, to, from, JOBS * 1000, 1000, 8, &error) == SGPU_OK);
 	CHECK(memcmp(from, to, JOBS * 1000) == 0 && fake->refusals == 0);
 	fake_close(&dsa);
 }
@@ -102,17 +88,16 @@ UNIT_TEST(a_full_queue_is_asked_again)
 UNIT_TEST(a_queue_that_stays_full_is_left_to_others_and_may_be_tried_again)
 {
 	struct sgpu_dsa *dsa = fake_open();
-	struct sgpu_dsa_job jobs[] = { { .from = from, .to = to, .size = 10 },
-				       { .from = from, .to = to, .size = 20 } };
 
 	fill();
 	fake_be_impatient(dsa);
 	fake->refusals = UINT32_MAX;
-	CHECK(sgpu_dsa_run(dsa, jobs, 2, 8, &error) == SGPU_ERETRY);
-	CHECK(strstr(error.text, "wq7.3 stays full") && !jobs[0].done && !jobs[1].done);
+	CHECK(sgpu_dsa_copy(dsa, to, from, 20, 10, 8, &error) == SGPU_ERETRY);
+	CHECK(strstr(error.text, "wq7.3 stays full") && !to[1]);
 	fake->refusals = 0;
 	fake_be_patient(dsa);
-	CHECK(sgpu_dsa_run(dsa, jobs, 2, 8, &error) == SGPU_OK && memcmp(from, to, 20) == 0);
+	CHECK(sgpu_dsa_copy(dsa, to, from, 20, 10, 8, &error) == SGPU_OK &&
+	      memcmp(from, to, 20) == 0);
 	fake_close(&dsa);
 }
 
@@ -120,15 +105,14 @@ UNIT_TEST(a_queue_that_stays_full_is_left_to_others_and_may_be_tried_again)
 static void check_ends(struct order order, const char *text)
 {
 	struct sgpu_dsa *dsa = fake_open();
-	struct sgpu_dsa_job job = { .from = from, .to = to, .size = 5000 };
 
 	fill();
 	fake_order(order);
-	CHECK(sgpu_dsa_run(dsa, &job, 1, 1, &error) == SGPU_EDEVICE);
+	CHECK(sgpu_dsa_copy(dsa, to, from, 5000, 5000, 1, &error) == SGPU_EDEVICE);
 	CHECK(strstr(error.text, text) != NULL);
-	CHECK(!job.done && fake->stopped);
-	CHECK(sgpu_dsa_run(dsa, &job, 1, 1, &error) == SGPU_EUNAVAILABLE);
-	CHECK(strstr(error.text, text) != NULL && !job.done);
+	CHECK(fake->stopped);
+	CHECK(sgpu_dsa_copy(dsa, to, from, 5000, 5000, 1, &error) == SGPU_EUNAVAILABLE);
+	CHECK(strstr(error.text, text) != NULL);
 	fake_close(&dsa);
 }
 
@@ -144,16 +128,15 @@ UNIT_TEST(a_device_that_answers_with_an_error_is_not_used_again)
 UNIT_TEST(a_page_that_is_missing_leaves_the_job_to_the_caller)
 {
 	struct sgpu_dsa *dsa = fake_open();
-	struct sgpu_dsa_job job = { .from = from, .to = to, .size = 8192 };
 
 	fill();
 	fake_order((struct order){ .deed = STATUS, .number = DSA_COMP_PAGE_FAULT_NOBOF });
 	fake_order((struct order){ .deed = STATUS,
 				   .number = DSA_COMP_PAGE_FAULT_NOBOF | DSA_COMP_STATUS_WRITE });
 	for (int i = 0; i < 2; i++) {
-		CHECK(sgpu_dsa_run(dsa, &job, 1, 1, &error) == SGPU_ESYSTEM && !job.done);
+		CHECK(sgpu_dsa_copy(dsa, to, from, 8192, 8192, 1, &error) == SGPU_ESYSTEM);
 	}
-	CHECK(sgpu_dsa_run(dsa, &job, 1, 1, &error) == SGPU_OK && job.done);
+	CHECK(sgpu_dsa_copy(dsa, to, from, 8192, 8192, 1, &error) == SGPU_OK);
 	CHECK(memcmp(from, to, 8192) == 0);
 	fake_close(&dsa);
 }
@@ -174,25 +157,17 @@ UNIT_TEST(a_device_that_lies_about_its_work_does_not_pass_the_proof)
 UNIT_TEST(a_device_that_does_not_answer_is_stopped_and_writes_nothing_afterwards)
 {
 	struct sgpu_dsa *dsa = fake_open();
-	struct sgpu_dsa_job jobs[12];
 	uint8_t *memory = malloc(12 * 1000);
 
 	fill();
-	for (int i = 0; i < 12; i++) {
-		jobs[i] = (struct sgpu_dsa_job){ .from = from,
-						 .to = memory + i * 1000,
-						 .size = 1000 };
-	}
 	fake_be_impatient(dsa);
 	fake->order_count = 6;
 	fake->orders[5] = (struct order){ .deed = MUTE };
-	CHECK(sgpu_dsa_run(dsa, jobs, 12, 4, &error) == SGPU_ETIMEOUT);
+	CHECK(sgpu_dsa_copy(dsa, memory, from, 12 * 1000, 1000, 4, &error) == SGPU_ETIMEOUT);
 	CHECK(strstr(error.text, "wq7.3 did not answer") && fake->stopped);
-	for (int i = 0; i < 12; i++) {
-		CHECK(!jobs[i].done || (i < 5 && memcmp(from, jobs[i].to, 1000) == 0));
-	}
+	CHECK(memcmp(from, memory, 5 * 1000) == 0);
 	memset(memory, 0x77, 12 * 1000); /* what a core does then is not overwritten */
-	CHECK(sgpu_dsa_run(dsa, jobs, 12, 4, &error) == SGPU_EUNAVAILABLE);
+	CHECK(sgpu_dsa_copy(dsa, memory, from, 12 * 1000, 1000, 4, &error) == SGPU_EUNAVAILABLE);
 	sgpu_dsa_close(&dsa);
 	fake_end();
 	for (int i = 0; i < 12 * 1000; i++) {

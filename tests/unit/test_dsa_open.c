@@ -68,13 +68,10 @@ static void tear_down(void)
 static int open_with(bool enqcmd, struct sgpu_dsa **dsa)
 {
 	char nodes[128];
-	const struct sgpu_dsa_place place = { .nodes = nodes,
-					      .has_enqcmd = enqcmd,
-					      .timeout_ns = 60000000000ull };
 
 	snprintf(nodes, sizeof(nodes), "%s/dev", folder);
 	memset(&error, 0, sizeof(error));
-	return sgpu_dsa_open_in(&place, dsa, &error);
+	return sgpu_dsa_open_in(nodes, enqcmd, 60000000000ull, dsa, &error);
 }
 
 static void check_refused(const char *text)
@@ -92,9 +89,8 @@ static void check_refused(const char *text)
 UNIT_TEST(a_machine_without_queues_says_so)
 {
 	struct sgpu_dsa *dsa = NULL;
-	const struct sgpu_dsa_place nowhere = { .nodes = "/nonexistent" };
 
-	CHECK(sgpu_dsa_open_in(&nowhere, &dsa, &error) == SGPU_EUNAVAILABLE);
+	CHECK(sgpu_dsa_open_in("/nonexistent", false, 0, &dsa, &error) == SGPU_EUNAVAILABLE);
 	CHECK(strstr(
 		error.text,
 		"no work queue of a Data Streaming Accelerator is configured ('/nonexistent')"));
@@ -168,14 +164,13 @@ static int open_terminal(void)
 static void check_written(bool enqcmd)
 {
 	static uint8_t from[5000], to[5000];
-	struct sgpu_dsa_job job = { .from = from, .to = to, .size = sizeof(from) };
 	struct sgpu_dsa *dsa = NULL;
 
 	memset(from, 0x3c, sizeof(from));
 	memset(to, 0, sizeof(to));
 	REQUIRE(open_with(enqcmd, &dsa) == SGPU_OK);
 	CHECK(!dsa->portal && strcmp(dsa->name, "wq0.1") == 0);
-	CHECK(sgpu_dsa_run(dsa, &job, 1, 1, &error) == SGPU_OK &&
+	CHECK(sgpu_dsa_copy(dsa, to, from, sizeof(from), sizeof(from), 1, &error) == SGPU_OK &&
 	      memcmp(from, to, sizeof(from)) == 0);
 	sgpu_dsa_close(&dsa);
 }
@@ -201,7 +196,6 @@ UNIT_TEST(the_kernel_submits_where_the_portal_is_refused_or_the_instruction_is_m
 UNIT_TEST(of_devices_that_do_not_answer_one_is_waited_for)
 {
 	char nodes[128];
-	const struct sgpu_dsa_place place = { .nodes = nodes, .timeout_ns = 50000000 };
 	struct sgpu_dsa *dsa = NULL;
 
 #if defined(__SANITIZE_THREAD__)
@@ -214,7 +208,7 @@ UNIT_TEST(of_devices_that_do_not_answer_one_is_waited_for)
 	REQUIRE(fake->from_fd >= 0);
 	link_node("wq0.2", ptsname(fake->from_fd));
 	snprintf(nodes, sizeof(nodes), "%s/dev", folder);
-	CHECK(sgpu_dsa_open_in(&place, &dsa, &error) == SGPU_EUNAVAILABLE && !dsa);
+	CHECK(sgpu_dsa_open_in(nodes, false, 50000000, &dsa, &error) == SGPU_EUNAVAILABLE && !dsa);
 	CHECK(strstr(error.text, "wq0.1 did not answer in 50 ms") &&
 	      fake->taken <= 1); /* the proof has one job */
 	close(fake->from_fd);

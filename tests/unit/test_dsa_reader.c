@@ -40,15 +40,14 @@ static void check_reads(struct sgpu_dsa *dsa, size_t size, uint64_t offset)
 UNIT_TEST(large_pieces_are_read_by_the_device_at_any_offset)
 {
 	struct sgpu_dsa *dsa = fake_open();
-	const char *why;
 
 	make_file();
 	check_reads(dsa, SIZE - ODD, ODD); /* the first piece goes to the device */
-	CHECK(sgpu_dsa_copied(dsa, &why) == SIZE - ODD && why[0] == '\0' && fake->taken > 1);
+	CHECK(dsa->copied == SIZE - ODD && !dsa->why.text[0] && fake->taken > 1);
 	check_reads(dsa, SGPU_DSA_READ_LEAST - 1, 0); /* a small one never */
-	CHECK(sgpu_dsa_copied(dsa, &why) == SIZE - ODD);
+	CHECK(dsa->copied == SIZE - ODD);
 	check_reads(dsa, SIZE / 2, 5000);
-	CHECK(sgpu_dsa_copied(dsa, &why) == SIZE - ODD + SIZE / 2);
+	CHECK(dsa->copied == SIZE - ODD + SIZE / 2);
 	close(fd);
 	fake_close(&dsa);
 }
@@ -63,7 +62,6 @@ UNIT_TEST(without_a_device_it_is_pread)
 static void check_core_takes_over(struct order order, const char *said)
 {
 	struct sgpu_dsa *dsa = fake_open();
-	const char *why;
 
 	make_file();
 	fake->always = order;
@@ -73,7 +71,7 @@ static void check_core_takes_over(struct order order, const char *said)
 	for (int i = 0; i < 3; i++) {
 		check_reads(dsa, SIZE, 0);
 	}
-	CHECK(sgpu_dsa_copied(dsa, &why) == 0 && strstr(why, said) && fake->taken <= 9);
+	CHECK(dsa->copied == 0 && strstr(dsa->why.text, said) && fake->taken <= 9);
 	close(fd);
 	fake_close(&dsa);
 }
@@ -87,7 +85,6 @@ UNIT_TEST(a_core_reads_what_the_device_does_not)
 UNIT_TEST(a_full_queue_or_a_missing_page_does_not_end_the_use_of_the_device)
 {
 	struct sgpu_dsa *dsa = fake_open();
-	const char *why;
 
 	make_file();
 	dsa->patience_ns = 1000;
@@ -99,7 +96,7 @@ UNIT_TEST(a_full_queue_or_a_missing_page_does_not_end_the_use_of_the_device)
 	fake->order_count = 1;
 	check_reads(dsa, SIZE, 0);
 	check_reads(dsa, SIZE, 0);
-	CHECK(sgpu_dsa_copied(dsa, &why) == SIZE && why[0] == '\0');
+	CHECK(dsa->copied == SIZE && !dsa->why.text[0]);
 	close(fd);
 	fake_close(&dsa);
 }
@@ -112,7 +109,6 @@ static void cut_short(void)
 UNIT_TEST(a_file_that_is_cut_short_is_a_short_read_and_no_signal)
 {
 	struct sgpu_dsa *dsa = fake_open();
-	const char *why;
 	size_t got = 0;
 
 	make_file();
@@ -133,7 +129,7 @@ UNIT_TEST(a_file_that_is_cut_short_is_a_short_read_and_no_signal)
 	CHECK(sgpu_dsa_pread(dsa, fd, "file", read_back, SIZE, 500, &got, &error) == SGPU_OK &&
 	      got == 500);
 	CHECK(sgpu_dsa_pread(dsa, fd, "file", read_back, SIZE, UINT64_MAX - 5, &got, &error) < 0);
-	CHECK(sgpu_dsa_copied(dsa, &why) == 0 && why[0] == '\0');
+	CHECK(dsa->copied == 0 && !dsa->why.text[0]);
 	close(fd);
 	fake_close(&dsa);
 }

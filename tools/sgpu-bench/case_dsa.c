@@ -2,18 +2,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dsa/queue.h"
+#include "dsa/dsa.h"
 
 #include "cases.h"
 
-enum { SEED = 11, JOBS_MAX = 4096 };
-/* Bytes of a sample, unless the jobs that are under way together have more. */
+enum { SEED = 11, COPIES_MAX = 4096 };
+/* Bytes of a sample, unless the copies that are under way together have more. */
 #define WORK ((uint64_t)4 << 20)
 
 struct work {
 	struct sgpu_bench *bench;
 	struct sgpu_dsa *dsa;
-	struct sgpu_dsa_job *jobs;
 	void *from, *to;
 	uint64_t size, count;
 	unsigned depth;
@@ -24,11 +23,6 @@ static int prepare(void *argument, struct sgpu_error *error)
 	struct work *w = argument;
 
 	(void)error;
-	for (uint64_t i = 0; i < w->count; i++) {
-		w->jobs[i] = (struct sgpu_dsa_job){ .from = (uint8_t *)w->from + i * w->size,
-						    .to = (uint8_t *)w->to + i * w->size,
-						    .size = (uint32_t)w->size };
-	}
 	memset(w->to, 0, w->count * w->size);
 	return SGPU_OK;
 }
@@ -46,7 +40,7 @@ static int run_core(void *argument, struct sgpu_error *error)
 
 	(void)error;
 	for (uint64_t i = 0; i < w->count; i++) {
-		memcpy(w->jobs[i].to, w->jobs[i].from, w->size);
+		memcpy((uint8_t *)w->to + i * w->size, (uint8_t *)w->from + i * w->size, w->size);
 	}
 	return SGPU_OK;
 }
@@ -56,7 +50,7 @@ static int run_device(void *argument, struct sgpu_error *error)
 {
 	const struct work *w = argument;
 
-	return sgpu_dsa_run(w->dsa, w->jobs, w->count, w->depth, error);
+	return sgpu_dsa_copy(w->dsa, w->to, w->from, w->count * w->size, w->size, w->depth, error);
 }
 
 static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
@@ -76,8 +70,8 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	}
 	w->size = size;
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(depths); i++) {
-		const uint64_t jobs = WORK / size < JOBS_MAX ? WORK / size : JOBS_MAX;
-		const uint64_t count = jobs > depths[i] ? jobs : depths[i];
+		const uint64_t copies = WORK / size < COPIES_MAX ? WORK / size : COPIES_MAX;
+		const uint64_t count = copies > depths[i] ? copies : depths[i];
 		const struct sgpu_bench_point point = {
 			.parameters = { { "size_bytes", NULL, size },
 					{ "depth", NULL, depths[i] },
@@ -100,8 +94,7 @@ int bench_dsa(struct sgpu_bench *bench, struct sgpu_error *error)
 							  256 << 10 | 1 << 20,
 						  64 | 4 << 10 | 64 << 10 | 1 << 20,
 						  2 * SGPU_DSA_DEPTH_MAX, 0, 2 * WORK };
-	static struct sgpu_dsa_job jobs[JOBS_MAX];
-	struct work w = { .bench = bench, .jobs = jobs };
+	struct work w = { .bench = bench };
 	int rc = sgpu_dsa_open(&w.dsa, error);
 
 	rc = rc ? rc : bench_each_size(bench, &sizes, measure_size, &w, error);

@@ -275,7 +275,6 @@ static int copy_payloads(struct load *load, struct sgpu_error *error)
 static int fill(struct load *load, struct sgpu_error *error)
 {
 	struct sgpu_error why;
-	const char *reason;
 	int rc;
 
 	if (load->payload >= LARGE && sgpu_dsa_open(&load->dsa, &why) != SGPU_OK) {
@@ -283,10 +282,9 @@ static int fill(struct load *load, struct sgpu_error *error)
 	}
 	rc = copy_payloads(load, error);
 	if (load->dsa) {
-		const uint64_t copied = sgpu_dsa_copied(load->dsa, &reason);
-
-		cli_detail("an accelerator copied %llu bytes%s%s", (unsigned long long)copied,
-			   reason[0] ? ": " : "", reason);
+		cli_detail("an accelerator copied %llu bytes%s%s",
+			   (unsigned long long)load->dsa->copied, load->dsa->dead ? ": " : "",
+			   load->dsa->why.text);
 	}
 	sgpu_dsa_close(&load->dsa);
 	return rc;
