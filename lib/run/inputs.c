@@ -434,22 +434,23 @@ static void go_on(void *context)
 	await_tar(p->run, SGPU_TRANSFER_SLICE, p);
 }
 
-static int find_source(struct sgpu_payload *p, struct sgpu_transfer_source *source,
+static int find_source(struct sgpu_payload *p, struct sgpu_endpoint *source,
 		       struct sgpu_error *error)
 {
 	const struct sgpu_run *run = p->run;
 
 	if (p->host) {
-		*source = sgpu_source_from_memory(p->host + p->header,
-						  run->job.options->leases_registered);
+		*source =
+			(struct sgpu_endpoint){ .memory = p->host + p->header,
+						.registered = run->job.options->leases_registered };
 	} else if (p->file.fd < 0) {
-		*source = (struct sgpu_transfer_source){ .read = read_tar,
-							 .waits = payload_waits,
-							 .meanwhile = go_on,
-							 .ordered = true,
-							 .context = p };
+		*source = (struct sgpu_endpoint){ .read = read_tar,
+						  .waits = payload_waits,
+						  .meanwhile = go_on,
+						  .ordered = true,
+						  .context = p };
 	} else {
-		return sgpu_source_from_file(run->devices[p->device]->engine, p->file.fd,
+		return sgpu_endpoint_in_file(run->devices[p->device]->engine, p->file.fd,
 					     p->file.name, p->file.offset + p->header,
 					     p->of->location.kind == SGPU_LOCATION_REGION, source,
 					     error);
@@ -463,7 +464,7 @@ static int begin_large(struct sgpu_payload *p, struct sgpu_error *error)
 						 .expected = p->of->kt128 };
 	int rc = prepare_input(p, p->host, error);
 
-	rc = rc ? rc : find_source(p, &request.source, error);
+	rc = rc ? rc : find_source(p, &request.end, error);
 	return rc ? rc : sgpu_payload_begin(p, &request, error);
 }
 

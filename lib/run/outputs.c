@@ -276,18 +276,18 @@ static void place_small(struct sgpu_payload *p)
 }
 
 /* ---- large outputs ---- */
-static int make_sink(struct sgpu_payload *p, struct sgpu_transfer_sink *sink,
-		     struct sgpu_error *error)
+static int make_sink(struct sgpu_payload *p, struct sgpu_endpoint *sink, struct sgpu_error *error)
 {
 	const struct sgpu_run *run = p->run;
 
 	if (!p->host) {
-		return sgpu_sink_to_file(run->devices[p->device]->engine, p->file.fd, p->file.name,
-					 p->file.offset + p->header, p->of->place != NULL, sink,
-					 error);
+		return sgpu_endpoint_in_file(run->devices[p->device]->engine, p->file.fd,
+					     p->file.name, p->file.offset + p->header,
+					     p->of->place != NULL, sink, error);
 	}
-	*sink = sgpu_sink_to_memory(p->host + p->header,
-				    !p->data && run->job.options->leases_registered);
+	*sink = (struct sgpu_endpoint){ .memory = p->host + p->header,
+					.registered =
+						!p->data && run->job.options->leases_registered };
 	return SGPU_OK;
 }
 
@@ -298,7 +298,7 @@ static int begin_large(struct sgpu_payload *p, struct sgpu_error *error)
 
 	rc = rc ? rc : find_place(p, error);
 	rc = rc ? rc : put_header(p, error);
-	rc = rc ? rc : make_sink(p, &request.sink, error);
+	rc = rc ? rc : make_sink(p, &request.end, error);
 	return rc ? rc : sgpu_payload_begin(p, &request, error);
 }
 

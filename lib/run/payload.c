@@ -178,10 +178,8 @@ int sgpu_payload_begin(struct sgpu_payload *p, struct sgpu_transfer_request *req
 	if (rc == SGPU_OK) {
 		p->next = run->under_way[p->result];
 		run->under_way[p->result] = p;
-	} else if (p->result && request->sink.close) {
-		request->sink.close(request->sink.context);
-	} else if (!p->result && request->source.close) {
-		request->source.close(request->source.context);
+	} else if (request->end.close) {
+		request->end.close(request->end.context);
 	}
 	return rc;
 }

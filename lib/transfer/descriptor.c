@@ -68,13 +68,6 @@ static int read_some(void *context, uint64_t position, void *data, size_t size, 
 		       : sgpu_read(in->fd, in->name, data, size, got, error);
 }
 
-struct sgpu_transfer_source sgpu_source_from_descriptor(struct sgpu_descriptor *descriptor)
-{
-	return (struct sgpu_transfer_source){ .read_some = read_some,
-					      .ordered = !descriptor->positioned,
-					      .context = descriptor };
-}
-
 static bool is_all_zero(const uint8_t *data, size_t size)
 {
 	return data[0] == 0 && memcmp(data, data + 1, size - 1) == 0;
@@ -152,11 +145,12 @@ static int write_all(void *context, uint64_t position, const void *data, size_t 
 	return 0;
 }
 
-struct sgpu_transfer_sink sgpu_sink_to_descriptor(struct sgpu_descriptor *descriptor)
+struct sgpu_endpoint sgpu_endpoint_of(struct sgpu_descriptor *descriptor)
 {
-	return (struct sgpu_transfer_sink){ .write = write_all,
-					    .ordered = !descriptor->positioned,
-					    .context = descriptor };
+	return (struct sgpu_endpoint){ .read_some = read_some,
+				       .write = write_all,
+				       .ordered = !descriptor->positioned,
+				       .context = descriptor };
 }
 
 /* ---- one file or pipe: its size, and the checks before and after ---- */
@@ -204,8 +198,8 @@ int sgpu_host_move_file(struct sgpu_host_move *move, struct sgpu_descriptor *in,
 	int rc = to_end ? rest_of_file(in, &part->size, error) : 0;
 
 	part->name = in->name;
-	part->source = sgpu_source_from_descriptor(in);
-	part->sink = sgpu_sink_to_descriptor(out);
+	part->source = sgpu_endpoint_of(in);
+	part->sink = sgpu_endpoint_of(out);
 	rc = rc ? rc : sgpu_host_move(move, error);
 	sgpu_descriptor_close(out);
 	if (!rc && to_end) {

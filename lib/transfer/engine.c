@@ -271,7 +271,7 @@ int sgpu_staging_await(struct sgpu_transfer *transfer, enum sgpu_staging_class c
 {
 	struct sgpu_engine *engine = transfer->engine;
 	struct sgpu_staging_pool *pool = &engine->staging[class];
-	const bool fills = transfer->request.source.ordered;
+	const bool fills = transfer->request.end.ordered;
 	int rc = SGPU_OK;
 
 	*buffer = NULL;

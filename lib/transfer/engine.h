@@ -108,7 +108,7 @@ struct sgpu_transfer {
 	struct sgpu_run_plan plan;
 	enum sgpu_staging_class class; /* of the staging buffers, or NONE */
 	unsigned most_moves;
-	uint8_t *memory; /* the source's or sink's memory, or NULL */
+	uint8_t *memory; /* the endpoint's memory, or NULL */
 	bool direct;	 /* the device reaches `memory` itself */
 	bool registered;
 

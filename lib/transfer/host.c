@@ -180,14 +180,12 @@ static size_t full_run(const struct sgpu_host_part *part)
 static int read_source(const struct sgpu_host_part *part, uint64_t at, void *data, size_t size,
 		       size_t *got, struct sgpu_error *error)
 {
-	const struct sgpu_transfer_source *source = &part->source;
-	bool registered;
+	const struct sgpu_endpoint *source = &part->source;
 
 	if (source->read_some) {
 		return source->read_some(source->context, part->from + at, data, size, got, error);
 	}
-	const uint8_t *memory = source->view(source->context, part->from + part->size, &registered);
-	memcpy(data, memory + part->from + at, size);
+	memcpy(data, source->memory + part->from + at, size);
 	*got = size;
 	return 0;
 }
@@ -315,13 +313,8 @@ static int read_run(struct worker *worker, struct run *run, struct sgpu_error *e
 	const struct sgpu_host_part *part = run->part;
 	const uint64_t at = header_of(part) + run->index * full_run(part);
 	const size_t wanted = run->last ? (size_t)(part->size - at) : full_run(part);
-	bool registered;
 
-	run->data = part->sink.write
-			    ? worker->in
-			    : (uint8_t *)part->sink.view(part->sink.context, part->to + part->size,
-							 &registered) +
-				      part->to + at;
+	run->data = part->sink.write ? worker->in : part->sink.memory + part->to + at;
 	int rc = read_source(part, at, run->data, wanted, &run->size, error);
 	if (rc || run->size == wanted) {
 		return rc;

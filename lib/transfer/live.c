@@ -67,7 +67,7 @@ static void copy_in(struct live *live, sgpu_devptr to, struct sgpu_transfer_resu
 		.last = true,
 		.memory = to,
 		.size = live->size + chunks * SGPU_TAG_SIZE,
-		.source = { .read = seal_piece, .live = true, .context = live },
+		.end = { .read = seal_piece, .live = true, .context = live },
 		.copy = key->copy,
 		.crypt = key->crypt,
 	};

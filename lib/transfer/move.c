@@ -63,8 +63,7 @@ static void copy_piece(void *argument, uint64_t begin, uint64_t end)
 {
 	struct pieces *p = argument;
 	struct sgpu_transfer *t = p->transfer;
-	const struct sgpu_transfer_source *source = &t->request.source;
-	const struct sgpu_transfer_sink *sink = &t->request.sink;
+	const struct sgpu_endpoint *endpoint = &t->request.end;
 	const uint64_t at = p->position + begin, size = end - begin;
 	struct sgpu_error error = { 0 };
 	int rc = SGPU_OK;
@@ -74,9 +73,9 @@ static void copy_piece(void *argument, uint64_t begin, uint64_t end)
 	} else if (t->memory) {
 		sgpu_transfer_store(t->memory + at, p->host + begin, size);
 	} else if (sgpu_transfer_is_in(t)) {
-		rc = source->read(source->context, at, p->host + begin, size, &error);
+		rc = endpoint->read(endpoint->context, at, p->host + begin, size, &error);
 	} else {
-		rc = sink->write(sink->context, at, p->host + begin, size, &error);
+		rc = endpoint->write(endpoint->context, at, p->host + begin, size, &error);
 	}
 	if (rc != SGPU_OK) {
 		pthread_mutex_lock(&p->lock);
@@ -91,7 +90,7 @@ static void copy_piece(void *argument, uint64_t begin, uint64_t end)
 static void read_in_order(struct pieces *p, uint64_t bytes)
 {
 	struct sgpu_transfer *t = p->transfer;
-	const struct sgpu_transfer_source *source = &t->request.source;
+	const struct sgpu_endpoint *source = &t->request.end;
 	const uint64_t slice = source->meanwhile ? SGPU_TRANSFER_SLICE : bytes;
 
 	t->reading = true;
@@ -110,8 +109,8 @@ static int copy_run(struct sgpu_transfer *t, struct sgpu_chunk_move *move, struc
 	const bool maps = !sgpu_transfer_is_in(t) && !t->memory;
 	const uint64_t grain = (maps ? 4 : 1) * PIECE_CHUNKS * sgpu_transfer_chunk(t);
 	const uint64_t begin = sgpu_now_ns();
-	const bool alone = sgpu_transfer_is_in(t) ? t->request.source.ordered
-						  : !t->memory && !t->request.sink.parallel;
+	const bool alone = sgpu_transfer_is_in(t) ? t->request.end.ordered
+						  : !t->memory && !t->request.end.parallel;
 	struct pieces pieces = { .transfer = t,
 				 .host = move->buffer->host,
 				 .position = move->run.first * sgpu_transfer_chunk(t) };
@@ -321,7 +320,7 @@ static bool begin_run(struct sgpu_transfer *t)
 	if (rc == SGPU_OK && sgpu_transfer_is_in(t) && !t->direct) {
 		rc = copy_run(t, move, &error);
 		sgpu_staging_filled(t->engine, buffer);
-		t->result.source_failed = rc != SGPU_OK && t->request.source.ordered;
+		t->result.source_failed = rc != SGPU_OK && t->request.end.ordered;
 		t->consumed += move->bytes;
 	}
 	if (rc != SGPU_OK) {
@@ -432,7 +431,7 @@ static bool look_at_oldest(struct sgpu_transfer *t)
 /* While a read blocks, runs that have ended keep their staging buffers, which others may need. */
 static bool may_read(const struct sgpu_transfer *t, bool may_block)
 {
-	const struct sgpu_transfer_source *source = &t->request.source;
+	const struct sgpu_endpoint *source = &t->request.end;
 
 	return (may_block && (source->meanwhile || t->over == t->begun)) || !source->waits ||
 	       !source->waits(source->context);
@@ -446,13 +445,13 @@ bool sgpu_transfer_is_idle(const struct sgpu_transfer *t)
 /* Whether a failed payload has a rest, which is read, since others may follow it in the pipe. */
 static bool has_rest(const struct sgpu_transfer *t)
 {
-	return t->request.source.ordered && !t->stopped && !t->result.source_failed &&
+	return t->request.end.ordered && !t->stopped && !t->result.source_failed &&
 	       t->consumed < t->request.size;
 }
 
 static void skip_piece(struct sgpu_transfer *t)
 {
-	const struct sgpu_transfer_source *source = &t->request.source;
+	const struct sgpu_endpoint *source = &t->request.end;
 	uint8_t data[16384];
 	const size_t count = sgpu_min_u64(t->request.size - t->consumed, sizeof(data));
 
@@ -468,7 +467,7 @@ static void clear_destination(struct sgpu_transfer *t)
 	const struct sgpu_transfer_request *request = &t->request;
 
 	if (!sgpu_transfer_is_in(t)) {
-		if (t->memory && !request->sink.write) {
+		if (request->end.memory) {
 			sgpu_wipe(t->memory, sgpu_transfer_bytes(t));
 		}
 	} else if (t->touched && request->size > 0 &&
@@ -483,12 +482,8 @@ static void clear_destination(struct sgpu_transfer *t)
 
 static void end(struct sgpu_transfer *t)
 {
-	const struct sgpu_transfer_request *request = &t->request;
-
-	if (sgpu_transfer_is_in(t) && request->source.close) {
-		request->source.close(request->source.context);
-	} else if (!sgpu_transfer_is_in(t) && request->sink.close) {
-		request->sink.close(request->sink.context);
+	if (t->request.end.close) {
+		t->request.end.close(t->request.end.context);
 	}
 	t->result.end_ns = sgpu_now_ns();
 	t->ended = true;

@@ -69,14 +69,16 @@ static int plan_chunks(struct sgpu_transfer *t, struct sgpu_error *error)
 /* Finds the source's or sink's memory. Time to register it counts as reading. */
 static void look_at_ends(struct sgpu_transfer *t)
 {
-	const struct sgpu_transfer_request *request = &t->request;
+	const struct sgpu_endpoint *end = &t->request.end;
+	const bool in = sgpu_transfer_is_in(t);
 	uint64_t bytes = sgpu_transfer_bytes(t), begin = sgpu_now_ns();
 
-	if (!sgpu_transfer_is_in(t) && request->sink.view) {
-		t->memory = request->sink.view(request->sink.context, bytes, &t->registered);
-	} else if (sgpu_transfer_is_in(t) && request->source.view && !request->source.ordered) {
-		t->memory = request->source.view(request->source.context, bytes, &t->registered);
-		if (t->memory && request->source.read) {
+	t->memory = end->memory;
+	t->registered = end->registered;
+	if (end->view) {
+		t->memory = end->view(end->context, bytes, !in);
+		t->registered = t->memory != NULL;
+		if (t->memory && in) {
 			sgpu_transfer_note(t, SGPU_STEP_READ, begin, sgpu_now_ns(), bytes);
 		}
 	}
@@ -109,7 +111,7 @@ static void plan_runs(struct sgpu_transfer *t)
 	}
 	if (sealed && plan->total > plan->largest) {
 		plan->at_end = sgpu_transfer_is_in(t) ? config->last_run / SGPU_CHUNK : 0;
-		plan->at_begin = t->request.source.live	  ? config->first_run / SGPU_CHUNK
+		plan->at_begin = t->request.end.live	  ? config->first_run / SGPU_CHUNK
 				 : sgpu_transfer_is_in(t) ? 0
 							  : config->last_run / SGPU_CHUNK;
 	}
@@ -118,16 +120,10 @@ static void plan_runs(struct sgpu_transfer *t)
 int sgpu_transfer_begin(struct sgpu_engine *engine, const struct sgpu_transfer_request *request,
 			struct sgpu_transfer **transfer, struct sgpu_error *error)
 {
-	const bool in = request->direction == SGPU_TRANSFER_IN;
-	struct sgpu_transfer *t;
+	struct sgpu_transfer *t = calloc(1, sizeof(*t));
 	int rc;
 
 	*transfer = NULL;
-	if (in ? !request->source.read && (request->source.ordered || !request->source.view)
-	       : !request->sink.write && !request->sink.view) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a transfer lacks a source or a sink");
-	}
-	t = calloc(1, sizeof(*t));
 	if (!t) {
 		return sgpu_fail_nomem(error);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sources and sinks: files, regions and memory.
+ * Sources and sinks: files and regions.
  *
  * A slice of a region is mapped for the device alone, where registering it saves time. The region's
  * owner may change it or cut it short at any time. Registered pages stay readable for the device,
@@ -138,8 +138,9 @@ static struct sgpu_kept_slice *keep(struct sgpu_engine *engine, int fd, const st
 	return slice;
 }
 
-static void *take_slice(struct file *file, uint64_t size, bool writable)
+static void *view_region(void *context, uint64_t size, bool writable)
 {
+	struct file *file = context;
 	struct sgpu_engine *engine = file->engine;
 	struct sgpu_kept_slice *found;
 	struct stat status;
@@ -185,22 +186,6 @@ void sgpu_kept_free(struct sgpu_engine *engine)
 	while (engine->kept) {
 		drop(engine, &engine->kept);
 	}
-}
-
-static void *write_region(void *context, uint64_t size, bool *registered)
-{
-	void *memory = take_slice(context, size, true);
-
-	*registered = memory != NULL;
-	return memory;
-}
-
-static void *view_region(void *context, uint64_t size, bool *registered)
-{
-	void *memory = take_slice(context, size, false);
-
-	*registered = memory != NULL;
-	return memory;
 }
 
 /* ---- files ---- */
@@ -269,74 +254,22 @@ static void close_file(void *context)
 	free(file);
 }
 
-static struct file *new_file(struct sgpu_engine *engine, int fd, const char *name, uint64_t offset,
-			     bool region)
+int sgpu_endpoint_in_file(struct sgpu_engine *engine, int fd, const char *name, uint64_t offset,
+			  bool region, struct sgpu_endpoint *endpoint, struct sgpu_error *error)
 {
 	struct file *file = calloc(1, sizeof(*file));
 
-	if (file) {
-		*file = (struct file){
-			.engine = engine, .fd = fd, .name = name, .offset = offset, .region = region
-		};
-	}
-	return file;
-}
-
-int sgpu_source_from_file(struct sgpu_engine *engine, int fd, const char *name, uint64_t offset,
-			  bool region, struct sgpu_transfer_source *source,
-			  struct sgpu_error *error)
-{
-	struct file *file = new_file(engine, fd, name, offset, region);
-
 	if (!file) {
 		return sgpu_fail_nomem(error);
 	}
-	*source = (struct sgpu_transfer_source){ .read = read_file,
-						 .view = region ? view_region : NULL,
-						 .close = close_file,
-						 .context = file };
+	*file = (struct file){
+		.engine = engine, .fd = fd, .name = name, .offset = offset, .region = region
+	};
+	*endpoint = (struct sgpu_endpoint){ .read = read_file,
+					    .write = write_file,
+					    .view = region ? view_region : NULL,
+					    .close = close_file,
+					    .parallel = has_pages(file, 0),
+					    .context = file };
 	return SGPU_OK;
-}
-
-int sgpu_sink_to_file(struct sgpu_engine *engine, int fd, const char *name, uint64_t offset,
-		      bool region, struct sgpu_transfer_sink *sink, struct sgpu_error *error)
-{
-	struct file *file = new_file(engine, fd, name, offset, region);
-
-	if (!file) {
-		return sgpu_fail_nomem(error);
-	}
-	*sink = (struct sgpu_transfer_sink){ .write = write_file,
-					     .view = region ? write_region : NULL,
-					     .close = close_file,
-					     .parallel = has_pages(file, 0),
-					     .context = file };
-	return SGPU_OK;
-}
-
-/* ---- memory ---- */
-static void *view_ordinary(void *context, uint64_t size, bool *registered)
-{
-	(void)size;
-	*registered = false;
-	return context;
-}
-
-static void *view_registered(void *context, uint64_t size, bool *registered)
-{
-	(void)size;
-	*registered = true;
-	return context;
-}
-
-struct sgpu_transfer_source sgpu_source_from_memory(const void *memory, bool registered)
-{
-	return (struct sgpu_transfer_source){ .view = registered ? view_registered : view_ordinary,
-					      .context = (void *)(uintptr_t)memory };
-}
-
-struct sgpu_transfer_sink sgpu_sink_to_memory(void *memory, bool registered)
-{
-	return (struct sgpu_transfer_sink){ .view = registered ? view_registered : view_ordinary,
-					    .context = memory };
 }

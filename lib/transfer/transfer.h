@@ -78,28 +78,35 @@ void sgpu_staging_give(struct sgpu_engine *engine, struct sgpu_staging_buffer *b
 /* ---- sources and sinks ----
  * Positions count bytes from the first that is moved; in sealed data this follows the header. A
  * function that fails fills in *error. The functions are called on the transfer's thread, read and
- * write also on workers, several at a time, unless the source or sink is ordered. */
-
-struct sgpu_transfer_source {
+ * write also on workers, several at a time, unless the endpoint is ordered. */
+struct sgpu_endpoint {
+	/* NULL, or the bytes, in memory that is ordinary and does not change meanwhile. As a sink
+	 * it is wiped after a failure of the transfer. registered: the device reaches it itself
+	 * (sgpu_host_alloc, sgpu_host_register). */
+	uint8_t *memory;
+	bool registered;
 	/* Fills `data` with exactly `size` bytes from `position` on. */
 	int (*read)(void *context, uint64_t position, void *data, size_t size,
 		    struct sgpu_error *error);
-	/* NULL, or returns bytes [0, size) in memory that stays until close; if it returns NULL,
-	 * read is called. *registered: the device reads the memory itself (sgpu_host_alloc,
-	 * sgpu_host_register). Then no processor touches it, so it may be a mapping that somebody
-	 * cuts short. Otherwise it is ordinary memory that does not change meanwhile. Called
-	 * before any read. */
-	void *(*view)(void *context, uint64_t size, bool *registered);
-	/* NULL, or called once when nothing reads from the source any more, before the transfer
-	 * ends. May call the device. */
-	void (*close)(void *context);
 	/* For sgpu_host_move, in place of `read`: at the end of the source *got is less than
 	 * `size`. */
 	int (*read_some)(void *context, uint64_t position, void *data, size_t size, size_t *got,
 			 struct sgpu_error *error);
-	/* Read in order, by one thread. It is read to its end even if the transfer fails, so that
-	 * the caller can read what follows in a pipe. */
+	/* Takes exactly `size` bytes at `position`. */
+	int (*write)(void *context, uint64_t position, const void *data, size_t size,
+		     struct sgpu_error *error);
+	/* NULL, or returns bytes [0, size) in registered memory that stays until close; if it
+	 * returns NULL, they are read or written. No processor touches the memory, so it may be a
+	 * mapping that somebody cuts short. */
+	void *(*view)(void *context, uint64_t size, bool write);
+	/* NULL, or called once when nothing uses the endpoint any more, before the transfer ends.
+	 * May call the device. */
+	void (*close)(void *context);
+	/* Read or written in order, by one thread. A source is read to its end even if the transfer
+	 * fails, so that the caller can read what follows in a pipe. Sinks: of sgpu_host_move
+	 * alone. */
 	bool ordered;
+	bool parallel; /* several calls of write may run at the same time, unlike for a file */
 	/* NULL, or of an ordered source: whether a read would have to wait. Steps of its transfer
 	 * then read nothing, so that the thread can do something else. */
 	bool (*waits)(void *context);
@@ -110,34 +117,14 @@ struct sgpu_transfer_source {
 	void *context;
 };
 
-struct sgpu_transfer_sink {
-	/* Takes exactly `size` bytes at `position`. */
-	int (*write)(void *context, uint64_t position, const void *data, size_t size,
-		     struct sgpu_error *error);
-	/* As a source's view, for writing. If `write` is NULL, the memory is wiped after a failure
-	 * of the transfer. */
-	void *(*view)(void *context, uint64_t size, bool *registered);
-	void (*close)(void *context);
-	bool ordered;  /* written in order, by one thread; of sgpu_host_move alone */
-	bool parallel; /* several calls of write may run at the same time, unlike for a file */
-	void *context;
-};
-
-/* A file or region from `offset` on, read by all cores with pread. region: a large slice of a
- * region that has a name is mapped and registered at its first use, stays so, and the device reads
- * it itself. Borrows `fd` and `name` until the transfer has ended. Errors: SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_source_from_file(struct sgpu_engine *engine, int fd, const char *name,
+/* A file or region from `offset` on, read by all cores with pread and, if it is a regular file,
+ * written by all with pwrite. region: a large slice of a region that has a name is mapped and
+ * registered at its first use, stays so, and the device reaches it itself. What a failed transfer
+ * has written to a region remains. Borrows `fd` and `name` until the transfer has ended. Errors:
+ * SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_endpoint_in_file(struct sgpu_engine *engine, int fd, const char *name,
 					  uint64_t offset, bool region,
-					  struct sgpu_transfer_source *source,
-					  struct sgpu_error *error);
-/* The same for writing: all cores write to a regular file with pwrite. What a failed transfer has
- * written to a region remains. */
-SGPU_MUST_CHECK int sgpu_sink_to_file(struct sgpu_engine *engine, int fd, const char *name,
-				      uint64_t offset, bool region, struct sgpu_transfer_sink *sink,
-				      struct sgpu_error *error);
-/* registered: it is from sgpu_host_alloc, or the caller registered it. */
-struct sgpu_transfer_source sgpu_source_from_memory(const void *memory, bool registered);
-struct sgpu_transfer_sink sgpu_sink_to_memory(void *memory, bool registered);
+					  struct sgpu_endpoint *endpoint, struct sgpu_error *error);
 
 /* ---- transfers ---- */
 struct sgpu_transfer;
@@ -180,10 +167,9 @@ struct sgpu_transfer_request {
 	/* Plain: the device computes the KT128 of all bytes, returns it in the result, and compares
 	 * it with `expected` unless that is NULL (SGPU_EAUTH). */
 	bool digested;
-	const uint8_t *expected;	    /* SGPU_KT128_SIZE bytes, borrowed; inputs only */
-	struct sgpu_transfer_source source; /* in */
-	struct sgpu_transfer_sink sink;	    /* out */
-	uint64_t rank;			    /* transfers of lower ranks get staging buffers first */
+	const uint8_t *expected;  /* SGPU_KT128_SIZE bytes, borrowed; inputs only */
+	struct sgpu_endpoint end; /* the source or the sink */
+	uint64_t rank;		  /* transfers of lower ranks get staging buffers first */
 	/* Streams for copies, and for opening, sealing and digests; borrowed. */
 	struct sgpu_stream *copy, *crypt;
 	/* NULL, or called after each step, on the transfer's thread. */
@@ -252,8 +238,7 @@ struct sgpu_descriptor {
  * (not as in /proc) and not written with O_APPEND. */
 void sgpu_descriptor_from_fd(int fd, const char *name, struct sgpu_descriptor *descriptor);
 /* A call that waits for another process ends with SGPU_ECANCELED soon after sgpu_io_interrupt. */
-struct sgpu_transfer_source sgpu_source_from_descriptor(struct sgpu_descriptor *descriptor);
-struct sgpu_transfer_sink sgpu_sink_to_descriptor(struct sgpu_descriptor *descriptor);
+struct sgpu_endpoint sgpu_endpoint_of(struct sgpu_descriptor *descriptor);
 /* No transfer may use the descriptor any more. fd stays open. */
 void sgpu_descriptor_close(struct sgpu_descriptor *descriptor);
 
@@ -265,9 +250,9 @@ enum sgpu_host_action { SGPU_HOST_COPY, SGPU_HOST_SEAL, SGPU_HOST_OPEN };
 struct sgpu_host_part {
 	enum sgpu_host_action action;
 	const char *name; /* the source's, for messages */
-	struct sgpu_transfer_source source;
-	struct sgpu_transfer_sink sink; /* without `write`, a COPY is read right to its memory */
-	uint64_t from, to;		/* where the part begins in source and sink */
+	struct sgpu_endpoint source,
+		sink;	     /* a COPY to a sink without `write` is read right there */
+	uint64_t from, to;   /* where the part begins in source and sink */
 	uint64_t size;	     /* bytes to read; SGPU_SIZE_UNKNOWN: to the end, with read_some */
 	const uint8_t *key;  /* SEAL, OPEN: the segment's key, SGPU_KEY_SIZE bytes, and context */
 	const void *context; /* used only when the part begins */

@@ -215,20 +215,15 @@ static inline void make_move(struct move *move, enum sgpu_transfer_direction dir
 		CHECK(ftruncate(move->file, 4096 + (off_t)move->bytes) == 0);
 		CHECK(!in ||
 		      pwrite(move->file, move->host, move->bytes, 4096) == (ssize_t)move->bytes);
-		CHECK(in ? sgpu_source_from_file(engine, move->file, "move", 4096, false,
-						 &request->source, &error) == SGPU_OK
-			 : sgpu_sink_to_file(engine, move->file, "move", 4096, false,
-					     &request->sink, &error) == SGPU_OK);
+		CHECK(sgpu_endpoint_in_file(engine, move->file, "move", 4096, false, &request->end,
+					    &error) == SGPU_OK);
 	} else if (kind == READ) {
-		request->source = (struct sgpu_transfer_source){ .read = read_some,
-								 .close = note_close,
-								 .context = move };
-		request->sink = (struct sgpu_transfer_sink){ .write = write_some,
-							     .close = note_close,
-							     .context = move };
+		request->end = (struct sgpu_endpoint){
+			.read = read_some, .write = write_some, .close = note_close, .context = move
+		};
 	} else {
-		request->source = sgpu_source_from_memory(move->host, kind == REGISTERED);
-		request->sink = sgpu_sink_to_memory(move->host, kind == REGISTERED);
+		request->end = (struct sgpu_endpoint){ .memory = move->host,
+						       .registered = kind == REGISTERED };
 	}
 }
 
@@ -255,7 +250,7 @@ static inline void check_move(struct move *move)
 	uint64_t paths = 0;
 
 	CHECK(move->ended && move->result.code == SGPU_OK && !move->result.error.text[0]);
-	CHECK(move->request.source.close != note_close || atomic_load(&move->closed) == 1);
+	CHECK(move->request.end.close != note_close || atomic_load(&move->closed) == 1);
 	if (move->request.direction == SGPU_TRANSFER_IN) {
 		from_device(scratch, move->memory, move->plain + C);
 		CHECK(memcmp(scratch, plaintext, move->plain) == 0 &&
@@ -285,7 +280,7 @@ static inline void check_failed(struct move *move, int code)
 {
 	CHECK(move->ended && move->result.code == code && move->result.error.code == code);
 	CHECK(move->result.error.text[0]);
-	CHECK(move->request.source.close != note_close || atomic_load(&move->closed) == 1);
+	CHECK(move->request.end.close != note_close || atomic_load(&move->closed) == 1);
 	if (move->request.direction == SGPU_TRANSFER_IN) {
 		from_device(scratch, move->memory, move->plain + C);
 		CHECK(all(scratch, move->plain, 0) || all(scratch, move->plain, 0xee));

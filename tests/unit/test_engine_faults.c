@@ -275,8 +275,8 @@ UNIT_TEST(a_device_that_fails_at_any_call_leaves_nothing_in_a_pipe)
 		for (int after = 0; after < 30; after++) {
 			REQUIRE(set_up(&several));
 			make_move(&move, SGPU_TRANSFER_IN, READ, i & 1, i & 2 ? 100 * C : 3 * C);
-			move.request.source.read = read_ordered;
-			move.request.source.ordered = true;
+			move.request.end.read = read_ordered;
+			move.request.end.ordered = true;
 			atomic_store(&calls_left, after);
 			fake.fails = fails_later;
 			start(&move);
@@ -459,15 +459,15 @@ static void make_region_move(struct move *move, int region, enum sgpu_transfer_d
 
 	make_move(move, direction, FILE_IN_MEMORY, true, LARGEST);
 	if (direction == SGPU_TRANSFER_IN) {
-		request->source.close(request->source.context);
+		request->end.close(request->end.context);
 		CHECK(pwrite(region, move->host, move->bytes, (off_t)region_at) ==
 		      (ssize_t)move->bytes);
-		CHECK(sgpu_source_from_file(engine, region, "region", region_at, true,
-					    &request->source, &error) == SGPU_OK);
+		CHECK(sgpu_endpoint_in_file(engine, region, "region", region_at, true,
+					    &request->end, &error) == SGPU_OK);
 	} else {
-		request->sink.close(request->sink.context);
-		CHECK(sgpu_sink_to_file(engine, region, "region", 4096, true, &request->sink,
-					&error) == SGPU_OK);
+		request->end.close(request->end.context);
+		CHECK(sgpu_endpoint_in_file(engine, region, "region", 4096, true, &request->end,
+					    &error) == SGPU_OK);
 		close(move->file);
 		move->file = dup(region);
 	}
@@ -535,7 +535,7 @@ UNIT_TEST(all_slices_of_a_region_with_its_memory_share_a_registration)
 		for (int i = 0; i < 2; i++) { /* the fake keeps what it registers */
 			region_at = places[i];
 			make_region_move(&move, region, SGPU_TRANSFER_IN);
-			move.request.source.close(move.request.source.context);
+			move.request.end.close(move.request.end.context);
 			free_move(&move);
 		}
 		before = atomic_load(&fake.registrations);

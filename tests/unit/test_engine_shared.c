@@ -23,7 +23,7 @@ static int write_under_limit(bool shared)
 	const struct sgpu_engine_config config = { .workers = 8, .shared_files = shared };
 	const int fd = memfd_create("output", MFD_CLOEXEC);
 	const struct sgpu_device_config jobs = { .jobs = 8 };
-	struct sgpu_transfer_sink sink;
+	struct sgpu_endpoint sink;
 	struct sgpu_device *device = NULL;
 	struct sgpu_engine *engine = NULL;
 	struct rlimit before, none;
@@ -35,7 +35,7 @@ static int write_under_limit(bool shared)
 	    getrlimit(RLIMIT_FSIZE, &before) == 0 &&
 	    sgpu_device_open("cpu", &jobs, &device, NULL) == SGPU_OK &&
 	    sgpu_engine_create(device, &config, &engine, NULL) == SGPU_OK &&
-	    sgpu_sink_to_file(engine, fd, "output", 0, false, &sink, NULL) == SGPU_OK) {
+	    sgpu_endpoint_in_file(engine, fd, "output", 0, false, &sink, NULL) == SGPU_OK) {
 		none = (struct rlimit){ .rlim_cur = 0, .rlim_max = before.rlim_max };
 		setrlimit(RLIMIT_FSIZE, &none);
 		rc = sink.write(sink.context, 0, data, SIZE, NULL);

@@ -34,7 +34,7 @@ static struct sgpu_host_part copied(const uint8_t *data, size_t size, struct wri
 	return (struct sgpu_host_part){ .action = SGPU_HOST_COPY,
 					.name = "data",
 					.size = size,
-					.source = sgpu_source_from_memory(data, false),
+					.source.memory = (uint8_t *)(uintptr_t)data,
 					.sink = { .write = log_written, .context = to } };
 }
 
@@ -76,8 +76,8 @@ UNIT_TEST(a_copy_to_memory_is_read_and_verified_there)
 				       .name = "data",
 				       .size = SIZE,
 				       .to = SHIFT,
-				       .source = sgpu_source_from_memory(from, false),
-				       .sink = sgpu_sink_to_memory(to, false),
+				       .source = { .memory = from },
+				       .sink = { .memory = to },
 				       .digest = digest };
 	struct sgpu_host_move move = { .parts = &part, .count = 1, .jobs = 2 };
 
@@ -108,7 +108,7 @@ static int interrupt(void *context, uint64_t position, const void *data, size_t 
 
 UNIT_TEST(a_signal_after_the_last_write_fails_nothing)
 {
-	const uint8_t byte = 1;
+	uint8_t byte = 1;
 	int status = -1;
 
 	const pid_t pid = fork(); /* nothing takes a signal back */
@@ -116,7 +116,7 @@ UNIT_TEST(a_signal_after_the_last_write_fails_nothing)
 		struct sgpu_host_part part = { .action = SGPU_HOST_COPY,
 					       .name = "data",
 					       .size = 1,
-					       .source = sgpu_source_from_memory(&byte, false),
+					       .source.memory = &byte,
 					       .sink = { .write = interrupt } };
 		struct sgpu_host_move move = { .parts = &part, .count = 1, .jobs = 1 };
 

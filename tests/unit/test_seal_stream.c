@@ -524,9 +524,8 @@ UNIT_TEST(a_copy_has_the_digest_of_all_its_bytes_or_fails)
 			struct sgpu_host_part part = { .action = SGPU_HOST_COPY,
 						       .name = "data",
 						       .size = copied[i],
-						       .source =
-							       sgpu_source_from_memory(data, false),
-						       .sink = sgpu_sink_to_descriptor(&out),
+						       .source.memory = data,
+						       .sink = sgpu_endpoint_of(&out),
 						       .digest = digest };
 			struct sgpu_host_move move = { .parts = &part, .count = 1, .jobs = jobs };
 			CHECK(sgpu_host_move(&move, NULL) == 0 && holds(fd, data, copied[i]));
@@ -567,8 +566,8 @@ UNIT_TEST(parts_of_a_move_come_where_they_belong)
 	sgpu_descriptor_from_fd(first, "first", &back[0]);
 	sgpu_descriptor_from_fd(second, "second", &back[1]);
 	for (unsigned jobs = 1; jobs <= 4; jobs++) {
-		const struct sgpu_transfer_source source = sgpu_source_from_memory(data, false);
-		const struct sgpu_transfer_sink sink = sgpu_sink_to_descriptor(&all);
+		const struct sgpu_endpoint source = { .memory = data };
+		const struct sgpu_endpoint sink = sgpu_endpoint_of(&all);
 		struct sgpu_host_part in[] = {
 			{ .action = SGPU_HOST_COPY,
 			  .name = "a",
@@ -603,14 +602,14 @@ UNIT_TEST(parts_of_a_move_come_where_they_belong)
 			  .size = sealed[0],
 			  .from = 100,
 			  .key = key,
-			  .source = sgpu_source_from_descriptor(&all),
-			  .sink = sgpu_sink_to_descriptor(&back[0]) },
+			  .source = sgpu_endpoint_of(&all),
+			  .sink = sgpu_endpoint_of(&back[0]) },
 			{ .action = SGPU_HOST_OPEN,
 			  .name = "d",
 			  .size = sealed[1],
 			  .from = 100 + sealed[0] + THIRD,
-			  .source = sgpu_source_from_descriptor(&all),
-			  .sink = sgpu_sink_to_descriptor(&back[1]),
+			  .source = sgpu_endpoint_of(&all),
+			  .sink = sgpu_endpoint_of(&back[1]),
 			  .key = key },
 		};
 		struct sgpu_host_move seal = { .parts = in, .count = 4, .jobs = jobs };

@@ -179,7 +179,7 @@ static int in_sealed_at(struct fixture *f, uint64_t first, bool last, const void
 		.last = last,
 		.memory = to,
 		.size = size,
-		.source = sgpu_source_from_memory(sealed, true),
+		.end = { .memory = (uint8_t *)(uintptr_t)sealed, .registered = true },
 	};
 
 	return move(f, request, result);
@@ -195,7 +195,7 @@ static int out_sealed_at(struct fixture *f, uint64_t first, bool last, sgpu_devp
 		.last = last,
 		.memory = from,
 		.size = size,
-		.sink = sgpu_sink_to_memory(sealed, true),
+		.end = { .memory = (uint8_t *)(uintptr_t)sealed, .registered = true },
 	};
 
 	return move(f, request, result);

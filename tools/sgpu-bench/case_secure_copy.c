@@ -74,7 +74,7 @@ static int up_at_rest(void *argument, struct sgpu_error *error)
 	struct sgpu_transfer_request request = {
 		.direction = SGPU_TRANSFER_IN,
 		.size = c->host.sealed_size,
-		.source = sgpu_source_from_memory(c->host.sealed, true),
+		.end = { .memory = c->host.sealed, .registered = true },
 	};
 
 	return move(c, &request, error);
@@ -116,7 +116,7 @@ static int down_at_rest(void *argument, struct sgpu_error *error)
 		.direction = SGPU_TRANSFER_OUT,
 		.first = c->next,
 		.size = c->size,
-		.sink = sgpu_sink_to_memory(c->host.result, true),
+		.end = { .memory = c->host.result, .registered = true },
 	};
 
 	c->first = c->next;

@@ -183,12 +183,12 @@ static int prepare_sink(struct opening *opening, struct seal_payload *payload,
 		const int rc =
 			seal_array_create(target->file, s->id, s->actual_size, payload->out.fd,
 					  payload->out.name, &target->writer, error);
-		part->sink = (struct sgpu_transfer_sink){ .write = write_format,
-							  .ordered = true,
-							  .context = target->writer };
+		part->sink = (struct sgpu_endpoint){ .write = write_format,
+						     .ordered = true,
+						     .context = target->writer };
 		return rc;
 	}
-	part->sink = sgpu_sink_to_descriptor(&payload->out);
+	part->sink = sgpu_endpoint_of(&payload->out);
 	if (part->action == SGPU_HOST_OPEN && payload->out.positioned) {
 		payload->out.sparse = true;
 		if (sgpu_sealed_plaintext_size(s->sealed_size, &size) &&

@@ -75,15 +75,15 @@ int seal_moves_member(struct seal_moves *moves, const struct sgpu_batch *batch,
 		.action = SGPU_HOST_COPY,
 		.name = "a header",
 		.size = padding + SGPU_TAR_BLOCK,
-		.source = sgpu_source_from_memory(block, false),
-		.sink = sgpu_sink_to_descriptor(&moves->out),
+		.source.memory = block,
+		.sink = sgpu_endpoint_of(&moves->out),
 		.to = moves->at,
 	};
 	moves->at += padding + SGPU_TAR_BLOCK;
 	seal_moves_add(moves, action, segment, action == SGPU_HOST_SEAL ? s->size : size, s->id,
 		       prepare);
 	struct sgpu_host_part *part = &moves->parts[moves->count - 1];
-	part->sink = sgpu_sink_to_descriptor(&moves->out);
+	part->sink = sgpu_endpoint_of(&moves->out);
 	part->to = moves->at;
 	moves->at += size;
 	return rc;
@@ -91,7 +91,7 @@ int seal_moves_member(struct seal_moves *moves, const struct sgpu_batch *batch,
 
 static void read_from(struct seal_payload *payload, struct sgpu_host_part *part)
 {
-	part->source = sgpu_source_from_descriptor(&payload->in);
+	part->source = sgpu_endpoint_of(&payload->in);
 	part->source.close = end_payload; /* the context is `in`, the payload's first member */
 }
 

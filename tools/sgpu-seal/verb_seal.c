@@ -310,7 +310,7 @@ static int move_payloads(struct task *task, bool elsewhere, struct seal_moves *m
 		}
 		if (elsewhere) {
 			seal_moves_add(moves, action, i, s->size, s->id, prepare_payload);
-			moves->parts[moves->count - 1].sink = (struct sgpu_transfer_sink){
+			moves->parts[moves->count - 1].sink = (struct sgpu_endpoint){
 				.write = leased ? write_leased : write_slice,
 				.parallel = true,
 				.context = leased ? (void *)(task->lease.mapping.memory +

@@ -105,7 +105,7 @@ static int load_key(struct task *task)
 /* ---- the header of a file that is sealed to a public key ---- */
 static int write_header(struct task *task, struct sgpu_error *error)
 {
-	struct sgpu_transfer_sink sink = sgpu_sink_to_descriptor(&task->out);
+	struct sgpu_endpoint sink = sgpu_endpoint_of(&task->out);
 	uint8_t header[SGPU_SEALED_TO];
 	int rc = sgpu_sealed_to_make(&task->keys.list[0], task->file_key, header, error);
 
@@ -126,8 +126,7 @@ static int read_header(struct task *task, struct sgpu_error *error)
 	if (!task->to_public && !in->positioned) {
 		return 0;
 	}
-	int rc = sgpu_source_from_descriptor(in).read_some(in, 0, header, sizeof(header), &got,
-							   error);
+	int rc = sgpu_endpoint_of(in).read_some(in, 0, header, sizeof(header), &got, error);
 	if (!task->to_public) {
 		return !rc && sgpu_sealed_to_kid(header, got, kid)
 			       ? sgpu_fail(error, SGPU_EKEY,

@@ -88,7 +88,7 @@ static int write_payload(int fd, const char *name, const struct sgpu_batch *batc
 	struct sgpu_descriptor out;
 	struct sgpu_host_part part = { .action = s->sealed ? SGPU_HOST_SEAL : SGPU_HOST_COPY,
 				       .name = s->id,
-				       .source = sgpu_source_from_memory(array->data, false),
+				       .source.memory = array->data,
 				       .size = s->size,
 				       .key = key,
 				       .context = context,
@@ -96,7 +96,7 @@ static int write_payload(int fd, const char *name, const struct sgpu_batch *batc
 	int rc = SGPU_OK;
 
 	sgpu_descriptor_from_fd(fd, name, &out);
-	part.sink = sgpu_sink_to_descriptor(&out);
+	part.sink = sgpu_endpoint_of(&out);
 	if (s->sealed) {
 		rc = sgpu_batch_segment_key(batch, job->batch_key, s->id, NULL, key, context,
 					    &part.context_size, error);
@@ -229,10 +229,9 @@ static int open_payload(struct job *job, struct sgpu_tar_reader *reader, int seg
 					    &part.context_size, error);
 	}
 	sgpu_descriptor_from_fd(sgpu_tar_fd(reader), "the response", &in);
-	part.source = sgpu_source_from_descriptor(&in);
-	part.sink = (struct sgpu_transfer_sink){ .write = write_array,
-						 .parallel = true,
-						 .context = array };
+	part.source = sgpu_endpoint_of(&in);
+	part.sink =
+		(struct sgpu_endpoint){ .write = write_array, .parallel = true, .context = array };
 	rc = rc ? rc : move(&part, error);
 	if (rc == SGPU_EKEY) { /* key and context follow from the verified index */
 		rc = sgpu_fail(error, SGPU_EAUTH, "output '%s' was altered", s->id);
