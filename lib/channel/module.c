@@ -48,7 +48,7 @@ int sgpu_secure_memcpy(struct sgpu_secure *context, const void *host, sgpu_devpt
 	const unsigned cpus = sgpu_cpu_count();
 	const struct sgpu_engine_config config = { .workers = cpus < WORKERS_MAX ? cpus
 										 : WORKERS_MAX };
-	struct sgpu_transfer_result result = { 0 };
+	struct sgpu_transfer_result result;
 	struct sgpu_engine *engine = NULL;
 	struct sgpu_live_key *key = NULL;
 	int rc = check_memory(context, memory, size, error);
@@ -58,7 +58,7 @@ int sgpu_secure_memcpy(struct sgpu_secure *context, const void *host, sgpu_devpt
 	}
 	rc = sgpu_engine_create(sgpu_secure_device(context), &config, &engine, error);
 	rc = rc ? rc : load_copy_key(engine, &key, error);
-	if (rc == SGPU_OK && sgpu_live_in(engine, key, host, size, memory, &result) != SGPU_OK) {
+	if (rc == SGPU_OK && sgpu_live_in(key, host, size, memory, &result) != SGPU_OK) {
 		rc = sgpu_fail(error, result.code, "%s", result.error.text);
 	}
 	sgpu_live_key_free(&key);

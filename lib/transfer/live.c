@@ -56,54 +56,39 @@ static int seal_piece(void *context, uint64_t position, void *data, size_t size,
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "AES-256-GCM failed");
 }
 
-static void copy_in(struct live *live, sgpu_devptr to, struct sgpu_transfer_result *result)
+int sgpu_live_in(struct sgpu_live_key *key, const void *plaintext, uint64_t size, sgpu_devptr to,
+		 struct sgpu_transfer_result *result)
 {
-	struct sgpu_live_key *key = live->key;
-	const uint64_t chunks = live->size / SGPU_CHUNK + 1;
-	const struct sgpu_transfer_request request = {
+	const uint64_t chunks = size / SGPU_CHUNK + 1;
+	struct live live = { .key = key, .plaintext = plaintext, .size = size };
+	struct sgpu_transfer_request request = {
 		.direction = SGPU_TRANSFER_IN,
 		.key = key->on_device,
-		.first = key->next,
 		.last = true,
 		.memory = to,
-		.size = live->size + chunks * SGPU_TAG_SIZE,
-		.end = { .read = seal_piece, .live = true, .context = live },
+		.size = size + chunks * SGPU_TAG_SIZE,
+		.end = { .read = seal_piece, .live = true, .context = &live },
 		.copy = key->copy,
 		.crypt = key->crypt,
 	};
 	struct sgpu_transfer *transfer = NULL;
 
-	live->base = key->next;
+	memset(result, 0, sizeof(*result));
+	pthread_mutex_lock(&key->copying);
+	live.base = request.first = key->next;
 	key->next += chunks; /* these numbers are used up even if this copy fails */
 	result->code = sgpu_transfer_begin(key->engine, &request, &transfer, &result->error);
 	if (result->code == SGPU_OK) {
 		*result = *sgpu_transfer_wait(transfer);
 		sgpu_transfer_free(&transfer);
 	}
+	pthread_mutex_unlock(&key->copying);
 	if (result->code == SGPU_EAUTH) {
-		result->bad_chunk -= live->base;
+		result->bad_chunk -= live.base;
 		sgpu_fail(&result->error, result->code,
 			  "what crossed the bus does not verify at chunk %llu of it",
 			  (unsigned long long)result->bad_chunk);
 	}
-}
-
-int sgpu_live_in(struct sgpu_engine *engine, struct sgpu_live_key *key, const void *plaintext,
-		 uint64_t size, sgpu_devptr to, struct sgpu_transfer_result *result)
-{
-	struct live live = { .key = key, .plaintext = plaintext, .size = size };
-	struct sgpu_transfer_result own;
-
-	result = result ? result : &own;
-	memset(result, 0, sizeof(*result));
-	if (key->engine != engine) {
-		result->code = sgpu_fail(&result->error, SGPU_EUSAGE,
-					 "the key of a live copy is another engine's");
-		return result->code;
-	}
-	pthread_mutex_lock(&key->copying);
-	copy_in(&live, to, result);
-	pthread_mutex_unlock(&key->copying);
 	return result->code;
 }
 

@@ -206,7 +206,7 @@ const struct sgpu_transfer_result *sgpu_transfer_wait(struct sgpu_transfer *tran
 
 /* A key for live copies, on the device and with every worker. It counts the chunks that it sealed,
  * so that no nonce is used twice; therefore `keys` must be fresh (sgpu_sealed_keys_new)
- * and not be used elsewhere. Other engines refuse the key (SGPU_EUSAGE). */
+ * and not be used elsewhere. */
 struct sgpu_live_key;
 SGPU_MUST_CHECK int sgpu_live_key_load(struct sgpu_engine *engine,
 				       const struct sgpu_sealed_keys *keys,
@@ -214,12 +214,12 @@ SGPU_MUST_CHECK int sgpu_live_key_load(struct sgpu_engine *engine,
 /* Wipes the key; no copy may use it any more. Accepts NULL. */
 void sgpu_live_key_free(struct sgpu_live_key **key);
 
-/* Copies plaintext from ordinary host memory to the device, and waits. Only one live copy runs at a
- * time. `result` may be NULL; bad_chunk counts from the start of the copy. After an error the
- * destination is cleared. */
-SGPU_MUST_CHECK int sgpu_live_in(struct sgpu_engine *engine, struct sgpu_live_key *key,
-				 const void *plaintext, uint64_t size, sgpu_devptr to,
-				 struct sgpu_transfer_result *result);
+/* Copies plaintext from ordinary host memory to the device of the key's engine, and waits. Only one
+ * live copy with a key runs at a time. bad_chunk of the result counts from the start of the copy.
+ * After an error the destination is cleared. Returns the result's code. */
+SGPU_MUST_CHECK int sgpu_live_in(struct sgpu_live_key *key, const void *plaintext, uint64_t size,
+				 sgpu_devptr to, struct sgpu_transfer_result *result);
+
 /* ---- on the host alone: files and pipes, sealed, opened or copied without a device ---- */
 
 /* A descriptor as a source or a sink, which borrow it. */

@@ -84,8 +84,7 @@ static int up_live(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
 	struct sgpu_transfer_result result;
-	const int rc =
-		sgpu_live_in(c->engine, c->live, c->memory, c->size, c->device.memory, &result);
+	const int rc = sgpu_live_in(c->live, c->memory, c->size, c->device.memory, &result);
 
 	return outcome(rc, &result, error);
 }
