@@ -184,12 +184,11 @@ struct sgpu_rpc {
 	uint64_t exit_cycles, count;
 	int ring, area;	     /* memory files, or -1; the area has a place for each call */
 	int inside, outside; /* ends of the doorbell, or -1 */
-	char *data;	     /* the area, as the inside has mapped it */
+	char *data;	     /* the area */
 	struct sgpu_ring *client;
 	struct sgpu_error why; /* why there are no more calls: a fault of the outside */
 	/* the thread outside */
 	struct sgpu_ring *worker;
-	char *outside_data;
 	pthread_t thread;
 	bool runs;
 };

@@ -37,8 +37,8 @@ static uint64_t spin_ns(void)
 #endif
 #endif
 
-/* Shows ThreadSanitizer, to which the two mappings are different memory, that a call through the
- * ring comes after what its caller did before, and before what it does next. */
+/* Shows ThreadSanitizer, to which the ring's two mappings are different memory, that a call through
+ * the ring comes after what its caller did before, and before what it does next. */
 static void show_order(void)
 {
 #ifdef SHOWS_ORDER
@@ -131,7 +131,7 @@ static int make_call(struct sgpu_rpc *rpc, const struct sgpu_ring_descriptor *d,
 
 	if (good) {
 		show_order();
-		value = perform(rpc->outside_data, d);
+		value = perform(rpc->data, d);
 		show_order();
 	}
 	return sgpu_ring_finish(rpc->worker, good ? SGPU_OK : SGPU_EUSAGE, (uint64_t)value, error);
@@ -157,17 +157,6 @@ static void *serve(void *argument)
 	return NULL;
 }
 
-static int map_area(int area, char **data, struct sgpu_error *error)
-{
-	void *memory = NULL;
-	uint64_t size;
-	int rc = sgpu_memory_file_map(area, "the data of calls", SGPU_RPC_AREA_SIZE,
-				      SGPU_RPC_AREA_SIZE, &memory, &size, error);
-
-	*data = memory;
-	return rc;
-}
-
 int sgpu_rpc_serve(struct sgpu_rpc *rpc, struct sgpu_error *error)
 {
 	enum { DATA = SGPU_RING_KNOWN | SGPU_RING_HANDLE | SGPU_RING_OFFSET | SGPU_RING_LENGTH };
@@ -180,9 +169,8 @@ int sgpu_rpc_serve(struct sgpu_rpc *rpc, struct sgpu_error *error)
 	const struct sgpu_ring_config config = { .doorbell = rpc->outside,
 						 .spin_ns = spin_ns(),
 						 .members = members };
-	int rc = map_area(rpc->area, &rpc->outside_data, error);
+	int rc = sgpu_ring_open(rpc->ring, &config, &rpc->worker, error);
 
-	rc = rc ? rc : sgpu_ring_open(rpc->ring, &config, &rpc->worker, error);
 	rc = rc ? rc : sgpu_thread_start(&rpc->thread, serve, rpc, error);
 	rpc->runs = rc == SGPU_OK;
 	return rc;
@@ -208,6 +196,8 @@ int sgpu_rpc_open_inside(enum sgpu_rpc_way way, uint64_t exit_cycles, struct sgp
 			 struct sgpu_error *error)
 {
 	struct sgpu_rpc *r = *rpc = calloc(1, sizeof(*r));
+	void *memory = NULL;
+	uint64_t size;
 	int rc = SGPU_OK;
 
 	if (!r) {
@@ -221,7 +211,10 @@ int sgpu_rpc_open_inside(enum sgpu_rpc_way way, uint64_t exit_cycles, struct sgp
 			       "an exit cannot be emulated: there is no time-stamp counter");
 	} else if (way != SGPU_RPC_DIRECT) {
 		rc = sgpu_memory_file_create("sgpu-rpc", SGPU_RPC_AREA_SIZE, true, &r->area, error);
-		rc = rc ? rc : map_area(r->area, &r->data, error);
+		rc = rc ? rc
+			: sgpu_memory_file_map(r->area, "the data of calls", SGPU_RPC_AREA_SIZE,
+					       SGPU_RPC_AREA_SIZE, &memory, &size, error);
+		r->data = memory;
 	}
 	if (rc == SGPU_OK && way == SGPU_RPC_QUEUE) {
 		rc = open_queue(r, error);
@@ -246,13 +239,6 @@ int sgpu_rpc_open(enum sgpu_rpc_way way, uint64_t exit_cycles, struct sgpu_rpc *
 	return rc;
 }
 
-static void unmap_area(char *data)
-{
-	if (data) {
-		munmap(data, SGPU_RPC_AREA_SIZE);
-	}
-}
-
 void sgpu_rpc_close(struct sgpu_rpc **rpc)
 {
 	struct sgpu_rpc *r = *rpc;
@@ -266,8 +252,9 @@ void sgpu_rpc_close(struct sgpu_rpc **rpc)
 	}
 	sgpu_ring_close(&r->worker);
 	sgpu_ring_close(&r->client);
-	unmap_area(r->outside_data);
-	unmap_area(r->data);
+	if (r->data) {
+		munmap(r->data, SGPU_RPC_AREA_SIZE);
+	}
 	sgpu_close(r->ring);
 	sgpu_close(r->area);
 	sgpu_close(r->inside);
