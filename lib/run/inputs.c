@@ -481,8 +481,8 @@ static void read_large(struct sgpu_payload *p)
 	uint64_t since = sgpu_now_ns();
 
 	while (p->transfer && !sgpu_transfer_has_read(p->transfer)) {
-		if (sgpu_run_advance(run) ||
-		    (p->transfer && has_nothing_else(run, p) && sgpu_transfer_block(p->transfer))) {
+		if (sgpu_run_advance(run) || (p->transfer && has_nothing_else(run, p) &&
+					      sgpu_transfer_step(p->transfer, true))) {
 			since = sgpu_now_ns();
 		} else {
 			sgpu_run_pause(run, since);

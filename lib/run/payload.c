@@ -192,7 +192,7 @@ bool sgpu_payloads_advance(struct sgpu_run *run, bool results)
 		struct sgpu_payload *p = *link;
 		const struct sgpu_transfer_result *result;
 
-		any |= sgpu_transfer_step(p->transfer);
+		any |= sgpu_transfer_step(p->transfer, false);
 		result = sgpu_transfer_end(p->transfer);
 		if (!result) {
 			link = &p->next;

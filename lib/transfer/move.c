@@ -509,7 +509,7 @@ static bool come_to_end(struct sgpu_transfer *t, bool may_block)
 	return reads;
 }
 
-static bool step(struct sgpu_transfer *t, bool may_block)
+bool sgpu_transfer_step(struct sgpu_transfer *t, bool may_block)
 {
 	bool done;
 
@@ -535,16 +535,6 @@ static bool step(struct sgpu_transfer *t, bool may_block)
 	return done;
 }
 
-bool sgpu_transfer_step(struct sgpu_transfer *t)
-{
-	return step(t, false);
-}
-
-bool sgpu_transfer_block(struct sgpu_transfer *t)
-{
-	return step(t, true);
-}
-
 bool sgpu_transfer_has_read(const struct sgpu_transfer *t)
 {
 	return t->ended || (t->claimed_all && !t->failed);
@@ -568,7 +558,7 @@ const struct sgpu_transfer_result *sgpu_transfer_wait(struct sgpu_transfer *t)
 	uint64_t since = sgpu_now_ns();
 
 	while (!t->ended) {
-		if (sgpu_transfer_block(t)) {
+		if (sgpu_transfer_step(t, true)) {
 			since = sgpu_now_ns();
 		} else {
 			sgpu_device_pause(since);

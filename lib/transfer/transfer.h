@@ -184,11 +184,9 @@ SGPU_MUST_CHECK int sgpu_transfer_begin(struct sgpu_engine *engine,
 					const struct sgpu_transfer_request *request,
 					struct sgpu_transfer **transfer, struct sgpu_error *error);
 /* Does what can be done now for at most one chunk run, without waiting for the device. Returns
- * whether anything was done. */
-bool sgpu_transfer_step(struct sgpu_transfer *transfer);
-/* As sgpu_transfer_step, but also reads from a source that has to wait, once no chunk run is under
- * way. */
-bool sgpu_transfer_block(struct sgpu_transfer *transfer);
+ * whether anything was done. may_block: also reads from a source that has to wait, once no chunk
+ * run is under way. */
+bool sgpu_transfer_step(struct sgpu_transfer *transfer, bool may_block);
 /* Whether nothing of it is on the device. */
 bool sgpu_transfer_is_idle(const struct sgpu_transfer *transfer);
 /* Whether the source needs no more steps: all of it was read, or the transfer has ended. */

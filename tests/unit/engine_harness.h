@@ -298,7 +298,7 @@ static inline bool advance(struct move *move)
 {
 	const struct sgpu_transfer_result *result;
 
-	(void)sgpu_transfer_step(move->transfer);
+	(void)sgpu_transfer_step(move->transfer, false);
 	result = sgpu_transfer_end(move->transfer);
 	if (result && !move->ended) {
 		move->result = *result;
@@ -311,7 +311,7 @@ static inline int finish(struct move *move)
 {
 	move->result = *sgpu_transfer_wait(move->transfer);
 	move->ended = sgpu_transfer_end(move->transfer) != NULL;
-	CHECK(move->ended && !sgpu_transfer_step(move->transfer));
+	CHECK(move->ended && !sgpu_transfer_step(move->transfer, false));
 	return move->result.code;
 }
 

@@ -396,7 +396,7 @@ UNIT_TEST(a_pipe_does_not_block_while_runs_hold_staging_buffers)
 	start(&move);
 	feed(&move, 0, 16 * S);
 	for (int i = 0; i < 10; i++) {
-		(void)sgpu_transfer_block(move.transfer);
+		(void)sgpu_transfer_step(move.transfer, true);
 	}
 	CHECK(atomic_load(&move.calls) == 1);
 	atomic_store(&lets_go, true);
