@@ -556,18 +556,16 @@ static void run_workers(void *argument, uint64_t begin, uint64_t end)
 /* Returns how many workers are of use; *largest: the size of the largest part, or of a run. */
 static unsigned count_workers(const struct sgpu_host_move *m, size_t *largest)
 {
-	unsigned jobs = m->jobs ? m->jobs : sgpu_cpu_count();
 	uint64_t runs = 1, most = 0;
 
-	jobs = jobs < SGPU_POOL_JOBS_MAX ? jobs : SGPU_POOL_JOBS_MAX;
 	for (size_t i = 0; i < m->count; i++) {
-		const uint64_t size = m->parts[i].size;
-
-		most = size > most ? size : most;
-		runs += size == SGPU_SIZE_UNKNOWN ? jobs : size / RUN_PLAIN;
+		most = m->parts[i].size > most ? m->parts[i].size : most;
+		runs += sgpu_min_u64(m->parts[i].size / RUN_PLAIN, SGPU_POOL_JOBS_MAX);
 	}
-	*largest = most < RUN_PLAIN ? (size_t)most : RUN_PLAIN;
-	return runs < jobs ? (unsigned)runs : jobs;
+	*largest = (size_t)sgpu_min_u64(most, RUN_PLAIN);
+	runs = sgpu_min_u64(runs, SGPU_POOL_JOBS_MAX);
+	/* One thread moves what is small: to count the processors would take longer. */
+	return runs == 1 ? 1 : (unsigned)sgpu_min_u64(runs, m->jobs ? m->jobs : sgpu_cpu_count());
 }
 
 /* Makes as many workers as there is memory for, and runs them. */

@@ -14,8 +14,6 @@
 #include "manifest/manifest.h"
 #include "transfer/transfer.h"
 
-enum { SMALL = 1 << 16 };
-
 int job_create(const struct sgpu_manifest *manifest, struct job *job, struct sgpu_error *error)
 {
 	*job = (struct job){ .manifest = manifest };
@@ -72,8 +70,7 @@ static int describe(struct job *job, struct sgpu_error *error)
 
 static int move(struct sgpu_host_part *part, struct sgpu_error *error)
 {
-	/* One thread moves what is small: to count the processors would take longer. */
-	struct sgpu_host_move moves = { .parts = part, .count = 1, .jobs = part->size < SMALL };
+	struct sgpu_host_move moves = { .parts = part, .count = 1 };
 
 	return sgpu_host_move(&moves, error);
 }
