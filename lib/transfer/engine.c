@@ -86,7 +86,6 @@ int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_conf
 		return sgpu_fail_nomem(error);
 	}
 	new->device = device;
-	new->demotes = sgpu_transfer_can_demote();
 	pthread_mutex_init(&new->mutex, NULL);
 	pthread_mutex_init(&new->keeping, NULL);
 	configure(new, config);

@@ -56,7 +56,6 @@ struct sgpu_engine {
 	bool registers;			  /* the device registers host memory */
 	struct sgpu_pool *pool;		  /* workers that help to copy: the device's, or its own */
 	bool owns_pool;
-	bool demotes; /* workers demote what they have sealed */
 
 	pthread_mutex_t mutex; /* guards the members down to `keeping` */
 	struct sgpu_staging_pool staging[SGPU_STAGING_CLASSES];
@@ -153,6 +152,5 @@ void sgpu_transfer_store(void *to, const void *from, size_t size);
  * core's own cache at little more than half speed. Moves only most of it, to save time. Does
  * nothing if the processor cannot. */
 void sgpu_transfer_demote(const void *memory, size_t size);
-bool sgpu_transfer_can_demote(void);
 
 #endif

@@ -8,7 +8,6 @@
 #include <transfer/engine.h>
 
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <immintrin.h>
 
 enum { LINE = 64 };
@@ -37,7 +36,8 @@ void sgpu_transfer_store(void *to, const void *from, size_t size)
 	_mm_sfence();
 }
 
-/* The bytes are CLDEMOTE; processors without it do nothing. */
+/* The bytes are CLDEMOTE; processors without it do nothing. Hypervisors hide it although it works,
+ * so nobody asks for it. */
 void sgpu_transfer_demote(const void *memory, size_t size)
 {
 	for (size_t i = 0; i < size; i += LINE) {
@@ -48,16 +48,6 @@ void sgpu_transfer_demote(const void *memory, size_t size)
 					 : "memory");
 		}
 	}
-}
-
-/* Bit 25: CLDEMOTE, which some hypervisors hide although it works. Bit 28: MOVDIR64B; processors
- * with that have CLDEMOTE. */
-bool sgpu_transfer_can_demote(void)
-{
-	unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-
-	return __builtin_cpu_is("intel") && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) &&
-	       (ecx & (1u << 25 | 1u << 28)) != 0;
 }
 
 #else
@@ -71,11 +61,6 @@ void sgpu_transfer_demote(const void *memory, size_t size)
 {
 	(void)memory;
 	(void)size;
-}
-
-bool sgpu_transfer_can_demote(void)
-{
-	return false;
 }
 
 #endif
