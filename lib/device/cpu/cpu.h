@@ -94,26 +94,20 @@ SGPU_MUST_CHECK int sgpu_cpu_host_check(struct sgpu_device *device, struct sgpu_
 void sgpu_cpu_host_stop(struct sgpu_device *device);
 
 /* ---- stream.c ---- */
-enum sgpu_cpu_kind { SGPU_CPU_WORK, SGPU_CPU_RECORD, SGPU_CPU_WAIT, SGPU_CPU_END };
-
+/* A piece of work or an event. With neither, it ends the stream's thread. */
 struct sgpu_cpu_item {
-	enum sgpu_cpu_kind kind;
-	/* WORK: performs the item; its result becomes the task's code */
-	int (*work)(struct sgpu_device *device, const struct sgpu_cpu_item *item,
-		    struct sgpu_task *task);
-	bool moves;		/* WORK: only copies or clears */
-	bool brief;		/* WORK: takes less time than a thread takes to wake */
-	struct sgpu_task *task; /* or NULL */
-	void *to;
-	const void *from;
-	uint64_t size;		     /* bytes */
-	struct sgpu_device_key *key; /* to open or seal with */
-	uint64_t first;
-	bool last;   /* the last chunk ends the segment */
-	bool shared; /* the sealed chunks are in memory of the host */
+	/* performs the work; the result becomes the task's code */
+	int (*perform)(struct sgpu_device *device, const struct sgpu_cpu_item *item,
+		       struct sgpu_task *task);
+	/* `to` and `from` are also set where the memory is the device's; of a launch, `task` alone
+	 */
+	struct sgpu_work work;
 	sgpu_launch_fn launch;
-	void *argument;		  /* of launch; or the key of a measure */
-	struct sgpu_event *event; /* RECORD, WAIT: the item holds a reference */
+	void *argument;		  /* of launch */
+	bool moves;		  /* it only copies or clears */
+	bool brief;		  /* it takes less time than a thread takes to wake */
+	struct sgpu_event *event; /* the item holds a reference */
+	bool waits;		  /* for the event; else it completes the event */
 };
 
 struct sgpu_stream {

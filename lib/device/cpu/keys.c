@@ -64,7 +64,7 @@ static bool reaches(struct sgpu_device *device, const void *memory, uint64_t siz
 enum { GRAIN_MIN = 8, GRAIN_MAX = 64 };
 
 struct run {
-	const struct sgpu_cpu_item *item;
+	const struct sgpu_work *work;
 	bool open;
 	bool shared;	      /* the sealed side is memory of the host */
 	uint64_t count;	      /* chunks */
@@ -76,7 +76,7 @@ struct run {
 static int work_chunks(const struct run *run, struct sgpu_aead *aead, uint64_t first, bool last,
 		       const uint8_t *in, uint64_t size, uint8_t *out, uint64_t *bad_chunk)
 {
-	const struct sgpu_sealed_keys *keys = &run->item->key->keys;
+	const struct sgpu_sealed_keys *keys = &run->work->key->keys;
 
 	*bad_chunk = first;
 	return run->open ? sgpu_open_chunks(aead, keys, first, last, in, size, out, bad_chunk)
@@ -89,21 +89,21 @@ static int work_chunks(const struct run *run, struct sgpu_aead *aead, uint64_t f
 static int work_piece(const struct run *run, struct sgpu_aead *aead, uint64_t begin, uint64_t end,
 		      uint8_t *own, uint64_t *bad_chunk)
 {
-	const struct sgpu_cpu_item *item = run->item;
+	const struct sgpu_work *work = run->work;
 	const uint64_t in_chunk = run->open ? SGPU_SEALED_CHUNK : SGPU_CHUNK;
 	const uint64_t out_chunk = run->open ? SGPU_CHUNK : SGPU_SEALED_CHUNK;
 	const uint64_t from = begin * in_chunk;
-	const uint64_t size = sgpu_min_u64(end * in_chunk, item->size) - from;
-	const uint8_t *in = (const uint8_t *)item->from + from;
-	uint8_t *out = (uint8_t *)item->to + begin * out_chunk;
-	const bool last = item->last && end == run->count;
+	const uint64_t size = sgpu_min_u64(end * in_chunk, work->size) - from;
+	const uint8_t *in = (const uint8_t *)work->from + from;
+	uint8_t *out = (uint8_t *)work->to + begin * out_chunk;
+	const bool last = work->last && end == run->count;
 	int rc;
 
 	if (own && run->open) {
 		memcpy(own, in, size);
 		in = own;
 	}
-	rc = work_chunks(run, aead, item->first + begin, last, in, size,
+	rc = work_chunks(run, aead, work->first + begin, last, in, size,
 			 own && !run->open ? own : out, bad_chunk);
 	if (rc == SGPU_OK && own && !run->open) {
 		memcpy(out, own, sgpu_run_sealed_size(size, last));
@@ -118,9 +118,9 @@ static void work_grain(void *argument, uint64_t begin, uint64_t end)
 	struct run *run = argument;
 	const uint64_t step = run->shared ? 1 : end - begin;
 	struct sgpu_aead *aead = NULL;
-	uint64_t bad_chunk = run->item->first + begin;
+	uint64_t bad_chunk = run->work->first + begin;
 	uint8_t own[SGPU_SEALED_CHUNK];
-	int rc = sgpu_aead_copy(run->item->key->model, &aead, NULL);
+	int rc = sgpu_aead_copy(run->work->key->model, &aead, NULL);
 
 	do { /* also for an empty run, which fails if it should end the segment */
 		const uint64_t next = sgpu_min_u64(begin + step, end);
@@ -164,14 +164,17 @@ static int run_chunks(struct sgpu_device *device, struct run *run, uint64_t *bad
 int sgpu_cpu_open_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 		      struct sgpu_task *task)
 {
-	struct run run = { .item = item, .open = true, .shared = item->shared };
+	const struct sgpu_work *work = &item->work;
+	struct run run = { .work = work,
+			   .open = true,
+			   .shared = work->kind == SGPU_WORK_OPEN_FROM && !work->alone };
 	int rc;
 
-	run.count = item->size / SGPU_SEALED_CHUNK + (item->size % SGPU_SEALED_CHUNK != 0);
-	task->bad_chunk = item->first;
+	run.count = work->size / SGPU_SEALED_CHUNK + (work->size % SGPU_SEALED_CHUNK != 0);
+	task->bad_chunk = work->first;
 	rc = run_chunks(device, &run, &task->bad_chunk);
 	if (rc != SGPU_OK) {
-		sgpu_wipe(item->to, sgpu_opened_size(item->size));
+		sgpu_wipe(work->to, sgpu_opened_size(work->size));
 	}
 	if (rc == SGPU_EAUTH) {
 		sgpu_fail(&task->error, rc, "sealed data do not verify at chunk %llu",
@@ -183,9 +186,10 @@ int sgpu_cpu_open_run(struct sgpu_device *device, const struct sgpu_cpu_item *it
 int sgpu_cpu_seal_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 		      struct sgpu_task *task)
 {
-	struct run run = { .item = item,
-			   .shared = item->shared,
-			   .count = item->size / SGPU_CHUNK + item->last };
+	const struct sgpu_work *work = &item->work;
+	struct run run = { .work = work,
+			   .shared = work->kind == SGPU_WORK_SEAL_TO && !work->alone,
+			   .count = work->size / SGPU_CHUNK + work->last };
 	uint64_t unused;
 
 	(void)task;

@@ -345,9 +345,9 @@ static int perform_launch(struct sgpu_device *device, const struct sgpu_cpu_item
 
 static int enqueue(struct sgpu_stream *stream, struct module_launch *l, struct sgpu_task *task)
 {
-	const struct sgpu_cpu_item item = {
-		.kind = SGPU_CPU_WORK, .work = perform_launch, .argument = l, .task = task
-	};
+	const struct sgpu_cpu_item item = { .perform = perform_launch,
+					    .argument = l,
+					    .work.task = task };
 	const int rc = sgpu_cpu_enqueue(stream, &item);
 
 	if (rc != SGPU_OK) {

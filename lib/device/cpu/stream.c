@@ -57,15 +57,15 @@ static void unlock_and_wake(struct sgpu_stream *stream)
  * bounds the processors in use. */
 static void perform(struct sgpu_device *device, const struct sgpu_cpu_item *item)
 {
-	struct sgpu_task ignored, *task = item->task ? item->task : &ignored;
-	bool token = !item->moves || item->size > INLINE_BYTES;
+	struct sgpu_task ignored, *task = item->work.task ? item->work.task : &ignored;
+	bool token = !item->moves || item->work.size > INLINE_BYTES;
 
 	task->error.text[0] = task->error.hint[0] = '\0';
 	if (token) {
 		sgpu_pool_enter(device->pool);
 	}
 	task->begin_ns = sgpu_now_ns();
-	task->code = item->work(device, item, task);
+	task->code = item->perform(device, item, task);
 	task->end_ns = sgpu_now_ns();
 	if (token) {
 		sgpu_pool_leave(device->pool);
@@ -85,15 +85,18 @@ static void drop_event(struct sgpu_event *event)
 	}
 }
 
-/* Waits for an event, which may be another device's, and drops it. No lock is held. */
-static void await(struct sgpu_event *event)
+/* Completes an event, or waits for it, and drops it. It may be another device's. */
+static void pass_event(const struct sgpu_cpu_item *item)
 {
+	struct sgpu_event *event = item->event;
 	struct sgpu_device *device = event->device;
 
 	pthread_mutex_lock(&device->lock);
-	while (!event->done) {
+	while (item->waits && !event->done) {
 		pthread_cond_wait(&event->completed, &device->lock);
 	}
+	event->done = true;
+	pthread_cond_broadcast(&event->completed);
 	drop_event(event);
 	pthread_mutex_unlock(&device->lock);
 }
@@ -101,9 +104,9 @@ static void await(struct sgpu_event *event)
 /* The lock is not held. */
 static void do_item(struct sgpu_device *device, const struct sgpu_cpu_item *item)
 {
-	if (item->kind == SGPU_CPU_WAIT) {
-		await(item->event);
-	} else {
+	if (item->event) {
+		pass_event(item);
+	} else if (item->perform) {
 		perform(device, item);
 	}
 }
@@ -112,26 +115,20 @@ static void *run_stream(void *argument)
 {
 	struct sgpu_stream *stream = argument;
 	struct sgpu_device *device = stream->device;
-	struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK };
+	struct sgpu_cpu_item item;
 
 	pthread_mutex_lock(&device->lock);
-	while (item.kind != SGPU_CPU_END) {
+	do {
 		while (stream->enqueued == stream->ended || stream->lent) {
 			pthread_cond_wait(&stream->work, &device->lock);
 		}
 		item = stream->items[stream->ended % stream->capacity];
-		if (item.kind == SGPU_CPU_RECORD) {
-			item.event->done = true;
-			pthread_cond_broadcast(&item.event->completed);
-			drop_event(item.event);
-		} else if (item.kind != SGPU_CPU_END) {
-			pthread_mutex_unlock(&device->lock);
-			do_item(device, &item);
-			pthread_mutex_lock(&device->lock);
-		}
+		pthread_mutex_unlock(&device->lock);
+		do_item(device, &item);
+		pthread_mutex_lock(&device->lock);
 		stream->ended++;
 		pthread_cond_broadcast(&stream->progress);
-	}
+	} while (item.perform || item.event);
 	pthread_mutex_unlock(&device->lock);
 	return NULL;
 }
@@ -191,8 +188,8 @@ int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *ite
 	} else {
 		pthread_mutex_unlock(&stream->device->lock);
 	}
-	if (rc < 0 && item->task) {
-		item->task->code = sgpu_fail_nomem(&item->task->error);
+	if (rc < 0 && item->work.task) {
+		item->work.task->code = sgpu_fail_nomem(&item->work.task->error);
 	}
 	return rc;
 }
@@ -288,7 +285,7 @@ void sgpu_cpu_wait_idle(struct sgpu_device *device)
 
 void sgpu_cpu_streams_close(struct sgpu_device *device)
 {
-	const struct sgpu_cpu_item end = { .kind = SGPU_CPU_END };
+	const struct sgpu_cpu_item end = { .perform = NULL };
 	struct sgpu_stream *stream;
 
 	sgpu_cpu_wait_idle(device);
@@ -327,11 +324,10 @@ static int perform_launch(struct sgpu_device *device, const struct sgpu_cpu_item
 static int stream_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 			 const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
 {
-	struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK,
-				      .work = perform_launch,
+	struct sgpu_cpu_item item = { .perform = perform_launch,
 				      .launch = function,
 				      .argument = argument,
-				      .task = task };
+				      .work.task = task };
 	const int rc = sgpu_device_check(stream->device, ranges, count, task);
 	uint64_t bytes = 0;
 
@@ -371,7 +367,7 @@ static void event_free(struct sgpu_event *event)
 
 static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_RECORD, .event = event };
+	const struct sgpu_cpu_item item = { .event = event };
 	int rc = SGPU_EUSAGE;
 
 	pthread_mutex_lock(&stream->device->lock);
@@ -392,7 +388,7 @@ static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 
 int sgpu_cpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WAIT, .event = event };
+	const struct sgpu_cpu_item item = { .event = event, .waits = true };
 	bool waits;
 	int rc;
 

@@ -21,18 +21,18 @@ static void copy_bytes(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct sgpu_cpu_item *item = argument;
 
-	memcpy((char *)item->to + begin, (const char *)item->from + begin, end - begin);
+	memcpy((char *)item->work.to + begin, (const char *)item->work.from + begin, end - begin);
 }
 
 static int perform_copy(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 			struct sgpu_task *task)
 {
 	(void)task;
-	if (item->size < SHARED_BYTES) {
-		copy_bytes((void *)(uintptr_t)item, 0, item->size);
+	if (item->work.size < SHARED_BYTES) {
+		copy_bytes((void *)(uintptr_t)item, 0, item->work.size);
 		return SGPU_OK;
 	}
-	return sgpu_pool_for(device->pool, item->size, GRAIN_BYTES, copy_bytes,
+	return sgpu_pool_for(device->pool, item->work.size, GRAIN_BYTES, copy_bytes,
 			     (void *)(uintptr_t)item);
 }
 
@@ -45,7 +45,7 @@ static void clear_bytes(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct clearing *clearing = argument;
 
-	sgpu_cpu_pages_clear(clearing->device, (uintptr_t)clearing->item->to + begin, end - begin);
+	sgpu_cpu_pages_clear(clearing->device, clearing->item->work.out + begin, end - begin);
 }
 
 /* A large clear skips pages that were never written, often most, so that none is allocated. No
@@ -56,12 +56,12 @@ static int perform_clear(struct sgpu_device *device, const struct sgpu_cpu_item 
 	struct clearing clearing = { device, item };
 
 	(void)task;
-	if (item->size <= SGPU_CPU_BRIEF) {
-		memset(item->to, 0, item->size);
-	} else if (item->size < SHARED_BYTES ||
-		   sgpu_pool_for(device->pool, item->size, SHARED_BYTES, clear_bytes, &clearing) !=
-			   SGPU_OK) {
-		clear_bytes(&clearing, 0, item->size);
+	if (item->work.size <= SGPU_CPU_BRIEF) {
+		memset(item->work.to, 0, item->work.size);
+	} else if (item->work.size < SHARED_BYTES ||
+		   sgpu_pool_for(device->pool, item->work.size, SHARED_BYTES, clear_bytes,
+				 &clearing) != SGPU_OK) {
+		clear_bytes(&clearing, 0, item->work.size);
 	}
 	return SGPU_OK;
 }
@@ -72,8 +72,8 @@ static int perform_digest(struct sgpu_device *device, const struct sgpu_cpu_item
 {
 	return sgpu_pool_cancelled(device->pool)
 		       ? SGPU_ECANCELED
-		       : sgpu_kt128_shared(device->pool, item->from, item->size, NULL, 0, item->to,
-					   SGPU_KT128_SIZE, &task->error);
+		       : sgpu_kt128_shared(device->pool, item->work.from, item->work.size, NULL, 0,
+					   item->work.to, SGPU_KT128_SIZE, &task->error);
 }
 
 static int perform_measure(struct sgpu_device *device, const struct sgpu_cpu_item *item,
@@ -81,8 +81,9 @@ static int perform_measure(struct sgpu_device *device, const struct sgpu_cpu_ite
 {
 	return sgpu_pool_cancelled(device->pool)
 		       ? SGPU_ECANCELED
-		       : sgpu_measure_pages_shared(device->pool, item->from, item->size,
-						   item->argument, item->to, &task->error);
+		       : sgpu_measure_pages_shared(device->pool, item->work.from, item->work.size,
+						   item->work.measure_key, item->work.to,
+						   &task->error);
 }
 
 /* ---- requests ---- */
@@ -96,23 +97,16 @@ static int enqueue_one(struct sgpu_stream *stream, const struct sgpu_work *work)
 		[SGPU_WORK_SEAL] = sgpu_cpu_seal_run,	 [SGPU_WORK_OPEN_FROM] = sgpu_cpu_open_run,
 		[SGPU_WORK_SEAL_TO] = sgpu_cpu_seal_run,
 	};
-	struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK,
-				      .work = performs[work->kind],
+	struct sgpu_cpu_item item = { .perform = performs[work->kind],
+				      .work = *work,
 				      .moves = work->kind <= SGPU_WORK_CLEAR,
-				      .brief = work->size <= SGPU_CPU_BRIEF,
-				      .task = work->task,
-				      .to = work->to ? work->to : sgpu_cpu_pointer(work->out),
-				      .from = work->from ? work->from : sgpu_cpu_pointer(work->in),
-				      .size = work->size,
-				      .key = work->key,
-				      .first = work->first,
-				      .last = work->last,
-				      .shared = work->kind >= SGPU_WORK_OPEN_FROM && !work->alone,
-				      .argument = (void *)(uintptr_t)work->measure_key };
+				      .brief = work->size <= SGPU_CPU_BRIEF };
 	struct sgpu_device_range ranges[2];
 	const int count = sgpu_work_ranges(work, ranges);
 	const int rc = sgpu_device_check(stream->device, ranges, count, work->task);
 
+	item.work.to = work->to ? work->to : sgpu_cpu_pointer(work->out);
+	item.work.from = work->from ? work->from : sgpu_cpu_pointer(work->in);
 	return rc == SGPU_OK ? sgpu_cpu_enqueue(stream, &item) : rc;
 }
 
