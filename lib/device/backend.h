@@ -39,6 +39,7 @@ struct sgpu_device_stream_calls {
 		      struct sgpu_error *error);
 	void (*free)(struct sgpu_stream *stream);
 	int (*sync)(struct sgpu_stream *stream, struct sgpu_error *error);
+	/* also for an event of another device of the backend */
 	int (*wait)(struct sgpu_stream *stream, struct sgpu_event *event);
 	/* Gets OPEN_FROM and SEAL_TO only if the key calls have `reaches`. Stops at the first piece
 	 * that cannot be enqueued. */
@@ -81,7 +82,6 @@ struct sgpu_device_peer_calls {
 	int (*alloc)(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
 		     sgpu_devptr *memory, struct sgpu_error *error);
 	void (*free)(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr memory);
-	int (*wait)(struct sgpu_stream *stream, struct sgpu_event *event);
 };
 
 struct sgpu_device_module_calls {
@@ -127,7 +127,7 @@ struct sgpu_device_backend {
 	const struct sgpu_device_stream_calls *stream;
 	const struct sgpu_device_key_calls *key;
 	const struct sgpu_device_page_calls *page; /* NULL: it maps no pages */
-	const struct sgpu_device_peer_calls *peer; /* NULL: its devices reach no others */
+	const struct sgpu_device_peer_calls *peer;
 	const struct sgpu_device_module_calls *module;
 };
 
@@ -225,7 +225,7 @@ void sgpu_code_file_unmap(const void *image, size_t size);
 /* ---- the interface between the program and sgpu-cuda.so, which exports one symbol ---- */
 /* Incremented whenever the interface changes: a struct of sgpu/device.h, a call of
  * device/backend.h, or struct sgpu_op_call. */
-enum { SGPU_CUDA_PLUGIN_ABI = 12 };
+enum { SGPU_CUDA_PLUGIN_ABI = 13 };
 #define SGPU_CUDA_PLUGIN_SYMBOL "sgpu_cuda_plugin"
 
 struct sgpu_cuda_plugin {

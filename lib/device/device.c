@@ -119,7 +119,9 @@ int sgpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 
 int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	return BACKEND(stream)->stream->wait(stream, event);
+	return BACKEND(stream)->peer == BACKEND(event)->peer
+		       ? BACKEND(stream)->stream->wait(stream, event)
+		       : SGPU_EUNAVAILABLE;
 }
 
 int sgpu_device_keys_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material,
@@ -224,29 +226,16 @@ void sgpu_host_free(struct sgpu_device *device, void **memory, uint64_t size)
 }
 
 /* ---- two devices ---- */
-static const struct sgpu_device_peer_calls *peer_calls(const void *one, const void *other)
-{
-	const struct sgpu_device_peer_calls *calls = BACKEND(one)->peer;
-
-	return calls && BACKEND(other)->peer == calls && !GUARD(one) && !GUARD(other) ? calls
-										      : NULL;
-}
-
 int sgpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
 		      sgpu_devptr *memory, struct sgpu_error *error)
 {
-	const struct sgpu_device_peer_calls *calls = peer_calls(device, peer);
+	const struct sgpu_device_peer_calls *calls = BACKEND(device)->peer;
 
 	*memory = 0;
-	if (device == peer) {
-		return sgpu_fail(error, SGPU_EUSAGE,
-				 "memory is shared by two devices, and this is one");
-	}
-	if (!calls) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE,
-				 "these devices do not reach each other's memory");
-	}
-	return calls->alloc(device, peer, size, memory, error);
+	return calls == BACKEND(peer)->peer && !GUARD(device) && !GUARD(peer)
+		       ? calls->alloc(device, peer, size, memory, error)
+		       : sgpu_fail(error, SGPU_EUNAVAILABLE,
+				   "these devices do not reach each other's memory");
 }
 
 void sgpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr *memory)
@@ -255,13 +244,6 @@ void sgpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu
 		BACKEND(device)->peer->free(device, peer, *memory);
 		*memory = 0;
 	}
-}
-
-int sgpu_stream_wait_peer(struct sgpu_stream *stream, struct sgpu_event *event)
-{
-	const struct sgpu_device_peer_calls *calls = peer_calls(stream, event);
-
-	return calls ? calls->wait(stream, event) : SGPU_EUNAVAILABLE;
 }
 
 int sgpu_host_register(struct sgpu_device *device, const void *memory, uint64_t size,

@@ -115,7 +115,8 @@ void sgpu_event_free(struct sgpu_event **event);
 SGPU_MUST_CHECK int sgpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event);
 /* Makes later work of the stream start only when the event has completed; the event may be freed
  * before that. When that later work has ended, so has the work before the event, but nobody may
- * have looked at the tasks of the event's stream yet: see above. */
+ * have looked at the tasks of the event's stream yet: see above. Errors: SGPU_EUNAVAILABLE (the
+ * event is of a device of another kind). */
 SGPU_MUST_CHECK int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 /* Waits for an event that was recorded. */
 SGPU_MUST_CHECK int sgpu_event_sync(struct sgpu_event *event, struct sgpu_error *error);
@@ -206,14 +207,11 @@ SGPU_MUST_CHECK int sgpu_enqueue(struct sgpu_stream *stream, const struct sgpu_w
 /* ---- two devices of one process ---- */
 /* Allocates memory of `device` that `peer` reaches at the same address; `peer` reaches no other
  * memory of `device`. Keep no plaintext there: traffic between GPUs can be recorded.
- * sgpu_shared_free clears the memory, and needs both devices open. Errors: SGPU_EUSAGE (one device
- * twice), SGPU_EUNAVAILABLE (devices of two kinds, a secure context, GPUs without a path between
- * them), SGPU_ENOMEM. */
+ * sgpu_shared_free clears the memory, and needs both devices open. Errors: SGPU_EUNAVAILABLE
+ * (devices of two kinds, a secure context, GPUs without a path between them), SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer,
 				      uint64_t size, sgpu_devptr *memory, struct sgpu_error *error);
 void sgpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr *memory);
-/* As sgpu_stream_wait, for an event of another device. Errors: SGPU_EUNAVAILABLE as above. */
-SGPU_MUST_CHECK int sgpu_stream_wait_peer(struct sgpu_stream *stream, struct sgpu_event *event);
 
 /* Copies from one device to another. Only sealed data cross: the first device seals chunk runs, and
  * the second opens each once it is sealed. The process makes the key and loads it into these two
@@ -230,15 +228,15 @@ enum sgpu_peer_path {
 struct sgpu_peer_config {
 	enum sgpu_peer_path path;
 	uint64_t run;	     /* plaintext bytes of a chunk run, rounded down to whole chunks */
-	uint64_t key_chunks; /* chunks that one key seals before a fresh key replaces it */
+	uint64_t key_chunks; /* most chunks that one key seals; then a fresh key replaces it */
 	/* For tests: called between the sealing and the opening of chunk run `run`, whose
 	 * ciphertext is `size` bytes at `sealed` in memory of the second device. */
 	void (*between)(void *argument, uint64_t run, sgpu_devptr sealed, uint64_t size);
 	void *argument;
 };
 
-/* Both devices must outlive *peer. Errors: SGPU_EUSAGE (one device twice; key_chunks below a run),
- * SGPU_EUNAVAILABLE (the path that was asked for), SGPU_ENOMEM, SGPU_EDEVICE. */
+/* Both devices must outlive *peer. Errors: SGPU_EUSAGE (one device twice), SGPU_EUNAVAILABLE (the
+ * path that was asked for), SGPU_ENOMEM, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_peer_open(struct sgpu_device *from, struct sgpu_device *to,
 				   const struct sgpu_peer_config *config, struct sgpu_peer **peer,
 				   struct sgpu_error *error);
@@ -247,7 +245,8 @@ void sgpu_peer_close(struct sgpu_peer **peer);
 /* Returns when the copy has ended; copies from several threads run one after another. Does not wait
  * for streams: work that writes `from` or uses `to` must have ended. Any failure clears all of
  * `to`, unless `to` is not within one allocation of its device. Errors: SGPU_EAUTH if data were
- * changed between the devices; SGPU_EUSAGE, SGPU_EDEVICE, SGPU_ENOMEM. */
+ * changed between the devices; SGPU_EUSAGE (also for more than key_chunks), SGPU_EDEVICE,
+ * SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_peer_copy(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from,
 				   uint64_t size, struct sgpu_error *error);
 

@@ -14,9 +14,8 @@
  * sgpu_peer, and is loaded into its two devices and nowhere else. One of them only seals with it
  * and the other only opens. The nonce of a chunk is its number, and sgpu_peer.next is the lowest
  * number not used yet. It only grows, under the lock, even if the run that uses the numbers fails.
- * Before it would exceed key_chunks, and when no work with the old key is under way, a new key
- * starts at 0. A chunk that is withheld, replayed or swapped with another does not verify, since
- * each number is opened once.
+ * Before a copy that would exceed key_chunks, a new key starts at 0. A chunk that is withheld,
+ * replayed or swapped with another does not verify, since each number is opened once.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -74,9 +73,6 @@ static int choose_run(struct sgpu_peer *peer, struct sgpu_error *error)
 	run = run / SGPU_CHUNK * SGPU_CHUNK;
 	peer->config.run = run ? run : SGPU_CHUNK;
 	peer->config.key_chunks = peer->config.key_chunks ? peer->config.key_chunks : KEY_CHUNKS;
-	if (rc == SGPU_OK && peer->config.key_chunks < peer->config.run / SGPU_CHUNK) {
-		rc = sgpu_fail(error, SGPU_EUSAGE, "a key for fewer chunks than a chunk run has");
-	}
 	peer->slot_size = sgpu_run_sealed_size(peer->config.run, false);
 	return rc;
 }
@@ -186,7 +182,7 @@ void sgpu_peer_close(struct sgpu_peer **peer)
 }
 
 /* ---- a copy; the lock is held ---- */
-/* Loads a fresh key into both devices. No work with the old key may be under way. */
+/* Loads a fresh key into both devices. */
 static int renew_key(struct sgpu_peer *peer, struct sgpu_error *error)
 {
 	static const char custom[] = "sgpu peer copy v1";
@@ -213,6 +209,17 @@ static int renew_key(struct sgpu_peer *peer, struct sgpu_error *error)
 	sgpu_wipe(secret, sizeof(secret));
 	sgpu_wipe(&keys, sizeof(keys));
 	return rc;
+}
+
+/* Sees to a key for a copy of so many chunks. */
+static int need_key(struct sgpu_peer *peer, uint64_t chunks, struct sgpu_error *error)
+{
+	if (chunks > peer->config.key_chunks) {
+		return sgpu_fail(error, SGPU_EUSAGE, "a copy of more chunks than a key may seal");
+	}
+	return peer->open_key && chunks <= peer->config.key_chunks - peer->next
+		       ? SGPU_OK
+		       : renew_key(peer, error);
 }
 
 static int first_failure(const struct slot *slot, struct sgpu_error *error)
@@ -264,8 +271,7 @@ static int enqueue_seal(struct sgpu_peer *peer, struct slot *slot, const struct 
  * cannot wait for each other's events. */
 static int hold_back(struct sgpu_peer *peer, struct slot *slot, struct sgpu_stream *stream)
 {
-	int rc = peer->config.between ? SGPU_EUNAVAILABLE
-				      : sgpu_stream_wait_peer(stream, slot->moved);
+	int rc = peer->config.between ? SGPU_EUNAVAILABLE : sgpu_stream_wait(stream, slot->moved);
 
 	return rc == SGPU_EUNAVAILABLE ? sgpu_event_sync(slot->moved, NULL) : rc;
 }
@@ -362,12 +368,6 @@ static int start_runs(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, 
 		run.last = run.size % SGPU_CHUNK != 0;
 		run.sealed_size = sgpu_run_sealed_size(run.size, run.last);
 		rc = end_run(slot, error);
-		if (rc == SGPU_OK &&
-		    (!peer->open_key ||
-		     peer->next + run.size / SGPU_CHUNK + run.last > peer->config.key_chunks)) {
-			rc = end_all(peer, error);
-			rc = rc == SGPU_OK ? renew_key(peer, error) : rc;
-		}
 		rc = rc == SGPU_OK ? start_run(peer, slot, &run, to, from, error) : rc;
 	}
 	return rc;
@@ -396,6 +396,8 @@ int sgpu_peer_copy(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uin
 
 	pthread_mutex_lock(&peer->lock);
 	rc = check_ranges(peer, to, from, size, error);
+	rc = rc == SGPU_OK ? need_key(peer, size / SGPU_CHUNK + (size % SGPU_CHUNK != 0), error)
+			   : rc;
 	rc = rc == SGPU_OK ? start_runs(peer, to, from, size, error) : rc;
 	ended = end_all(peer, rc == SGPU_OK ? error : &later);
 	rc = rc == SGPU_OK ? ended : rc;

@@ -151,8 +151,6 @@ struct sgpu_device {
 void sgpu_cpu_wait_idle(struct sgpu_device *device);
 void sgpu_cpu_streams_close(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *item);
-/* Also for an event of another device. */
-SGPU_MUST_CHECK int sgpu_cpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 extern const struct sgpu_device_stream_calls sgpu_cpu_stream_calls;
 
 /* ---- work.c, keys.c, modules.c ---- */

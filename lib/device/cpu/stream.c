@@ -386,7 +386,7 @@ static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 	return rc;
 }
 
-int sgpu_cpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
+static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
 	const struct sgpu_cpu_item item = { .event = event, .waits = true };
 	bool waits;
@@ -423,7 +423,7 @@ const struct sgpu_device_stream_calls sgpu_cpu_stream_calls = {
 	.create = stream_create,
 	.free = stream_free,
 	.sync = stream_sync,
-	.wait = sgpu_cpu_stream_wait,
+	.wait = stream_wait,
 	.enqueue = sgpu_cpu_enqueue_work,
 	.launch = stream_launch,
 	.event_create = event_create,

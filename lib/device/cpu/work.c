@@ -142,7 +142,6 @@ static void host_free(struct sgpu_device *device, void *memory, uint64_t size)
 const struct sgpu_device_peer_calls sgpu_cpu_peer_calls = {
 	.alloc = sgpu_cpu_shared_alloc,
 	.free = sgpu_cpu_shared_free,
-	.wait = sgpu_cpu_stream_wait,
 };
 
 const struct sgpu_device_memory_calls sgpu_cpu_memory_calls = {

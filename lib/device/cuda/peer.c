@@ -153,5 +153,4 @@ static void shared_free(struct sgpu_device *device, struct sgpu_device *peer, sg
 const struct sgpu_device_peer_calls sgpu_cuda_peer_calls = {
 	.alloc = shared_alloc,
 	.free = shared_free,
-	.wait = sgpu_cuda_stream_wait,
 };
