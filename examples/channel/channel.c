@@ -302,11 +302,13 @@ static void do_pte(struct script *s)
 	session = authority(s, c.channel);
 	if (session) {
 		c.pte.has_mac = true;
-		sgpu_session_unmap(session,
-				   (c.pte.directory_index * (uint64_t)SGPU_CHANNEL_ENTRIES +
-				    c.pte.table_index) *
-					   small,
-				   c.pte.count * small, &c.pte.mac_counter, c.pte.mac);
+		sgpu_session_authorise(session,
+				       (const uint64_t[]){ (c.pte.directory_index *
+								    (uint64_t)SGPU_CHANNEL_ENTRIES +
+							    c.pte.table_index) *
+								   small,
+							   c.pte.count * small },
+				       &c.pte.mac_counter, c.pte.mac);
 	}
 	carry_out(s, &c, NULL);
 }
@@ -328,7 +330,7 @@ static void do_destroy(struct script *s)
 
 	if (session) {
 		c.destroy.has_mac = true;
-		sgpu_session_destroy(session, &c.destroy.mac_counter, c.destroy.mac);
+		sgpu_session_authorise(session, NULL, &c.destroy.mac_counter, c.destroy.mac);
 	}
 	carry_out(s, &c, NULL);
 }

@@ -182,8 +182,7 @@ int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_c
 			   struct sgpu_reply *reply);
 
 SGPU_MUST_CHECK int sgpu_processor_space(struct sgpu_processor *processor, uint32_t channel,
-					 sgpu_devptr *base, uint64_t *size,
-					 struct sgpu_error *error);
+					 sgpu_devptr *base, struct sgpu_error *error);
 /* ---- for trusted code in the processor's own program ---- */
 struct sgpu_hello; /* keys.h */
 /* Begins a request. Every range must be mapped in the channel's context, which becomes the one that
@@ -233,11 +232,10 @@ SGPU_MUST_CHECK int sgpu_session_seal(struct sgpu_session *session, const void *
  * `answer` has room for size - SGPU_TAG_SIZE. Errors: SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_session_answer(struct sgpu_session *session, const uint8_t *sealed,
 					size_t size, uint64_t counter, uint8_t *answer);
-/* Make the MAC for a CH_PTE that unmaps, and for CH_DESTROY. *counter: the authorisation's. */
-void sgpu_session_unmap(struct sgpu_session *session, uint64_t va, uint64_t size, uint64_t *counter,
-			uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-void sgpu_session_destroy(struct sgpu_session *session, uint64_t *counter,
-			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
+/* Makes the MAC for a CH_PTE that unmaps `unmapped`, an address and a size, or, if that is NULL,
+ * for CH_DESTROY. *counter: the authorisation's. */
+void sgpu_session_authorise(struct sgpu_session *session, const uint64_t unmapped[2],
+			    uint64_t *counter, uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 /* Checks that a report is of this channel and this operation, and newer than the last, and takes
  * the mask off a measured digest. Errors: SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_session_report(struct sgpu_session *session, enum sgpu_channel_op op,

@@ -153,7 +153,7 @@ void sgpu_secure_channel_close(struct sgpu_secure *context, uint32_t channel,
 	pthread_mutex_lock(&ground->lock);
 	ground->sender = context;
 	if (session) {
-		sgpu_session_destroy(session, &counter, mac);
+		sgpu_session_authorise(session, NULL, &counter, mac);
 		rc = sgpu_allocator_destroy(ground->allocator, channel, counter, mac, NULL);
 	}
 	if (rc < 0) {
@@ -167,7 +167,6 @@ static int set_up(struct sgpu_secure *context, struct sgpu_device *device,
 		  const struct sgpu_secure_config *config, struct sgpu_error *error)
 {
 	struct sgpu_grant *grant = &context->grant;
-	uint64_t size = 0;
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &context->owner, error);
 
 	if (rc == SGPU_OK && config->sibling) {
@@ -183,7 +182,7 @@ static int set_up(struct sgpu_secure *context, struct sgpu_device *device,
 	rc = rc ? rc : sgpu_session_open(&context->owner, grant, &context->session, error);
 	rc = rc ? rc
 		: sgpu_processor_space(context->ground->processor, grant->channel, &context->base,
-				       &size, error);
+				       error);
 	return rc ? rc : sgpu_stream_create(device, &context->clearer, error);
 }
 

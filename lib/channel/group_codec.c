@@ -18,7 +18,7 @@ enum {
 	SIZE = 128,
 	FIRST = 256,
 	RANGE = BUFFER | OFFSET | SIZE,
-	KEYS_SIZE = SGPU_SALT_SIZE + SGPU_COMMITMENT_SIZE + SGPU_KEY_SIZE + SGPU_NONCE_SIZE,
+	KEYS_SIZE = sizeof(struct sgpu_sealed_keys),
 	RANGE_SIZE = 4 + 8 + 8,
 	RANGES_END = 36, /* zeros after the ranges */
 	RANGES_MIN = 1 + 1 + RANGES_END,
@@ -40,6 +40,8 @@ static const struct {
 };
 
 _Static_assert(offsetof(struct sgpu_item, tail_size) + 4 == SGPU_ITEM_HEAD &&
+		       KEYS_SIZE == SGPU_SALT_SIZE + SGPU_COMMITMENT_SIZE + SGPU_KEY_SIZE +
+					    SGPU_NONCE_SIZE &&
 		       __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	       "sgpu-session(5)");
 

@@ -149,17 +149,13 @@ static int free_buffer(struct sgpu_group_worker *w, const struct sgpu_item *item
 static int load_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
 		    struct sgpu_error *error)
 {
-	struct sgpu_reader reader = { .next = item->tail, .left = item->tail_size };
 	struct sgpu_sealed_keys keys;
 	int rc;
 
 	if (w->keys[item->object]) {
 		return no_object("key", item->object, true, error);
 	}
-	sgpu_take_bytes(&reader, keys.salt, sizeof(keys.salt));
-	sgpu_take_bytes(&reader, keys.commitment, sizeof(keys.commitment));
-	sgpu_take_bytes(&reader, keys.key, sizeof(keys.key));
-	sgpu_take_bytes(&reader, keys.base_nonce, sizeof(keys.base_nonce));
+	memcpy(&keys, item->tail, sizeof(keys));
 	rc = sgpu_device_key_load(w->stream, &keys, &w->keys[item->object], error);
 	sgpu_wipe(&keys, sizeof(keys));
 	return rc;

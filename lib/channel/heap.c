@@ -92,8 +92,8 @@ void sgpu_secure_authorise(struct sgpu_secure *context, struct sgpu_command *com
 	/* The processor compares this range with that of the command. */
 	command->pte.has_mac = context->next < context->end && size <= context->end - context->next;
 	if (command->pte.has_mac) {
-		sgpu_session_unmap(context->session, context->next, size, &command->pte.mac_counter,
-				   command->pte.mac);
+		sgpu_session_authorise(context->session, (const uint64_t[]){ context->next, size },
+				       &command->pte.mac_counter, command->pte.mac);
 	}
 }
 
@@ -351,14 +351,11 @@ void sgpu_secure_give(struct sgpu_device_guard *guard, sgpu_devptr memory)
 	pthread_mutex_unlock(&context->arena_lock);
 }
 
-/* Frees the memory. The processor clears and unmaps all other pages when the channel is
- * destroyed. */
+/* The processor clears and unmaps the pages when the channel is destroyed. */
 void sgpu_secure_memory_close(struct sgpu_secure *context)
 {
 	pthread_mutex_lock(&context->arena_lock);
-	if (context->session) {
-		(void)trim(context, NULL);
-	}
+	settle(context);
 	for (struct sgpu_arena_region *region = context->arena.regions; region;
 	     region = region->next) {
 		unpoison(context, region->address, region->extent);

@@ -130,19 +130,11 @@ int sgpu_session_answer(struct sgpu_session *session, const uint8_t *sealed, siz
 	return SGPU_OK;
 }
 
-void sgpu_session_unmap(struct sgpu_session *session, uint64_t va, uint64_t size, uint64_t *counter,
-			uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
+void sgpu_session_authorise(struct sgpu_session *session, const uint64_t unmapped[2],
+			    uint64_t *counter, uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
 	*counter = ++session->authorisations;
-	sgpu_mac_owner(session->keys, session->serial, *counter, (const uint64_t[]){ va, size },
-		       mac);
-}
-
-void sgpu_session_destroy(struct sgpu_session *session, uint64_t *counter,
-			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
-{
-	*counter = ++session->authorisations;
-	sgpu_mac_owner(session->keys, session->serial, *counter, NULL, mac);
+	sgpu_mac_owner(session->keys, session->serial, *counter, unmapped, mac);
 }
 
 int sgpu_session_report(struct sgpu_session *session, enum sgpu_channel_op op,

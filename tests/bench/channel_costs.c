@@ -86,8 +86,8 @@ static void time_pages(struct bench *b, uint64_t *up, uint64_t *down)
 
 		if (i % 2) {
 			command.pte.has_mac = true;
-			sgpu_session_unmap(b->session, 0, PAGES * 4096, &command.pte.mac_counter,
-					   command.pte.mac);
+			sgpu_session_authorise(b->session, (const uint64_t[]){ 0, PAGES * 4096 },
+					       &command.pte.mac_counter, command.pte.mac);
 		}
 		uint64_t begin = sgpu_now_ns();
 		must(sgpu_processor_command(b->processor, &command, &b->reply), &b->reply.error);

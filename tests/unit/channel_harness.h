@@ -93,8 +93,10 @@ static inline enum sgpu_refusal pte_authorised(struct bench *b, struct sgpu_sess
 						     .has_mac = true,
 						     .count = count,
 						     .pages = pages } };
-	sgpu_session_unmap(session, directory * (uint64_t)TABLE_SPAN + index * page, count * page,
-			   &b->command.pte.mac_counter, b->command.pte.mac);
+	sgpu_session_authorise(
+		session,
+		(const uint64_t[]){ directory * (uint64_t)TABLE_SPAN + index * page, count * page },
+		&b->command.pte.mac_counter, b->command.pte.mac);
 	return say(b, &b->command);
 }
 
@@ -113,8 +115,8 @@ static inline enum sgpu_refusal destroy(struct bench *b, uint32_t channel,
 	b->command = (struct sgpu_command){ .op = SGPU_CH_DESTROY, .channel = channel };
 	if (session) {
 		b->command.destroy.has_mac = true;
-		sgpu_session_destroy(session, &b->command.destroy.mac_counter,
-				     b->command.destroy.mac);
+		sgpu_session_authorise(session, NULL, &b->command.destroy.mac_counter,
+				       b->command.destroy.mac);
 	}
 	return say(b, &b->command);
 }

@@ -62,9 +62,8 @@ static uint32_t frame(uint32_t number)
 static sgpu_devptr address(struct stage *s, uint32_t channel, uint32_t place)
 {
 	sgpu_devptr base = 0;
-	uint64_t size = 0;
 
-	CHECK(sgpu_processor_space(s->scene.processor, channel, &base, &size, NULL) == SGPU_OK);
+	CHECK(sgpu_processor_space(s->scene.processor, channel, &base, NULL) == SGPU_OK);
 	return base + place * s->scene.pages.small;
 }
 

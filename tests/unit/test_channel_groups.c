@@ -17,9 +17,8 @@
 static int request(struct bench *b, uint32_t channel)
 {
 	struct sgpu_device_range range = { 0, SMALL };
-	uint64_t space = 0;
 	uint8_t seen = 0;
-	int rc = sgpu_processor_space(b->processor, channel, &range.address, &space, NULL);
+	int rc = sgpu_processor_space(b->processor, channel, &range.address, NULL);
 
 	if (rc == SGPU_OK) {
 		rc = sgpu_processor_enter(b->processor, channel, &range, 1, NULL);

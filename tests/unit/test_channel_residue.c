@@ -53,7 +53,7 @@ UNIT_TEST(an_authorisation_that_skips_one_is_refused)
 	struct sgpu_session *session = session_of(&b, &b.owner[0]);
 	CHECK(pde(&b, 1, 0, 21, false) == OK);
 	CHECK(pte(&b, 1, 0, 0, false, 1, &page) == OK);
-	sgpu_session_unmap(session, 0, SMALL, &counter, kept);
+	sgpu_session_authorise(session, (const uint64_t[]){ 0, SMALL }, &counter, kept);
 	/* The first word was kept back, so that it could be used later. */
 	CHECK(pte_authorised(&b, session, 1, 0, 0, false, 1, NULL) == SGPU_REFUSED_MAC);
 	CHECK(destroy(&b, 1, session) == SGPU_REFUSED_MAC);

@@ -20,10 +20,13 @@ static int send(void *argument, const struct sgpu_command *command, struct sgpu_
 		const uint64_t page = own.pte.big ? pages->big : pages->small;
 
 		own.pte.has_mac = true;
-		sgpu_session_unmap(channel->session,
-				   own.pte.directory_index * SGPU_CHANNEL_ENTRIES * pages->small +
-					   own.pte.table_index * page,
-				   own.pte.count * page, &own.pte.mac_counter, own.pte.mac);
+		sgpu_session_authorise(
+			channel->session,
+			(const uint64_t[]){ own.pte.directory_index * SGPU_CHANNEL_ENTRIES *
+							    pages->small +
+						    own.pte.table_index * page,
+					    own.pte.count * page },
+			&own.pte.mac_counter, own.pte.mac);
 	}
 	begin = sgpu_now_ns();
 	rc = sgpu_processor_command(channel->processor, &own, reply);
@@ -130,7 +133,7 @@ static int run_life(void *argument, struct sgpu_error *error)
 							   &va, &mapped, error);
 	}
 	if (rc == SGPU_OK) {
-		sgpu_session_destroy(session, &counter, mac);
+		sgpu_session_authorise(session, NULL, &counter, mac);
 		rc = sgpu_allocator_destroy(allocator, grant.channel, counter, mac, error);
 	}
 	sgpu_session_close(&session);

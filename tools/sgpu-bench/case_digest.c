@@ -157,7 +157,7 @@ static int measure_channel_size(void *argument, uint64_t size, struct sgpu_error
 	}
 	c = d->channel;
 	rc = sgpu_allocator_map(c->allocator, c->number, size, &d->va, &ignored, error);
-	rc = rc ? rc : sgpu_processor_space(c->processor, c->number, &base, &ignored, error);
+	rc = rc ? rc : sgpu_processor_space(c->processor, c->number, &base, error);
 	rc = rc ? rc : sgpu_processor_enter(c->processor, c->number, NULL, 0, error);
 	if (rc == SGPU_OK) {
 		sgpu_processor_leave(c->processor);

@@ -125,7 +125,7 @@ void sgpu_processor_leave(struct sgpu_processor *processor)
 }
 
 int sgpu_processor_space(struct sgpu_processor *processor, uint32_t id, sgpu_devptr *base,
-			 uint64_t *size, struct sgpu_error *error)
+			 struct sgpu_error *error)
 {
 	const struct sgpu_channel *channel;
 	int rc = SGPU_OK;
@@ -134,7 +134,6 @@ int sgpu_processor_space(struct sgpu_processor *processor, uint32_t id, sgpu_dev
 	channel = sgpu_channel_of(processor, id);
 	if (channel) {
 		*base = channel->base;
-		*size = processor->layout.space;
 	} else {
 		rc = no_space(id, error);
 	}
