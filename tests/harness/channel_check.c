@@ -143,7 +143,7 @@ int sgpu_processor_check(struct sgpu_processor *processor, struct sgpu_error *er
 	if (!walk.seen) {
 		return sgpu_fail_nomem(error);
 	}
-	sgpu_tables_enter(processor);
+	pthread_rwlock_rdlock(&processor->tables);
 	for (uint32_t i = 0; rc == SGPU_OK && i < SGPU_CHANNEL_MAX; i++) {
 		const struct sgpu_channel *channel = processor->channels[i];
 
@@ -152,7 +152,7 @@ int sgpu_processor_check(struct sgpu_processor *processor, struct sgpu_error *er
 	if (rc == SGPU_OK) {
 		rc = check_counts(&walk);
 	}
-	sgpu_tables_leave(processor);
+	pthread_rwlock_unlock(&processor->tables);
 	free(walk.seen);
 	return rc;
 }
@@ -196,7 +196,7 @@ int sgpu_processor_frame(struct sgpu_processor *processor, uint32_t frame, struc
 	if (frame >= processor->config.frames) {
 		return SGPU_EUSAGE;
 	}
-	sgpu_tables_enter(processor);
+	pthread_rwlock_rdlock(&processor->tables);
 	const struct sgpu_frame_entry entry = processor->frames[frame];
 
 	*about = (struct sgpu_frame){
@@ -210,7 +210,7 @@ int sgpu_processor_frame(struct sgpu_processor *processor, uint32_t frame, struc
 	} else if (entry.use == SGPU_FRAME_DATA) {
 		about->va = find_address(processor, entry.owner, frame);
 	}
-	sgpu_tables_leave(processor);
+	pthread_rwlock_unlock(&processor->tables);
 	return SGPU_OK;
 }
 
@@ -231,11 +231,11 @@ bool sgpu_processor_reaches(struct sgpu_processor *processor, uint32_t channel, 
 	const struct sgpu_channel *of;
 	bool does;
 
-	sgpu_tables_enter(processor);
+	pthread_rwlock_rdlock(&processor->tables);
 	of = sgpu_channel_of(processor, channel);
 	does = of && address >= of->base &&
 	       sgpu_range_is_mapped(processor, of, address - of->base, size);
-	sgpu_tables_leave(processor);
+	pthread_rwlock_unlock(&processor->tables);
 	return does;
 }
 

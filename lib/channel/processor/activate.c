@@ -104,12 +104,12 @@ int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t id,
 	struct sgpu_channel *channel;
 	int rc;
 
-	sgpu_tables_enter(processor);
+	pthread_rwlock_rdlock(&processor->tables);
 	channel = sgpu_channel_of(processor, id);
 	rc = channel ? check_ranges(processor, channel, ranges, count, error) : no_space(id, error);
 	rc = rc ? rc : activate(processor, channel, error);
 	if (rc != SGPU_OK) {
-		sgpu_tables_leave(processor);
+		pthread_rwlock_unlock(&processor->tables);
 	}
 	return rc;
 }
@@ -121,7 +121,7 @@ void sgpu_processor_leave(struct sgpu_processor *processor)
 		pthread_cond_broadcast(&processor->activation_turn);
 	}
 	pthread_mutex_unlock(&processor->activation);
-	sgpu_tables_leave(processor);
+	pthread_rwlock_unlock(&processor->tables);
 }
 
 int sgpu_processor_space(struct sgpu_processor *processor, uint32_t id, sgpu_devptr *base,
@@ -130,14 +130,14 @@ int sgpu_processor_space(struct sgpu_processor *processor, uint32_t id, sgpu_dev
 	const struct sgpu_channel *channel;
 	int rc = SGPU_OK;
 
-	sgpu_tables_enter(processor);
+	pthread_rwlock_rdlock(&processor->tables);
 	channel = sgpu_channel_of(processor, id);
 	if (channel) {
 		*base = channel->base;
 	} else {
 		rc = no_space(id, error);
 	}
-	sgpu_tables_leave(processor);
+	pthread_rwlock_unlock(&processor->tables);
 	return rc;
 }
 

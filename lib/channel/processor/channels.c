@@ -54,10 +54,10 @@ int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_gra
 	const struct sgpu_channel *channel;
 	bool made;
 
-	sgpu_tables_enter(processor);
+	pthread_rwlock_rdlock(&processor->tables);
 	channel = sgpu_channel_of(processor, grant->channel);
 	made = channel && sgpu_equal(&channel->grant, grant, sizeof(*grant));
-	sgpu_tables_leave(processor);
+	pthread_rwlock_unlock(&processor->tables);
 	return made ? SGPU_OK
 		    : sgpu_fail(error, SGPU_EAUTH, "the grant of channel %u is not the processor's",
 				(unsigned)grant->channel);

@@ -147,15 +147,6 @@ int sgpu_refuse_device(struct sgpu_reply *reply, int rc, const char *what)
 }
 
 /* ---- commands ---- */
-static void begin(struct sgpu_reply *reply)
-{
-	reply->refusal = SGPU_REFUSED_NOT;
-	reply->code = SGPU_OK;
-	reply->error.code = SGPU_OK;
-	reply->error.text[0] = '\0';
-	reply->error.hint[0] = '\0';
-}
-
 static int change_tables(struct sgpu_processor *processor, const struct sgpu_command *command,
 			 struct sgpu_reply *reply)
 {
@@ -178,13 +169,13 @@ int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_c
 	/* Copied, since the sender may change the command meanwhile. */
 	const struct sgpu_command command = *(const volatile struct sgpu_command *)given;
 
-	begin(reply);
+	*reply = (struct sgpu_reply){ .refusal = SGPU_REFUSED_NOT };
 	pthread_rwlock_wrlock(&processor->tables);
 	(void)change_tables(processor, &command, reply);
 	pthread_rwlock_unlock(&processor->tables);
 	if (reply->code == SGPU_OK) {
 		/* The device may have left a text about an earlier attempt. */
-		begin(reply);
+		memset(&reply->error, 0, sizeof(reply->error));
 	}
 	return reply->code;
 }

@@ -66,16 +66,6 @@ struct sgpu_processor {
 	struct sgpu_channel *active; /* whose context kernels reach */
 };
 
-static inline void sgpu_tables_enter(struct sgpu_processor *processor)
-{
-	pthread_rwlock_rdlock(&processor->tables);
-}
-
-static inline void sgpu_tables_leave(struct sgpu_processor *processor)
-{
-	pthread_rwlock_unlock(&processor->tables);
-}
-
 /* ---- processor.c ---- */
 int sgpu_refuse(struct sgpu_reply *reply, enum sgpu_refusal refusal, const char *format, ...)
 	SGPU_PRINTF(3, 4);

@@ -10,12 +10,20 @@
 #include "crypto/crypto.h"
 #include "channel/processor/processor.h"
 
+/* `items` has room for the group. */
 static int open_group(struct sgpu_channel *channel, const struct sgpu_command *command,
 		      uint8_t *items, struct sgpu_reply *reply)
 {
 	const uint32_t size = command->submit.size;
 	uint8_t nonce[SGPU_NONCE_SIZE];
 
+	if (size < SGPU_TAG_SIZE || size > SGPU_GROUP_MAX) {
+		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "a group of %u bytes", size);
+	}
+	if (!channel->aead) {
+		return sgpu_refuse(reply, SGPU_REFUSED_SEAL, "channel %u takes no more groups",
+				   channel->id);
+	}
 	if (command->submit.counter != channel->groups + 1) {
 		return sgpu_refuse(reply, SGPU_REFUSED_COUNTER,
 				   "group %llu of channel %u came when %llu was the next",
@@ -35,30 +43,6 @@ static int open_group(struct sgpu_channel *channel, const struct sgpu_command *c
 	return SGPU_OK;
 }
 
-/* `items` has room for the group. */
-static int submit(struct sgpu_processor *processor, const struct sgpu_command *command,
-		  uint8_t *items, struct sgpu_reply *reply)
-{
-	struct sgpu_channel *channel = sgpu_channel_named(processor, command, reply);
-
-	if (!channel) {
-		return reply->code;
-	}
-	if (command->submit.size < SGPU_TAG_SIZE || command->submit.size > SGPU_GROUP_MAX) {
-		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "a group of %u bytes",
-				   command->submit.size);
-	}
-	pthread_mutex_lock(&channel->lock);
-	if (channel->aead) {
-		(void)open_group(channel, command, items, reply);
-	} else {
-		(void)sgpu_refuse(reply, SGPU_REFUSED_SEAL, "channel %u takes no more groups",
-				  channel->id);
-	}
-	pthread_mutex_unlock(&channel->lock);
-	return reply->code;
-}
-
 int sgpu_processor_bind(struct sgpu_processor *processor, const struct sgpu_grant *grant,
 			const struct sgpu_hello *hello, struct sgpu_error *error)
 {
@@ -67,7 +51,7 @@ int sgpu_processor_bind(struct sgpu_processor *processor, const struct sgpu_gran
 	struct sgpu_channel *channel;
 	int rc;
 
-	sgpu_tables_enter(processor);
+	pthread_rwlock_rdlock(&processor->tables);
 	channel = sgpu_channel_of(processor, id);
 	if (!channel || !channel->aead || channel->groups > 0) {
 		rc = sgpu_fail(error, SGPU_EUSAGE, "channel %u cannot be bound any more", id);
@@ -84,17 +68,24 @@ int sgpu_processor_bind(struct sgpu_processor *processor, const struct sgpu_gran
 	pthread_mutex_unlock(&channel->lock);
 	sgpu_wipe(&keys, sizeof(keys));
 out:
-	sgpu_tables_leave(processor);
+	pthread_rwlock_unlock(&processor->tables);
 	return rc;
 }
 
 int sgpu_processor_open_group(struct sgpu_processor *processor, const struct sgpu_command *command,
 			      uint8_t items[SGPU_GROUP_MAX], size_t *size, struct sgpu_reply *reply)
 {
+	struct sgpu_channel *channel;
+
 	*reply = (struct sgpu_reply){ .refusal = SGPU_REFUSED_NOT };
-	sgpu_tables_enter(processor);
-	(void)submit(processor, command, items, reply);
-	sgpu_tables_leave(processor);
+	pthread_rwlock_rdlock(&processor->tables);
+	channel = sgpu_channel_named(processor, command, reply);
+	if (channel) {
+		pthread_mutex_lock(&channel->lock);
+		(void)open_group(channel, command, items, reply);
+		pthread_mutex_unlock(&channel->lock);
+	}
+	pthread_rwlock_unlock(&processor->tables);
 	*size = reply->code == SGPU_OK ? command->submit.size - SGPU_TAG_SIZE : 0;
 	return reply->code;
 }
@@ -106,7 +97,7 @@ int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t id, const v
 	struct sgpu_channel *channel;
 	int rc;
 
-	sgpu_tables_enter(processor);
+	pthread_rwlock_rdlock(&processor->tables);
 	channel = sgpu_channel_of(processor, id);
 	if (!channel || !channel->answer_aead || size > SGPU_GROUP_MAX - SGPU_TAG_SIZE) {
 		rc = sgpu_fail(error, SGPU_EUSAGE, "channel %u takes no answer of %zu bytes", id,
@@ -125,6 +116,6 @@ int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t id, const v
 	}
 	pthread_mutex_unlock(&channel->lock);
 out:
-	sgpu_tables_leave(processor);
+	pthread_rwlock_unlock(&processor->tables);
 	return rc;
 }
