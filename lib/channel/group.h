@@ -141,14 +141,39 @@ struct sgpu_group_config {
 };
 
 /* ---- group_worker.c ---- */
-struct sgpu_group_worker;
-/* Borrows the context and all that *config points to. One thread at a time. */
-SGPU_MUST_CHECK int sgpu_group_worker_create(struct sgpu_secure *context,
-					     const struct sgpu_group_config *config,
-					     struct sgpu_group_worker **worker,
-					     struct sgpu_error *error);
-/* Waits for the enqueued work; clears and frees all objects of the session. */
-void sgpu_group_worker_free(struct sgpu_group_worker **worker);
+struct sgpu_group_buffer {
+	sgpu_devptr memory; /* 0: no buffer */
+	uint64_t size;
+};
+
+struct sgpu_group_worker {
+	struct sgpu_device *device;
+	struct sgpu_group_config config;
+	bool registered;     /* the area is registered with the device */
+	sgpu_devptr staging; /* device memory of area_size bytes, or 0 */
+	uint64_t used;	     /* bytes of device memory that count as the session's */
+	struct sgpu_group_buffer buffers[SGPU_GROUP_BUFFERS];
+	struct sgpu_device_key *keys[SGPU_GROUP_OBJECTS];
+	struct {
+		void *job; /* made by config.jobs; NULL: none */
+		uint64_t bytes;
+	} jobs[SGPU_GROUP_OBJECTS];
+	struct sgpu_stream *stream;
+	/* of the current group */
+	struct sgpu_item items[SGPU_GROUP_ITEMS];
+	struct sgpu_task tasks[SGPU_GROUP_ITEMS];
+	void *runs[SGPU_GROUP_ITEMS]; /* of items that run jobs */
+	int settled;		      /* all opens before this item have verified */
+};
+
+/* Borrows the context and all that *config points to. One thread at a time. Also after an error the
+ * worker has to be closed. */
+SGPU_MUST_CHECK int sgpu_group_worker_open(struct sgpu_group_worker *worker,
+					   struct sgpu_secure *context,
+					   const struct sgpu_group_config *config,
+					   struct sgpu_error *error);
+/* Waits for the enqueued work; clears and frees all objects of the session. Accepts zeros. */
+void sgpu_group_worker_close(struct sgpu_group_worker *worker);
 /* Carries out the items of an opened group and waits for their end. Carries out nothing of a
  * malformed group, and no item after one that could not be enqueued. The answer begins with a code
  * (4). After SGPU_OK each item's code (4), and the size (4) and text of its error follow; after

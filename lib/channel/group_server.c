@@ -22,7 +22,7 @@ struct group_text {
 
 struct sgpu_group_server {
 	struct sgpu_secure *context;
-	struct sgpu_group_worker *worker;
+	struct sgpu_group_worker worker;
 	const struct sgpu_session_authority *authority;
 	uint8_t nonce[32];
 	bool challenged; /* the nonce has been sent, and is not answered */
@@ -45,7 +45,7 @@ int sgpu_group_server_create(struct sgpu_secure *context, const struct sgpu_grou
 		s->context = context;
 		s->authority = config->authority;
 		s->text = sgpu_secret_alloc(sizeof(*s->text));
-		rc = s->text ? sgpu_group_worker_create(context, config, &s->worker, error)
+		rc = s->text ? sgpu_group_worker_open(&s->worker, context, config, error)
 			     : sgpu_fail_nomem(error);
 	}
 	if (rc < 0) {
@@ -63,7 +63,7 @@ void sgpu_group_server_free(struct sgpu_group_server **server)
 	if (!s) {
 		return;
 	}
-	sgpu_group_worker_free(&s->worker);
+	sgpu_group_worker_close(&s->worker);
 	if (s->is_open) {
 		sgpu_secure_channel_close(s->context, s->grant.channel, NULL);
 	}
@@ -122,7 +122,7 @@ static int answer_group(struct sgpu_group_server *s, size_t items_size, struct s
 	size_t size = 0;
 	int rc;
 
-	sgpu_group_worker_run(s->worker, s->text->items, items_size, s->text->answer, &size);
+	sgpu_group_worker_run(&s->worker, s->text->items, items_size, s->text->answer, &size);
 	rc = sgpu_processor_answer(s->context->ground->processor, s->grant.channel, s->text->answer,
 				   size, s->last + 8, &s->counter, error);
 	sgpu_wipe(s->text->items, items_size + SGPU_TAG_SIZE);

@@ -3,8 +3,6 @@
  * Carries out the items of command groups. Handles are indexes of tables; an item that names an
  * empty entry, or a range outside of a buffer or of the shared area, fails with all items after it.
  */
-#include <stdlib.h>
-
 #include <sgpu/base.h>
 
 #include "base/base.h"
@@ -12,44 +10,49 @@
 #include "device/backend.h"
 #include "channel/group.h"
 
-struct buffer {
-	sgpu_devptr memory; /* 0: no buffer */
-	uint64_t size;
-};
-
-struct sgpu_group_worker {
-	struct sgpu_device *device;
-	struct sgpu_group_config config;
-	bool registered;     /* the area is registered with the device */
-	sgpu_devptr staging; /* device memory of area_size bytes, or 0 */
-	uint64_t used;	     /* bytes of device memory that count as the session's */
-	struct buffer buffers[SGPU_GROUP_BUFFERS];
-	struct sgpu_device_key *keys[SGPU_GROUP_OBJECTS];
-	struct {
-		void *job; /* made by config.jobs; NULL: none */
-		uint64_t bytes;
-	} jobs[SGPU_GROUP_OBJECTS];
-	struct sgpu_stream *stream;
-	/* of the current group */
-	struct sgpu_item items[SGPU_GROUP_ITEMS];
-	struct sgpu_task tasks[SGPU_GROUP_ITEMS];
-	void *runs[SGPU_GROUP_ITEMS]; /* of items that run jobs */
-	int settled;		      /* all opens before this item have verified */
-};
-
 /* ---- the objects that items name ---- */
-/* Fails because the object does not exist or, if `there`, exists already. */
-static int no_object(const char *what, uint32_t handle, bool there, struct sgpu_error *error)
+/* Checks that there is no object yet of the handle for which an item makes one, and else that there
+ * is the one that the item names. Before an object is freed, waits for the work that uses it. */
+static int check_object(const struct sgpu_group_worker *w, const struct sgpu_item *item,
+			struct sgpu_error *error)
 {
-	return sgpu_fail(error, SGPU_EUSAGE,
-			 there ? "there is a %s %u already" : "there is no %s %u", what,
-			 (unsigned)handle);
+	const bool made = item->kind == SGPU_ITEM_ALLOC || item->kind == SGPU_ITEM_KEY_LOAD ||
+			  item->kind == SGPU_ITEM_JOB_LOAD,
+		   freed = item->kind == SGPU_ITEM_FREE || item->kind == SGPU_ITEM_KEY_FREE ||
+			   item->kind == SGPU_ITEM_JOB_FREE;
+	uint32_t handle = item->object;
+	const char *what = "key";
+	bool exists;
+
+	switch (item->kind) {
+	case SGPU_ITEM_ALLOC:
+	case SGPU_ITEM_FREE:
+		what = "buffer";
+		handle = item->buffer;
+		exists = w->buffers[handle].memory != 0;
+		break;
+	case SGPU_ITEM_JOB_LOAD:
+	case SGPU_ITEM_JOB_FREE:
+	case SGPU_ITEM_JOB_RUN:
+		what = "job";
+		exists = w->jobs[handle].job != NULL;
+		break;
+	default:
+		exists = w->keys[handle] != NULL;
+	}
+	if (exists == made) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 made ? "there is a %s %u already" : "there is no %s %u", what,
+				 (unsigned)handle);
+	}
+	return freed ? sgpu_stream_sync(w->stream, error) : SGPU_OK;
 }
 
 static int find_range(const struct sgpu_group_worker *w, uint32_t handle, uint64_t offset,
 		      uint64_t size, struct sgpu_device_range *range, struct sgpu_error *error)
 {
-	const struct buffer *b = handle < SGPU_GROUP_BUFFERS ? &w->buffers[handle] : NULL;
+	const struct sgpu_group_buffer *b =
+		handle < SGPU_GROUP_BUFFERS ? &w->buffers[handle] : NULL;
 
 	if (!b || !b->memory) {
 		return sgpu_fail(error, SGPU_EUSAGE, "there is no buffer %u", (unsigned)handle);
@@ -118,31 +121,10 @@ static void give_back(struct sgpu_group_worker *w, sgpu_devptr *memory, uint64_t
 static int alloc_buffer(struct sgpu_group_worker *w, const struct sgpu_item *item,
 			struct sgpu_error *error)
 {
-	struct buffer *b = &w->buffers[item->buffer];
-	int rc;
+	struct sgpu_group_buffer *b = &w->buffers[item->buffer];
 
-	if (b->memory) {
-		return no_object("buffer", item->buffer, true, error);
-	}
-	rc = alloc(w, item->size, &b->memory, error);
-	b->size = rc == SGPU_OK ? item->size : 0;
-	return rc;
-}
-
-static int free_buffer(struct sgpu_group_worker *w, const struct sgpu_item *item,
-		       struct sgpu_error *error)
-{
-	struct buffer *b = &w->buffers[item->buffer];
-	int rc;
-
-	if (!b->memory) {
-		return no_object("buffer", item->buffer, false, error);
-	}
-	rc = sgpu_stream_sync(w->stream, error);
-	if (rc == SGPU_OK) {
-		give_back(w, &b->memory, b->size);
-	}
-	return rc;
+	b->size = item->size;
+	return alloc(w, b->size, &b->memory, error);
 }
 
 /* ---- keys and chunks ---- */
@@ -152,9 +134,6 @@ static int load_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	struct sgpu_sealed_keys keys;
 	int rc;
 
-	if (w->keys[item->object]) {
-		return no_object("key", item->object, true, error);
-	}
 	memcpy(&keys, item->tail, sizeof(keys));
 	rc = sgpu_device_key_load(w->stream, &keys, &w->keys[item->object], error);
 	sgpu_wipe(&keys, sizeof(keys));
@@ -179,8 +158,7 @@ static int move_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item
 	struct sgpu_device_range buffer = { 0 };
 	uint8_t *area = NULL;
 	sgpu_devptr staged;
-	int rc = work.key ? find_range(w, item->buffer, item->offset, plain, &buffer, &task->error)
-			  : no_object("key", item->object, false, &task->error);
+	int rc = find_range(w, item->buffer, item->offset, plain, &buffer, &task->error);
 
 	if (rc == SGPU_OK && seals && !item->last && item->size % SGPU_CHUNK != 0) {
 		rc = sgpu_fail(&task->error, SGPU_EUSAGE, "%llu bytes are no whole chunks",
@@ -208,18 +186,6 @@ static int move_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item
 	}
 	rc = rc < 0 ? rc : sgpu_enqueue(w->stream, &work, 1);
 	return rc < 0 || !seals ? rc : sgpu_copy_out(w->stream, area, staged, sealed, NULL);
-}
-
-static int free_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
-		    struct sgpu_error *error)
-{
-	int rc = w->keys[item->object] ? sgpu_stream_sync(w->stream, error)
-				       : no_object("key", item->object, false, error);
-
-	if (rc == SGPU_OK) {
-		sgpu_device_key_free(&w->keys[item->object]);
-	}
-	return rc;
 }
 
 /* Waits for the opens before item `before`, since that item may read their data. Fails if one of
@@ -267,9 +233,6 @@ static int load_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	if (!w->config.jobs) {
 		return sgpu_fail(error, SGPU_EUSAGE, "there are no jobs here");
 	}
-	if (w->jobs[item->object].job) {
-		return no_object("job", item->object, true, error);
-	}
 	rc = w->config.jobs->load(w->device, (const char *)item->tail, item->tail_size,
 				  left < most ? left : most, &w->jobs[item->object].job, &bytes,
 				  error);
@@ -293,9 +256,6 @@ static int run_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	struct sgpu_device_range ranges[SGPU_MODULE_RANGES_MAX];
 	int count = 0, rc = sgpu_item_ranges_decode(item, named, &count, error);
 
-	if (rc == SGPU_OK && !w->jobs[item->object].job) {
-		rc = no_object("job", item->object, false, error);
-	}
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
 		rc = find_range(w, named[i].buffer, named[i].offset, named[i].size, &ranges[i],
 				error);
@@ -305,21 +265,15 @@ static int run_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
 					      &w->runs[item - w->items], error);
 }
 
-static int free_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
-		    struct sgpu_error *error)
+/* Its runs have ended. */
+static void free_job(struct sgpu_group_worker *w, const struct sgpu_item *item)
 {
-	int rc = w->jobs[item->object].job ? sgpu_stream_sync(w->stream, error)
-					   : no_object("job", item->object, false, error);
-
-	for (int i = 0; rc == SGPU_OK && i < SGPU_GROUP_ITEMS; i++) {
+	for (int i = 0; i < SGPU_GROUP_ITEMS; i++) {
 		end_run(w, i);
 	}
-	if (rc == SGPU_OK) {
-		sgpu_limit_give(SGPU_DEVICE_MEMORY, w->jobs[item->object].bytes);
-		w->used -= w->jobs[item->object].bytes;
-		w->config.jobs->free(&w->jobs[item->object].job);
-	}
-	return rc;
+	sgpu_limit_give(SGPU_DEVICE_MEMORY, w->jobs[item->object].bytes);
+	w->used -= w->jobs[item->object].bytes;
+	w->config.jobs->free(&w->jobs[item->object].job);
 }
 
 /* ---- items ---- */
@@ -330,6 +284,7 @@ static int carry_out(struct sgpu_group_worker *w, const struct sgpu_item *item,
 			 ? settle_opens(w, (int)(item - w->items), &task->error)
 			 : SGPU_OK;
 
+	rc = rc ? rc : check_object(w, item, &task->error);
 	if (rc < 0) {
 		return rc;
 	}
@@ -337,18 +292,21 @@ static int carry_out(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	case SGPU_ITEM_ALLOC:
 		return alloc_buffer(w, item, &task->error);
 	case SGPU_ITEM_FREE:
-		return free_buffer(w, item, &task->error);
+		give_back(w, &w->buffers[item->buffer].memory, w->buffers[item->buffer].size);
+		return SGPU_OK;
 	case SGPU_ITEM_KEY_LOAD:
 		return load_key(w, item, &task->error);
 	case SGPU_ITEM_KEY_FREE:
-		return free_key(w, item, &task->error);
+		sgpu_device_key_free(&w->keys[item->object]);
+		return SGPU_OK;
 	case SGPU_ITEM_OPEN:
 	case SGPU_ITEM_SEAL:
 		return move_chunks(w, item, task);
 	case SGPU_ITEM_JOB_LOAD:
 		return load_job(w, item, &task->error);
 	case SGPU_ITEM_JOB_FREE:
-		return free_job(w, item, &task->error);
+		free_job(w, item);
+		return SGPU_OK;
 	default:
 		return run_job(w, item, &task->error);
 	}
@@ -419,38 +377,19 @@ void sgpu_group_worker_run(struct sgpu_group_worker *w, const uint8_t *items, si
 	*answer_size = write_answer(w, count, rc, &error, answer);
 }
 
-/* ---- making and ending ---- */
-int sgpu_group_worker_create(struct sgpu_secure *context, const struct sgpu_group_config *config,
-			     struct sgpu_group_worker **worker, struct sgpu_error *error)
+/* ---- beginning and end ---- */
+int sgpu_group_worker_open(struct sgpu_group_worker *w, struct sgpu_secure *context,
+			   const struct sgpu_group_config *config, struct sgpu_error *error)
 {
-	struct sgpu_group_worker *w = calloc(1, sizeof(*w));
-	int rc;
-
-	*worker = NULL;
-	if (!w) {
-		return sgpu_fail_nomem(error);
-	}
-	w->device = sgpu_secure_device(context);
-	w->config = *config;
-	rc = sgpu_stream_create(w->device, &w->stream, error);
-	if (rc < 0) {
-		free(w);
-		return rc;
-	}
+	*w = (struct sgpu_group_worker){ .device = sgpu_secure_device(context), .config = *config };
 	/* Without registration, copies are only slower. */
 	w->registered = config->area && sgpu_host_register(w->device, config->area,
 							   config->area_size, NULL) == SGPU_OK;
-	*worker = w;
-	return SGPU_OK;
+	return sgpu_stream_create(w->device, &w->stream, error);
 }
 
-void sgpu_group_worker_free(struct sgpu_group_worker **worker)
+void sgpu_group_worker_close(struct sgpu_group_worker *w)
 {
-	struct sgpu_group_worker *w = worker ? *worker : NULL;
-
-	if (!w) {
-		return;
-	}
 	sgpu_stream_free(&w->stream);
 	for (int i = 0; i < SGPU_GROUP_OBJECTS; i++) {
 		sgpu_device_key_free(&w->keys[i]);
@@ -466,6 +405,4 @@ void sgpu_group_worker_free(struct sgpu_group_worker **worker)
 	for (int i = 0; i < SGPU_GROUP_BUFFERS; i++) {
 		give_back(w, &w->buffers[i].memory, w->buffers[i].size);
 	}
-	free(w);
-	*worker = NULL;
 }

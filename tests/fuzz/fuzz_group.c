@@ -106,7 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	};
 	static struct sgpu_device *device;
 	static struct sgpu_secure *context;
-	struct sgpu_group_worker *worker = NULL;
+	static struct sgpu_group_worker worker;
 	struct sgpu_secure_stats before, after;
 	size_t answer_size = 0;
 
@@ -119,11 +119,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	encode_again(data, size);
-	expect(sgpu_group_worker_create(context, &config, &worker, NULL) == SGPU_OK, "no worker");
+	expect(sgpu_group_worker_open(&worker, context, &config, NULL) == SGPU_OK, "no worker");
 	sgpu_secure_get_stats(context, &before);
-	sgpu_group_worker_run(worker, data, size, answer, &answer_size);
+	sgpu_group_worker_run(&worker, data, size, answer, &answer_size);
 	expect(answer_size >= 4 && answer_size <= sizeof(answer), "an answer of another size");
-	sgpu_group_worker_free(&worker);
+	sgpu_group_worker_close(&worker);
 	sgpu_secure_get_stats(context, &after);
 	expect(after.used_bytes == before.used_bytes, "memory is left");
 	return 0;
