@@ -248,7 +248,6 @@ int sgpu_region_open_in(int directory, const char *id, bool writable, bool expir
 		return rc;
 	}
 	region->fd = fd;
-	region->usable = !region->expired;
 	return SGPU_OK;
 }
 

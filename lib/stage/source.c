@@ -78,14 +78,10 @@ static int check_use(const struct sgpu_region *region, unsigned use, struct sgpu
 	if (region->use & use) {
 		return SGPU_OK;
 	}
-	if (use == SGPU_REGION_INPUTS) {
-		return sgpu_fail(error, SGPU_EPOLICY,
-				 "region '%s' is for results, and an input cannot be there",
-				 region->id);
-	}
-	sgpu_fail(error, SGPU_EPOLICY, "region '%s' is for inputs, and a result cannot be there",
-		  region->id);
-	(void)sgpu_hint(error, "'sgpu-stage pin --results' makes one for results");
+	sgpu_fail(error, SGPU_EPOLICY, "region '%s' is for %s, and %s cannot be there", region->id,
+		  sgpu_region_use_name(region->use),
+		  use == SGPU_REGION_INPUTS ? "an input" : "a result");
+	(void)sgpu_hint(error, "'sgpu-stage pin' makes one for inputs, with --results for results");
 	return SGPU_EPOLICY;
 }
 

@@ -46,9 +46,8 @@ struct sgpu_region {
 	uint64_t file_size;	    /* until publish: of the mapping */
 	struct sgpu_output *output; /* until publish: gives the file its name */
 	char *path;		    /* the directory's (in a listing: the file's) */
-	bool usable; /* in a listing: whether it is valid now; `why` says what is wrong */
 	bool expired;
-	char why[128];
+	char why[128]; /* in a listing: what is wrong; "": it is valid now */
 };
 
 /* The directory of the regions: $XDG_RUNTIME_DIR/sgpu, else /run/user/UID/sgpu if /run/user/UID

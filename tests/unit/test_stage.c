@@ -130,7 +130,7 @@ UNIT_TEST(a_region_keeps_what_was_put_into_it)
 		REQUIRE(sgpu_region_open(id, false, false, &region, NULL) == SGPU_OK);
 		CHECK(strcmp(region.id, id) == 0 && region.size == sizes[i] &&
 		      region.owner == geteuid());
-		CHECK(region.maker == getpid() && region.keep && region.usable && !region.expired);
+		CHECK(region.maker == getpid() && region.keep && !region.expired);
 		CHECK(region.expires - region.created == 3600 && region.numa_node == -1 &&
 		      region.data == NULL);
 		CHECK(sgpu_pread(region.fd, "region", bytes, sizes[i], SGPU_REGION_HEADER, &got,
@@ -222,7 +222,7 @@ UNIT_TEST(each_rule_on_the_file_is_enforced)
 	CHECK(unlink(path) == 0 && mkfifo(path, 0600) == 0 && open_code(id) == SGPU_EPOLICY);
 	CHECK(unlink(path) == 0 && mkdir(path, 0700) == 0 && open_code(id) == SGPU_EPOLICY);
 	CHECK(sgpu_region_list(&list, &count, NULL) == SGPU_OK && count == 1);
-	CHECK(count == 1 && !list[0].usable && list[0].why[0] && strcmp(list[0].id, id) == 0);
+	CHECK(count == 1 && list[0].why[0] && strcmp(list[0].id, id) == 0);
 	sgpu_region_list_free(&list, count);
 	CHECK(rmdir(path) == 0 && rename(other, path) == 0 && open_code(id) == SGPU_OK);
 	if (geteuid() == 0) {
@@ -349,7 +349,7 @@ UNIT_TEST(an_expired_region_is_refused_listed_and_reaped)
 	CHECK(sgpu_region_open(id, false, true, &region, NULL) == SGPU_EPOLICY);
 	CHECK(sgpu_region_list(&list, &count, NULL) == SGPU_OK);
 	REQUIRE(count == 2);
-	CHECK(list[0].expired && !list[0].usable && strcmp(list[0].id, id) == 0 && list[1].usable);
+	CHECK(list[0].expired && list[0].why[0] && strcmp(list[0].id, id) == 0 && !list[1].why[0]);
 	CHECK(list[0].fd == -1 && list[0].path && strstr(list[0].path, id));
 	sgpu_region_list_free(&list, count);
 	CHECK(sgpu_region_reap(&count, NULL) == SGPU_OK && count == 1);

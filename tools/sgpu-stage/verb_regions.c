@@ -17,7 +17,8 @@ const struct cli_option list_options[] = { CLI_COMMON, CLI_END };
 static json_t *to_json(const struct sgpu_region *region)
 {
 	const int64_t left = region->expires - time(NULL);
-	const char *state = region->usable    ? region->keep ? "kept" : "once"
+	const bool usable = !region->why[0];
+	const char *state = usable	      ? region->keep ? "kept" : "once"
 			    : region->expired ? "expired"
 					      : "refused";
 
@@ -26,7 +27,7 @@ static json_t *to_json(const struct sgpu_region *region)
 		"region", region->id, "path", region->path, "size", (json_int_t)region->size,
 		"owner", (json_int_t)region->owner, "maker", (json_int_t)region->maker, "created",
 		(json_int_t)region->created, "expires", (json_int_t)region->expires, "expires_in",
-		(json_int_t)(left > 0 ? left : 0), "keep", region->keep, "usable", region->usable,
+		(json_int_t)(left > 0 ? left : 0), "keep", region->keep, "usable", usable,
 		"expired", region->expired, "use", sgpu_region_use_name(region->use), "state",
 		state, "numa_node",
 		region->numa_node < 0 ? json_null() : json_integer(region->numa_node), "why",
@@ -39,7 +40,7 @@ static int print(const struct sgpu_region *list, int count)
 
 	for (int i = 0; i < count; i++) {
 		json_array_append_new(array, to_json(&list[i]));
-		if (!cli_json && !list[i].usable && !list[i].expired) {
+		if (!cli_json && list[i].why[0] && !list[i].expired) {
 			cli_note("%s", list[i].why);
 		}
 	}
