@@ -80,11 +80,11 @@ static inline bool start_one(uint64_t seed, enum wire_sessions whose, bool modul
 	arguments[2] = w.key;
 	arguments[5] = w.logs ? "-v" : "-q";
 	arguments[6] = modules ? "--allow-modules" : NULL;
-	server = (struct server){ .arguments = arguments,
-				  .enclave_fd = open("/proc/self/exe", O_PATH | O_CLOEXEC),
-				  .leases = 1 << 20,
-				  .submissions = SUBMISSIONS,
-				  .whose = whose };
+	server = (struct server){
+		.arguments = arguments,
+		.enclave_fd = open("/proc/self/exe", O_PATH | O_CLOEXEC),
+		.begin = { .leases = 1 << 20, .submissions = SUBMISSIONS, .sessions = whose }
+	};
 	for (int i = 0; i < HELD_MAX; i++) {
 		w.held[i] = -1;
 	}

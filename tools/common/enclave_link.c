@@ -14,11 +14,10 @@
 int link_start(struct link *link, int program, const struct runner_options *runner,
 	       uint64_t submissions, int key, struct sgpu_error *error)
 {
-	static const char *const more[] = { NULL };
 	const struct wire_begin begin = { .submissions = submissions, .spool = 1 };
 	const struct serve_counters *counters;
 	char **arguments = NULL;
-	int rc = runner_arguments(runner, more, &arguments, error);
+	int rc = runner_arguments(runner, &arguments, error);
 
 	rc = rc ? rc
 		: runner_spawn(program, arguments, &begin, key, &link->pid, &link->control,

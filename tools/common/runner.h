@@ -15,8 +15,9 @@
 struct runner_options {
 	struct cli_list keys, owners, files; /* owners: at most one is allowed */
 	const char *device, *state;
-	unsigned jobs;	    /* 0: one a processor */
-	uint64_t window_ns; /* 0: the default */
+	const char *attestation_key, *certificate; /* for quotes; both or neither */
+	unsigned jobs;				   /* 0: one a processor */
+	uint64_t window_ns;			   /* 0: the default */
 	bool allow_modules;
 };
 
@@ -49,7 +50,7 @@ struct run_request {
 	uint64_t timeout_ns, wait_ns; /* 0: none */
 	const char *trace, *output, *socket, *manifest;
 	const char *results; /* a handle: where payloads of the response go; NULL: with it */
-	const char *quote, *attestation_key, *certificate, *owner;
+	const char *quote, *owner;
 	struct cli_bytes nonce;
 	uint64_t memory; /* bytes; 0: all that is free */
 	unsigned serve;	 /* a descriptor; 0: it is not given */

@@ -36,8 +36,7 @@ static bool add_all(struct cli_list *words, const char *name, const struct cli_l
 	return added;
 }
 
-int runner_arguments(const struct runner_options *o, const char *const *more, char ***words,
-		     struct sgpu_error *error)
+int runner_arguments(const struct runner_options *o, char ***words, struct sgpu_error *error)
 {
 	static char jobs[24], window[32];
 	struct cli_list all = { 0 };
@@ -55,15 +54,14 @@ int runner_arguments(const struct runner_options *o, const char *const *more, ch
 		     { "--jobs", jobs, o->jobs > 0 },
 		     { "--replay-window", window, o->window_ns > 0 },
 		     { "--allow-modules", NULL, o->allow_modules },
+		     { "--attestation-key", o->attestation_key, o->attestation_key != NULL },
+		     { "--certificate", o->certificate, o->certificate != NULL },
 		     { "--quiet", NULL, cli_quiet },
 		     { "--verbose", NULL, cli_verbose },
 		     { "--json", NULL, cli_json } };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(rows); i++) {
 		added = added && (!rows[i].given || add(&all, rows[i].name, rows[i].value));
-	}
-	for (; added && *more; more++) {
-		added = add(&all, *more, NULL);
 	}
 	added = added && cli_list_add(&all, NULL);
 	*words = (char **)(uintptr_t)all.items;

@@ -11,10 +11,9 @@
 #include "runner.h"
 
 /* Adds the runner's options and -q, -v and --json, as this program got them, to the arguments of
- * sgpu-enclave in `words`, and then the `more` of a NULL-ended list. Nothing is freed. Errors:
- * SGPU_ENOMEM. */
-SGPU_MUST_CHECK int runner_arguments(const struct runner_options *options, const char *const *more,
-				     char ***words, struct sgpu_error *error);
+ * sgpu-enclave in `words`. Nothing is freed. Errors: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int runner_arguments(const struct runner_options *options, char ***words,
+				     struct sgpu_error *error);
 
 /* Returns the path of a name in the directory of the running program; "" if it is too
  * long. */

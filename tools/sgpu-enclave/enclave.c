@@ -34,8 +34,8 @@ static int check_evidence(const struct run_request *r)
 		const char *name;
 		bool given;
 	} needed[] = { { "--nonce", r->nonce.size > 0 },
-		       { "--attestation-key", r->attestation_key != NULL },
-		       { "--certificate", r->certificate != NULL },
+		       { "--attestation-key", r->runner.attestation_key != NULL },
+		       { "--certificate", r->runner.certificate != NULL },
 		       { "--owner", r->owner != NULL } };
 	const size_t optional = SGPU_ARRAY_LENGTH(needed) - 1;
 
@@ -79,7 +79,7 @@ int enclave_check(struct enclave *w, const struct run_request *request)
 		return rc == SGPU_EUSAGE && !error.hint[0] ? cli_usage("%s", error.text)
 							   : cli_error(&error);
 	}
-	if (w->named != 1 && (request->session || request->attestation_key)) {
+	if (w->named != 1 && (request->session || request->runner.attestation_key)) {
 		sgpu_fail(&error, SGPU_EUSAGE,
 			  "--device: '%s' names several devices, and this takes one",
 			  w->options.device);
@@ -122,7 +122,7 @@ int enclave_begin(struct enclave *w, void (*stop)(void))
 		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}
 	cli_signals(stop);
-	return w->request->attestation_key && signer_begin(w->request, &error) != SGPU_OK
+	return w->request->runner.attestation_key && signer_begin(w->request, &error) != SGPU_OK
 		       ? cli_error(&error)
 		       : 0;
 }
@@ -130,7 +130,7 @@ int enclave_begin(struct enclave *w, void (*stop)(void))
 /* All keys are read before the first batch, and no batch can reach their files. */
 static int load_keys(struct enclave *w, struct sgpu_error *error)
 {
-	const char *signing = w->request->attestation_key, *owner = w->request->owner;
+	const char *signing = w->request->runner.attestation_key, *owner = w->request->owner;
 	int rc = signing ? key_files_note(w, signing, error) : SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < w->options.keys.count; i++) {
@@ -287,7 +287,7 @@ static int filter_calls(const struct enclave *w, struct sgpu_error *error)
 {
 	const int rc = harden_filter(w->on_gpu ? HARDEN_GPU : HARDEN_CPU, error);
 
-	if (rc == SGPU_EUNAVAILABLE && !w->request->attestation_key) {
+	if (rc == SGPU_EUNAVAILABLE && !w->request->runner.attestation_key) {
 		cli_warning("%s", error->text);
 		return SGPU_OK;
 	}

@@ -544,7 +544,7 @@ static int run_worker(struct sgpu_error *error)
 	rc = rc ? rc : enclave_open(w, &needs, error);
 	rc = rc ? rc : sgpu_thread_start(NULL, watch_others, NULL, error);
 	/* Its key is in no file, and has one tenant, as the worker has. */
-	rc = rc || !w->request->attestation_key ? rc : signer_claim(w, error);
+	rc = rc || !w->request->runner.attestation_key ? rc : signer_claim(w, error);
 	rc = rc || !serving.begin.leases ? rc : serve_lease_open(serving.begin.leases, error);
 	rc = rc ? rc : enclave_start(w, -1, error);
 	if (rc == SGPU_OK && say_ready()) {
@@ -589,7 +589,7 @@ int serve(struct enclave *enclave, const struct run_request *request)
 	serving.enclave = enclave;
 	serving.control = (int)request->serve;
 	if (cli_given(run_options, request, of_workers) ||
-	    !request->attestation_key != !request->certificate ||
+	    !request->runner.attestation_key != !request->runner.certificate ||
 	    fcntl(serving.control, F_SETFD, FD_CLOEXEC) != 0 || !take_begin()) {
 		return cli_usage("--serve is for sgpu-serve and sgpu-worker");
 	}

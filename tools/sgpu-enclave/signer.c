@@ -91,8 +91,8 @@ static _Noreturn void run_child(int fd, pid_t parent, const struct run_request *
 	if (getppid() != parent) {
 		_exit(0);
 	}
-	rc = sgpu_signer_load(r->attestation_key, &ak, &error);
-	rc = rc ? rc : sgpu_chain_load(r->certificate, &chain, &error);
+	rc = sgpu_signer_load(r->runner.attestation_key, &ak, &error);
+	rc = rc ? rc : sgpu_chain_load(r->runner.certificate, &chain, &error);
 	rc = rc ? rc : sgpu_quote_check_key(ak, &chain, &error);
 	rc = rc ? rc : confine(ak, &error);
 	if (rc == SGPU_OK) {

@@ -29,14 +29,12 @@ enum { SERVE_WORKERS_MAX = 256 };
 struct server {
 	struct runner_options runner;
 	const char *socket;
-	const char *tenants;			   /* or NULL */
-	const char *attestation_key, *certificate; /* for quotes; both or neither */
-	const char *sessions;			   /* a word; NULL: the default */
-	enum wire_sessions whose;		   /* sessions are taken */
+	const char *tenants;	 /* or NULL */
+	const char *sessions;	 /* a word; NULL: the default */
+	struct wire_begin begin; /* of each worker */
 	bool everybody;
 	unsigned workers, ahead, submissions, running;
-	uint64_t leases, lease_ns, session_memory; /* as in struct wire_begin */
-	uint64_t drain_ns, stall_ns;
+	uint64_t drain_ns;
 	int enclave_fd;	  /* the program that workers are */
 	char **arguments; /* of workers */
 };
@@ -95,11 +93,9 @@ struct tenant_rules {
 	bool any_high;
 };
 
-/* Reads the file; path NULL: the default holds for everybody. again: the file was read before, so
- * the line of a user who no longer exists is skipped with a warning. Errors, which leave *rules
- * unchanged: SGPU_EINVALID, with the line; SGPU_EPOLICY: others may write to the file; errors of
- * reading. */
-SGPU_MUST_CHECK int tenant_rules_load(const char *path, bool again, struct tenant_rules *rules,
+/* Reads the file; path NULL: the default holds for everybody. Errors, which leave *rules unchanged:
+ * SGPU_EINVALID, with the line; SGPU_EPOLICY: others may write to the file; errors of reading. */
+SGPU_MUST_CHECK int tenant_rules_load(const char *path, struct tenant_rules *rules,
 				      struct sgpu_error *error);
 
 const struct tenant_rule *tenant_rules_find(const struct tenant_rules *rules, uid_t uid);

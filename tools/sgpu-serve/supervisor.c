@@ -279,7 +279,7 @@ static void take_signal(struct supervisor *s)
 				break;
 			}
 			/* If the file is wrong, the rules stay as they were. */
-			if (path && tenant_rules_load(path, true, &s->rules, &error) == SGPU_OK) {
+			if (path && tenant_rules_load(path, &s->rules, &error) == SGPU_OK) {
 				turns_apply_rules(s);
 				cli_note("what users get is read again from '%s'", path);
 			} else if (path) {
@@ -428,7 +428,7 @@ int supervisor_begin(struct supervisor *s, const struct server *server,
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		s->callers[i].fd = -1;
 	}
-	if (tenant_rules_load(server->tenants, false, &s->rules, &error) != SGPU_OK) {
+	if (tenant_rules_load(server->tenants, &s->rules, &error) != SGPU_OK) {
 		return cli_error(&error);
 	}
 	sigemptyset(&set);

@@ -4,7 +4,6 @@
  * ignored. */
 #include "base/io.h"
 
-#include <errno.h>
 #include <pwd.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,11 +22,7 @@ static const struct tenant_rule default_rule = { .weight = 1,
 						 .waiting = 64,
 						 .sessions = TENANT_SESSIONS_MAX };
 
-enum { NO_UID = -1 };
-
-/* Reads a name or uid. When the file is read again, a user who certainly no longer exists is no
- * error: *uid is NO_UID. */
-static int read_uid(const char *word, bool again, uid_t *uid, struct sgpu_error *error)
+static int read_uid(const char *word, uid_t *uid, struct sgpu_error *error)
 {
 	const struct passwd *user;
 	uint64_t number;
@@ -40,12 +35,9 @@ static int read_uid(const char *word, bool again, uid_t *uid, struct sgpu_error 
 		*uid = (uid_t)number;
 		return SGPU_OK;
 	}
-	errno = 0;
 	user = getpwnam(word);
-	*uid = user ? user->pw_uid : (uid_t)NO_UID;
-	return user || (again && (errno == 0 || errno == ENOENT || errno == ESRCH))
-		       ? SGPU_OK
-		       : sgpu_fail(error, SGPU_EINVALID, "there is no user '%s'", word);
+	*uid = user ? user->pw_uid : 0;
+	return user ? SGPU_OK : sgpu_fail(error, SGPU_EINVALID, "there is no user '%s'", word);
 }
 
 /* One word "name=value"; `given` has a bit for each name that the line has had. */
@@ -111,10 +103,8 @@ static int read_setting(char *word, struct tenant_rule *rule, unsigned *given,
 	return SGPU_OK;
 }
 
-/* `line` is cut up. others: whether there was a line for "*". Returns 1 if its user no longer
- * exists. */
-static int read_line(char *line, bool again, struct tenant_rules *rules, bool *others,
-		     struct sgpu_error *error)
+/* `line` is cut up. others: whether there was a line for "*". */
+static int read_line(char *line, struct tenant_rules *rules, bool *others, struct sgpu_error *error)
 {
 	struct tenant_rule rule = default_rule;
 	char *rest = NULL, *user, *word;
@@ -142,9 +132,9 @@ static int read_line(char *line, bool again, struct tenant_rules *rules, bool *o
 		rules->others = rule;
 		return SGPU_OK;
 	}
-	rc = read_uid(user, again, &uid, error);
-	if (rc < 0 || uid == (uid_t)NO_UID) {
-		return rc < 0 ? rc : 1;
+	rc = read_uid(user, &uid, error);
+	if (rc < 0) {
+		return rc;
 	}
 	for (unsigned i = 0; i < rules->count; i++) {
 		if (rules->named[i].uid == uid) {
@@ -162,8 +152,7 @@ static int read_line(char *line, bool again, struct tenant_rules *rules, bool *o
 	return SGPU_OK;
 }
 
-int tenant_rules_load(const char *path, bool again, struct tenant_rules *rules,
-		      struct sgpu_error *error)
+int tenant_rules_load(const char *path, struct tenant_rules *rules, struct sgpu_error *error)
 {
 	struct tenant_rules *read = calloc(1, sizeof(*read));
 	struct sgpu_error fault = { 0 };
@@ -185,14 +174,10 @@ int tenant_rules_load(const char *path, bool again, struct tenant_rules *rules,
 	}
 	for (char *rest = text; rc == SGPU_OK && (line = strsep(&rest, "\n"));) {
 		number++;
-		rc = read_line(line, again, read, &others, &fault);
+		rc = read_line(line, read, &others, &fault);
 		if (rc < 0) {
 			sgpu_fail(error, rc, "'%s', line %d: %s", path, number, fault.text);
 			(void)sgpu_hint(error, "%s", fault.hint);
-		} else if (rc > 0) {
-			cli_warning("'%s', line %d: there is no user '%s': the line is left out",
-				    path, number, line + strspn(line, " \t"));
-			rc = SGPU_OK;
 		}
 	}
 	if (rc == SGPU_OK) {

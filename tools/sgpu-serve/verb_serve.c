@@ -41,22 +41,22 @@ const struct cli_option serve_options[] = {
 	  CLI_TEXT(struct server, sessions) },
 	{ "session-memory", 0, "SIZE",
 	  "device memory that a session of a program may have (default: all that is free)",
-	  CLI_SIZE(struct server, session_memory, 1, UINT64_MAX) },
+	  CLI_SIZE(struct server, begin.session_memory, 1, UINT64_MAX) },
 	{ "tenants", 0, "FILE", "what each user may have: weight, priority and limits",
 	  CLI_INPUT(struct server, tenants) },
 	{ "attestation-key", 0, "KEY",
 	  "the key that signs quotes of the workers; see the verb quote",
-	  CLI_INPUT(struct server, attestation_key) },
+	  CLI_INPUT(struct server, runner.attestation_key) },
 	{ "certificate", 0, "FILE", "certificate chain of that key, up to the authority",
-	  CLI_INPUT(struct server, certificate) },
+	  CLI_INPUT(struct server, runner.certificate) },
 	{ "leases", 0, "SIZE",
 	  "memory of each worker for payloads and results beside the pipe (default: none)",
-	  CLI_SIZE(struct server, leases, 1, SGPU_LEASE_POOL_MAX) },
+	  CLI_SIZE(struct server, begin.leases, 1, SGPU_LEASE_POOL_MAX) },
 	{ "lease-life", 0, "DURATION", "how long a lease stays that nobody uses (default: 1m)",
-	  CLI_DURATION(struct server, lease_ns, 0) },
+	  CLI_DURATION(struct server, begin.lease_ns, 0) },
 	{ "stall", 0, "DURATION",
 	  "how long a lease or session may stay unused while others lack a worker (default: 10s)",
-	  CLI_DURATION(struct server, stall_ns, 0) },
+	  CLI_DURATION(struct server, begin.stall_ns, 0) },
 	{ "drain", 0, "DURATION", "how long work may go on after SIGTERM (default: 30s)",
 	  CLI_DURATION(struct server, drain_ns, 0) },
 	CLI_END,
@@ -70,8 +70,8 @@ static bool is_descriptor(const char *key)
 static int check_server(struct server *server)
 {
 	const struct runner_options *o = &server->runner;
-	bool descriptors =
-		is_descriptor(server->attestation_key) || is_descriptor(server->certificate);
+	const uint64_t sessions = server->begin.sessions;
+	bool descriptors = is_descriptor(o->attestation_key) || is_descriptor(o->certificate);
 
 	for (int i = 0; i < o->keys.count; i++) {
 		descriptors = descriptors || is_descriptor(o->keys.items[i]);
@@ -79,38 +79,27 @@ static int check_server(struct server *server)
 	if (descriptors) {
 		return cli_usage("a server's keys are files, since each of its workers reads them");
 	}
-	if (server->whose == WIRE_SESSIONS) {
+	if (sessions == WIRE_SESSIONS) {
 		return cli_usage("--sessions is none, owners or any, not '%s'",
 				 SGPU_EXCERPT(server->sessions));
 	}
-	if (server->whose == WIRE_SESSIONS_OWNERS && o->owners.count == 0) {
+	if (sessions == WIRE_SESSIONS_OWNERS && o->owners.count == 0) {
 		return cli_usage("--sessions owners needs --owners");
 	}
-	if (server->whose != WIRE_SESSIONS_NONE && o->allow_modules) {
+	if (sessions != WIRE_SESSIONS_NONE && o->allow_modules) {
 		return cli_usage("--allow-modules and --sessions exclude each other: a module runs "
 				 "alone in its process");
 	}
-	if (!server->attestation_key != !server->certificate) {
+	if (!o->attestation_key != !o->certificate) {
 		return cli_usage("%s needs %s",
-				 server->certificate ? "--certificate" : "--attestation-key",
-				 server->certificate ? "--attestation-key" : "--certificate");
+				 o->certificate ? "--certificate" : "--attestation-key",
+				 o->certificate ? "--attestation-key" : "--certificate");
 	}
 	if (o->owners.count > 0 && !o->state) {
 		return cli_usage("a server with --owners needs --state, where its workers record "
 				 "what they took");
 	}
 	return 0;
-}
-
-/* Sets the program and the arguments of workers. They check these further. */
-static int prepare_workers(struct server *server, struct sgpu_error *error)
-{
-	const char *const more[] = { server->attestation_key ? "--attestation-key" : NULL,
-				     server->attestation_key, "--certificate", server->certificate,
-				     NULL };
-	const int rc = runner_find(&server->enclave_fd, error);
-
-	return rc ? rc : runner_arguments(&server->runner, more, &server->arguments, error);
 }
 
 static int serve(struct server *server)
@@ -121,14 +110,15 @@ static int serve(struct server *server)
 	struct sgpu_error error = { 0 };
 	int rc, status;
 
-	rc = prepare_workers(server, &error);
+	rc = runner_find(&server->enclave_fd, &error);
+	rc = rc ? rc : runner_arguments(&server->runner, &server->arguments, &error);
 	rc = rc ? rc : sgpu_service_find(server->socket, &path, &error);
 	rc = rc ? rc : service_listen(&path, server->everybody, &socket, &error);
 	/* Warn now: owners would notice only when their batches are refused, or never. */
-	if (!keys && !server->attestation_key) {
+	if (!keys && !server->runner.attestation_key) {
 		cli_warning("no key, with -k, and no --attestation-key: sealed batches will be "
 			    "refused");
-	} else if (keys && server->attestation_key) {
+	} else if (keys && server->runner.attestation_key) {
 		cli_warning("quotes name the workers' own keys and none of -k: no policy speaks of "
 			    "batches that are sealed to those");
 	}
@@ -146,7 +136,7 @@ static enum wire_sessions whose_sessions(const struct server *server)
 	if (!server->sessions) {
 		return server->runner.allow_modules	 ? WIRE_SESSIONS_NONE
 		       : server->runner.owners.count > 0 ? WIRE_SESSIONS_OWNERS
-		       : server->attestation_key	 ? WIRE_SESSIONS_NONE
+		       : server->runner.attestation_key	 ? WIRE_SESSIONS_NONE
 							 : WIRE_SESSIONS_ANY;
 	}
 	while (i < WIRE_SESSIONS && strcmp(server->sessions, wire_sessions[i]) != 0) {
@@ -161,7 +151,7 @@ int verb_serve(int argc, char **argv)
 					.ahead = DEFAULT_AHEAD,
 					.submissions = DEFAULT_SUBMISSIONS,
 					.drain_ns = DEFAULT_DRAIN_NS,
-					.stall_ns = DEFAULT_STALL_NS };
+					.begin.stall_ns = DEFAULT_STALL_NS };
 	const long processors = sysconf(_SC_NPROCESSORS_ONLN);
 	char **none;
 	int status;
@@ -171,7 +161,8 @@ int verb_serve(int argc, char **argv)
 			 : processors >= RUNNING_MAX	   ? RUNNING_MAX
 							   : (unsigned)processors;
 	status = cli_read(argc, argv, &server, &none);
-	server.whose = whose_sessions(&server);
+	server.begin.sessions = whose_sessions(&server);
+	server.begin.submissions = server.submissions;
 	status = status ? status : check_server(&server);
 	if (status == 0) {
 		cli_raise_descriptors(); /* each connection that waits takes one, each worker two */

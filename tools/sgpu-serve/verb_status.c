@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "serve.h"
 
-enum { PATIENCE_S = 10, NAME_MAX_LENGTH = 48 };
+enum { PATIENCE_S = 10 };
 
 struct question {
 	const char *socket, *output;
@@ -36,25 +36,13 @@ const struct cli_option status_options[] = {
 	CLI_END,
 };
 
-/* Returns the member at the end of a path such as "limits.host_memory", or NULL. */
-static const json_t *status_find(const json_t *object, const char *path)
-{
-	const char *dot = strchr(path, '.');
-	char name[NAME_MAX_LENGTH];
-
-	if (!dot) {
-		return json_object_get(object, path);
-	}
-	snprintf(name, sizeof(name), "%.*s", (int)(dot - path), path);
-	return status_find(json_object_get(object, name), dot + 1);
-}
-
 /* A server's status for Prometheus, in its text format 0.0.4. All samples of a metric come in a
  * row, after its type; times are in seconds. */
 
 /* Each field gives a sample: of the server (`of` is ""), of the sum over its workers, or of each
- * tenant. A field is a path, and after a colon the label's value, unless both are the same. If the
- * member is text, the sample of workers counts the members equal to the label's value. */
+ * tenant, or of a tenant's "limits". A field is a member's name, and after a colon the label's
+ * value, unless both are the same. If the member is text, the sample of workers counts the members
+ * equal to the label's value. */
 static const struct metric {
 	const char *name, *type, *of, *label, *fields;
 } metrics[] = {
@@ -74,8 +62,7 @@ static const struct metric {
 	{ "batches_in_flight", "gauge", "tenants", NULL, "in_flight" },
 	{ "sessions", "gauge", "tenants", NULL, "sessions" },
 	{ "memory_bytes", "gauge", "tenants", "of", "device_bytes:device host_bytes:host" },
-	{ "memory_limit_bytes", "gauge", "tenants", "of",
-	  "limits.device_memory:device limits.host_memory:host" },
+	{ "memory_limit_bytes", "gauge", "tenants", "of", "device_memory:device host_memory:host" },
 	{ "weight", "gauge", "tenants", NULL, "weight" },
 	{ "latency_seconds_total", "counter", "tenants", NULL, "latency_ns" },
 };
@@ -107,10 +94,10 @@ static void put(const struct metric *m, const json_t *tenant, const char *value,
 	       (double)number / (strstr(m->fields, "_ns") ? 1e9 : 1));
 }
 
-static void put_field(const struct metric *m, const json_t *status, const char *path,
+static void put_field(const struct metric *m, const json_t *status, const char *name,
 		      const char *value)
 {
-	const json_t *one, *found = status_find(status, path);
+	const json_t *one, *found = json_object_get(status, name);
 	uint64_t sum = 0;
 	size_t i;
 
@@ -119,7 +106,8 @@ static void put_field(const struct metric *m, const json_t *status, const char *
 		    json_is_string(found) ? 1 : json_integer_value(found));
 	}
 	json_array_foreach (json_object_get(status, m->of), i, one) {
-		found = status_find(one, path);
+		found = json_object_get(one, name);
+		found = found ? found : json_object_get(json_object_get(one, "limits"), name);
 		sum += json_is_string(found) ? !strcmp(json_string_value(found), value)
 					     : (uint64_t)json_integer_value(found);
 		if (*m->of == 't' && json_is_integer(found)) {
@@ -135,13 +123,13 @@ static void print_metrics(const json_t *status)
 {
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(metrics); i++) {
 		const struct metric *m = &metrics[i];
-		char fields[128], *rest = fields, *path, *value;
+		char fields[128], *rest = fields, *name, *value;
 
 		printf("# TYPE sgpu_%s %s\n", m->name, m->type);
 		snprintf(fields, sizeof(fields), "%s", m->fields);
 		while ((value = strsep(&rest, " "))) {
-			path = strsep(&value, ":");
-			put_field(m, status, path, value ? value : path);
+			name = strsep(&value, ":");
+			put_field(m, status, name, value ? value : name);
 		}
 	}
 }

@@ -36,16 +36,9 @@ enum { GIVE_WAY_NICE = 10, NICE_MAX = 19 };
 
 int process_start(const struct server *server, struct process *process, struct sgpu_error *error)
 {
-	const struct wire_begin begin = { .submissions = server->submissions,
-					  .leases = server->leases,
-					  .lease_ns = server->lease_ns,
-					  .stall_ns = server->stall_ns,
-					  .sessions = server->whose,
-					  .session_memory = server->session_memory };
-
 	*process = (struct process){ .control = -1, .started_ns = sgpu_now_ns() };
-	return runner_spawn(server->enclave_fd, server->arguments, &begin, -1, &process->pid,
-			    &process->control, &process->counters, error);
+	return runner_spawn(server->enclave_fd, server->arguments, &server->begin, -1,
+			    &process->pid, &process->control, &process->counters, error);
 }
 
 static uint64_t raised(uint64_t before, uint64_t now, uint64_t most)
