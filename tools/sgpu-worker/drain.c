@@ -38,30 +38,16 @@ void drain_stop(void)
 		     true); /* the signal interrupts poll(), which waits a second at most */
 }
 
-/* A batch from its claim until it is put away. */
-struct flight {
-	struct flight *next;
-	struct spool_batch *batch;
-	int connection; /* -1: nothing is run, or it has ended */
-	bool alone;	/* runs while no other is under way */
-	uint64_t needs; /* bytes that its response needs; 0: not known */
-	bool full;	/* its response found no space */
-	bool again;	/* to be run once more, alone, after all others */
-	int code;
-	struct sgpu_error error;
-	struct report report;
-};
-
 struct drain {
 	struct link *enclave;
 	int resting[UNDER_WAY_MAX]; /* connections without a batch, for the next ones */
 	unsigned rests;
 	struct spool *spool;
 	uint64_t timeout_ns;
-	struct flight *flying;	    /* batches under way; the lists have no order */
-	struct flight *held;	    /* a claimed batch for which there is no room */
-	struct flight *ended;	    /* batches to be closed */
-	struct flight *again;	    /* batches to be run alone, after all others */
+	struct spool_batch *flying; /* batches under way; the lists have no order */
+	struct spool_batch *held;   /* a claimed batch for which there is no room */
+	struct spool_batch *ended;  /* batches to be closed */
+	struct spool_batch *again;  /* batches to be run alone, after all others */
 	unsigned ends, lacks;	    /* batches in `ended`; those that have found no space */
 	unsigned flights, most;	    /* batches under way, and most of them */
 	uint64_t bytes, bytes_most; /* of their files */
@@ -73,15 +59,15 @@ struct drain {
 	int status;
 };
 
-static void put(struct flight **list, struct flight *flight)
+static void put(struct spool_batch **list, struct spool_batch *batch)
 {
-	flight->next = *list;
-	*list = flight;
+	batch->next = *list;
+	*list = batch;
 }
 
-static struct flight *take(struct flight **list)
+static struct spool_batch *take(struct spool_batch **list)
 {
-	struct flight *first = *list;
+	struct spool_batch *first = *list;
 
 	*list = first ? first->next : NULL;
 	return first;
@@ -106,56 +92,52 @@ static int graver(int one, int other)
 	return first > second ? one : other;
 }
 
-static void end(struct drain *drain, struct flight *flight)
+static void end(struct drain *drain, struct spool_batch *batch)
 {
-	put(&drain->ended, flight);
+	put(&drain->ended, batch);
 	drain->ends++;
 }
 
-static void start(struct drain *drain, struct flight *flight)
+static void start(struct drain *drain, struct spool_batch *batch)
 {
 	static struct wire_submit message;
-	const struct spool_batch *batch = flight->batch;
 
-	flight->full = false;
-	flight->again = false;
-	flight->report = (struct report){ .devices = 0 };
-	flight->connection = drain->rests ? drain->resting[--drain->rests] : -1;
+	batch->full = false;
+	batch->again = false;
+	batch->report = (struct report){ .devices = 0 };
+	batch->connection = drain->rests ? drain->resting[--drain->rests] : -1;
 	message.timeout_ns = drain->timeout_ns;
 	snprintf(message.in_name, sizeof(message.in_name), "%s", batch->shown);
 	snprintf(message.out_name, sizeof(message.out_name), "%s", batch->response.path);
-	flight->code = link_submit(drain->enclave, &message, batch->fd, batch->response.fd,
-				   &flight->connection, &flight->error);
-	if (flight->code != SGPU_OK) {
-		end(drain, flight);
+	if (link_submit(drain->enclave, &message, batch->fd, batch->response.fd, &batch->connection,
+			&batch->error) != SGPU_OK) {
+		end(drain, batch);
 		return;
 	}
-	put(&drain->flying, flight);
+	put(&drain->flying, batch);
 	drain->flights++;
 	drain->bytes += batch->size;
-	drain->alone = flight->alone;
+	drain->alone = batch->alone;
 }
 
 /* Receives what the enclave says of a batch. Returns whether the batch has ended. */
-static bool land(struct drain *drain, struct flight *flight)
+static bool land(struct drain *drain, struct spool_batch *batch)
 {
 	static struct wire_answer answer; /* large */
 
-	if (!link_hear(drain->enclave, &answer, &flight->connection, &flight->error)) {
+	if (!link_hear(drain->enclave, &answer, &batch->connection, &batch->error)) {
 		return false;
 	}
-	if (flight->connection >= 0) {
-		flight->report = answer.report;
-		flight->full = answer.response_full != 0;
-		flight->needs = answer.response_size;
-		drain->resting[drain->rests++] = flight->connection;
+	if (batch->connection >= 0) {
+		batch->report = answer.report;
+		batch->full = answer.response_full != 0;
+		batch->needs = answer.response_size;
+		drain->resting[drain->rests++] = batch->connection;
 	}
-	flight->code = flight->error.code;
-	flight->connection = -1;
 	drain->flights--;
-	drain->bytes -= flight->batch->size;
+	drain->bytes -= batch->size;
 	drain->alone = false;
-	end(drain, flight);
+	end(drain, batch);
 	return true;
 }
 
@@ -163,36 +145,23 @@ static bool land(struct drain *drain, struct flight *flight)
  * ended. */
 static int claim(struct drain *drain, struct sgpu_error *error)
 {
-	struct spool_batch *batch = NULL;
-	struct flight *flight;
-	int rc = spool_next(drain->spool, &batch, error);
+	const int rc = spool_next(drain->spool, &drain->held, error);
+	struct spool_batch *batch = drain->held;
 
 	if (rc != SGPU_OK || !batch) {
 		drain->dry = true;
 		drain->looked = drain->flights == 0;
-		return rc;
+	} else if (batch->answered || batch->error.code != SGPU_OK) {
+		drain->held = NULL;
+		end(drain, batch);
 	}
-	flight = calloc(1, sizeof(*flight));
-	if (!flight) {
-		spool_give_back(drain->spool, &batch);
-		return sgpu_fail_nomem(error);
-	}
-	flight->batch = batch;
-	flight->connection = -1;
-	if (batch->answered || batch->error.code != SGPU_OK) {
-		flight->error = batch->error;
-		flight->code = batch->error.code;
-		end(drain, flight);
-	} else {
-		drain->held = flight;
-	}
-	return SGPU_OK;
+	return rc;
 }
 
-static bool has_room(const struct drain *drain, const struct flight *flight)
+static bool has_room(const struct drain *drain, const struct spool_batch *batch)
 {
-	return drain->flights == 0 || (!flight->alone && !drain->alone &&
-				       drain->bytes + flight->batch->size <= drain->bytes_most);
+	return drain->flights == 0 ||
+	       (!batch->alone && !drain->alone && drain->bytes + batch->size <= drain->bytes_most);
 }
 
 static int start_more(struct drain *drain, struct sgpu_error *error)
@@ -227,9 +196,9 @@ static void count_batch(struct drain *drain, int rc, bool has_response)
 	drain->status = graver(drain->status, sgpu_exit_status(rc));
 }
 
-static bool has_response(const struct flight *flight)
+static bool has_response(const struct spool_batch *batch)
 {
-	return flight->code == SGPU_OK || flight->code == SGPU_ESEGMENTS;
+	return batch->error.code == SGPU_OK || batch->error.code == SGPU_ESEGMENTS;
 }
 
 /* Whether the machine failed, not the batch: another worker, or this one later, may run it. */
@@ -240,48 +209,45 @@ static bool is_of_machine(int rc)
 }
 
 /* Whether the whole file system is smaller than the response. */
-static bool never_fits(const struct flight *flight)
+static bool never_fits(const struct spool_batch *batch)
 {
 	struct statfs about;
 
-	return flight->full && fstatfs(flight->batch->response.fd, &about) == 0 &&
-	       about.f_blocks > 0 && about.f_bsize > 0 &&
-	       about.f_blocks < flight->needs / (uint64_t)about.f_bsize;
+	return batch->full && fstatfs(batch->response.fd, &about) == 0 && about.f_blocks > 0 &&
+	       about.f_bsize > 0 && about.f_blocks < batch->needs / (uint64_t)about.f_bsize;
 }
 
 /* Whether a batch that has no response runs once more: it found too little memory or disk beside
  * others. */
-static bool once_more(struct flight *flight)
+static bool once_more(struct spool_batch *batch)
 {
-	const struct spool_batch *batch = flight->batch;
-	const bool lacked = flight->full ? !never_fits(flight) : flight->code == SGPU_ENOMEM;
+	const bool lacked = batch->full ? !never_fits(batch) : batch->error.code == SGPU_ENOMEM;
 
-	if (flight->full) {
+	if (batch->full) {
 		(void)!ftruncate(batch->response.fd, 0); /* its space is free now */
 	}
-	if (!lacked || flight->alone) {
+	if (!lacked || batch->alone) {
 		return false;
 	}
 	if (lseek(batch->fd, 0, SEEK_SET) != 0 || ftruncate(batch->response.fd, 0) != 0 ||
 	    lseek(batch->response.fd, 0, SEEK_SET) != 0) {
-		flight->code = sgpu_fail_errno(&flight->error, "cannot begin again with '%s'",
-					       batch->shown);
+		sgpu_fail_errno(&batch->error, "cannot begin again with '%s'", batch->shown);
 		return false;
 	}
 	return true;
 }
 
-static void end_run(struct flight *flight)
+static void end_run(struct spool_batch *batch)
 {
-	flight->again = once_more(flight);
-	if (!flight->again && !cli_quiet) {
-		report_batch(&flight->report, flight->batch->shown, flight->code, NULL);
+	batch->again = once_more(batch);
+	if (!batch->again && !cli_quiet) {
+		report_batch(&batch->report, batch->shown, batch->error.code, NULL);
 	}
 }
 
-static bool is_to_be_named(const struct flight *flight)
+static bool is_to_be_named(const struct spool_batch *batch)
 {
-	return has_response(flight) && flight->batch->response.fd >= 0;
+	return has_response(batch) && batch->response.fd >= 0;
 }
 
 /* Syncs the whole file system for more than two responses. If that fails, or for fewer, syncs each
@@ -290,18 +256,17 @@ static void sync_responses(const struct drain *drain)
 {
 	size_t count = 0;
 
-	for (struct flight *f = drain->ended; f; f = f->next) {
-		count += is_to_be_named(f);
+	for (struct spool_batch *b = drain->ended; b; b = b->next) {
+		count += is_to_be_named(b);
 	}
 	if (count > 2 && syncfs(drain->spool->output) == 0) {
 		return;
 	}
-	for (struct flight *f = drain->ended; f; f = f->next) {
-		if (is_to_be_named(f) && fsync(f->batch->response.fd) != 0) {
-			f->code = sgpu_fail_errno(&f->error, "cannot write '%s'",
-						  f->batch->response.path);
-			f->full = f->code == SGPU_ENOSPACE;
-			f->again = once_more(f);
+	for (struct spool_batch *b = drain->ended; b; b = b->next) {
+		if (is_to_be_named(b) && fsync(b->response.fd) != 0) {
+			b->full = sgpu_fail_errno(&b->error, "cannot write '%s'",
+						  b->response.path) == SGPU_ENOSPACE;
+			b->again = once_more(b);
 		}
 	}
 }
@@ -310,20 +275,18 @@ static void name_responses(const struct drain *drain)
 {
 	bool any = false;
 
-	for (struct flight *f = drain->ended; f; f = f->next) {
-		int rc;
+	for (struct spool_batch *b = drain->ended; b; b = b->next) {
+		struct sgpu_error error = { 0 };
 
-		if (!is_to_be_named(f)) {
+		if (!is_to_be_named(b)) {
 			continue;
 		}
-		rc = spool_answer(drain->spool, f->batch, &f->error);
-		if (rc == SGPU_OK && f->batch->error.code != SGPU_OK) {
-			f->error = f->batch->error;
-			rc = f->error.code;
+		if (spool_answer(drain->spool, b, &error) == SGPU_OK) {
+			any = true;
+		} else {
+			b->error = error;
 		}
-		f->full = rc == SGPU_ENOSPACE;
-		f->code = rc == SGPU_OK ? f->code : rc;
-		any = any || rc == SGPU_OK;
+		b->full = error.code == SGPU_ENOSPACE;
 	}
 	if (any) {
 		(void)!fsync(drain->spool->output); /* a file system that cannot sync a directory is
@@ -331,13 +294,13 @@ static void name_responses(const struct drain *drain)
 	}
 }
 
-static void fail_batch(struct drain *drain, struct flight *flight)
+static void fail_batch(struct drain *drain, struct spool_batch *batch)
 {
-	const char *name = flight->batch->shown;
-	struct sgpu_error shown, error, *reason = &flight->error;
+	const char *name = batch->shown;
+	struct sgpu_error shown, error, *reason = &batch->error;
 	const int code = reason->code;
 
-	if (flight->batch->resumed && code == SGPU_ETAKEN) {
+	if (batch->resumed && code == SGPU_ETAKEN) {
 		sgpu_fail(&shown, code, "%s (a worker that was killed had it)", reason->text);
 		memcpy(reason->text, shown.text, sizeof(reason->text));
 	}
@@ -351,7 +314,7 @@ static void fail_batch(struct drain *drain, struct flight *flight)
 		sgpu_fail(&shown, code, "'%s': %s", name, reason->text);
 		memcpy(shown.hint, reason->hint, sizeof(shown.hint));
 	}
-	if (spool_failed(drain->spool, &flight->batch, reason, &error) != SGPU_OK) {
+	if (spool_failed(drain->spool, &batch, reason, &error) != SGPU_OK) {
 		break_off(drain, &error);
 		return;
 	}
@@ -359,48 +322,51 @@ static void fail_batch(struct drain *drain, struct flight *flight)
 	cli_error(&shown);
 }
 
-static void put_away(struct drain *drain, struct flight *flight)
+static void put_away(struct drain *drain, struct spool_batch *batch)
 {
-	if (flight->again) {
-		struct flight **place = &drain->again;
+	struct sgpu_error error;
+
+	if (batch->again) {
+		struct spool_batch **place = &drain->again;
 
 		/* The smallest response first: one that finds no space even alone ends the worker.
 		 */
-		while (*place && (*place)->needs < flight->needs) {
+		while (*place && (*place)->needs < batch->needs) {
 			place = &(*place)->next;
 		}
-		flight->alone = true;
-		drain->lacks += flight->full;
-		put(place, flight);
+		batch->alone = true;
+		drain->lacks += batch->full;
+		put(place, batch);
 		return;
 	}
-	if (has_response(flight)) {
-		if (spool_done(drain->spool, &flight->batch, &flight->error) != SGPU_OK) {
-			break_off(drain, &flight->error);
+	if (has_response(batch)) {
+		const int code = batch->error.code;
+
+		if (spool_done(drain->spool, &batch, &error) != SGPU_OK) {
+			break_off(drain, &error);
 		} else {
-			count_batch(drain, flight->code, true);
+			count_batch(drain, code, true);
 		}
-	} else if (is_of_machine(flight->code) && flight->batch->response.fd >= 0 &&
-		   !never_fits(flight)) {
-		spool_give_back(drain->spool, &flight->batch);
-		break_off(drain, &flight->error);
+	} else if (is_of_machine(batch->error.code) && batch->response.fd >= 0 &&
+		   !never_fits(batch)) {
+		break_off(drain, &batch->error);
+		spool_give_back(drain->spool, &batch);
 	} else {
-		fail_batch(drain, flight);
+		fail_batch(drain, batch);
 	}
-	free(flight);
 }
 
 static void close_ended(struct drain *drain)
 {
-	struct flight *flight;
+	struct spool_batch *batch;
 
-	for (struct flight *f = drain->ended; f; f = f->next) {
-		end_run(f);
+	for (struct spool_batch *b = drain->ended; b; b = b->next) {
+		end_run(b);
 	}
 	sync_responses(drain);
 	name_responses(drain);
-	while ((flight = take(&drain->ended))) {
-		put_away(drain, flight);
+	while ((batch = take(&drain->ended))) {
+		put_away(drain, batch);
 	}
 	drain->ends = 0;
 }
@@ -411,37 +377,36 @@ static void close_ended(struct drain *drain)
 static void wait_for_news(struct drain *drain)
 {
 	static struct pollfd fds[UNDER_WAY_MAX];
-	struct flight *flight, **link;
+	struct spool_batch *batch, **link;
 	const struct pollfd *said = fds;
 	nfds_t count = 0;
 	int ready;
 
-	for (flight = drain->flying; flight; flight = flight->next) {
-		fds[count++] = (struct pollfd){ .fd = flight->connection, .events = POLLIN };
+	for (batch = drain->flying; batch; batch = batch->next) {
+		fds[count++] = (struct pollfd){ .fd = batch->connection, .events = POLLIN };
 	}
 	ready = poll(fds, count, LOOK_AGAIN_MS);
 	drain->dry = drain->dry && ready != 0;
 	if (ready <= 0) {
 		return;
 	}
-	for (link = &drain->flying; (flight = *link); said++) {
-		struct flight *next = flight->next;
+	for (link = &drain->flying; (batch = *link); said++) {
+		struct spool_batch *next = batch->next;
 
-		if (said->revents && land(drain, flight)) {
+		if (said->revents && land(drain, batch)) {
 			*link = next;
 		} else {
-			link = &flight->next;
+			link = &batch->next;
 		}
 	}
 }
 
-static void give_all_back(struct drain *drain, struct flight **list)
+static void give_all_back(struct drain *drain, struct spool_batch **list)
 {
-	struct flight *flight;
+	struct spool_batch *batch;
 
-	while ((flight = take(list))) {
-		spool_give_back(drain->spool, &flight->batch);
-		free(flight);
+	while ((batch = take(list))) {
+		spool_give_back(drain->spool, &batch);
 	}
 }
 
@@ -469,9 +434,9 @@ static void run_all(struct drain *drain)
 		}
 	}
 	give_all_back(drain, &drain->held);
-	for (const struct flight *f = drain->again; f; f = f->next) {
-		if (f->full) {
-			break_off(drain, &f->error);
+	for (const struct spool_batch *b = drain->again; b; b = b->next) {
+		if (b->full) {
+			break_off(drain, &b->error);
 		}
 	}
 	give_all_back(drain, &drain->again);

@@ -41,7 +41,7 @@ struct spool_options {
 	bool reclaim;		/* also take claims of workers that may be alive or dead */
 };
 
-/* A batch that this worker has taken. */
+/* A batch that this worker has taken, until it is put away. */
 struct spool_batch {
 	char *name;			  /* in the directory */
 	char *shown;			  /* for messages */
@@ -51,7 +51,15 @@ struct spool_batch {
 	struct sgpu_output response;	  /* open unless `answered` or `error` is set */
 	bool resumed;			  /* taken from the claims of a dead worker */
 	bool answered;			  /* it already had a response */
-	struct sgpu_error error;	  /* why the batch cannot run */
+	struct sgpu_error error;	  /* why the batch cannot run, or how it ran */
+	/* ---- its run, for drain.c ---- */
+	struct spool_batch *next;
+	int connection;
+	bool alone;	/* runs while no other is under way */
+	uint64_t needs; /* bytes that its response needs; 0: not known */
+	bool full;	/* its response found no space */
+	bool again;	/* to be run once more, alone, after all others */
+	struct report report;
 };
 
 /* Opens both directories, and makes all missing ones but `path`. Errors: SGPU_EUSAGE, SGPU_ESYSTEM,
@@ -68,9 +76,8 @@ SGPU_MUST_CHECK int spool_next(struct spool *spool, struct spool_batch **batch,
 			       struct sgpu_error *error);
 
 /* ---- outcomes of a batch; all but spool_answer free it; spool_next may run meanwhile ---- */
-/* Gives the response its name. Its data must be on the disk. Errors: those of sgpu_output_commit.
- * If the name exists already, returns SGPU_OK: the batch is `answered` if that file is its
- * response, else its `error` is set. */
+/* Gives the response its name. Its data must be on the disk. Errors: those of sgpu_output_commit;
+ * SGPU_EPOLICY: a file has the name already, and is no response to this batch. */
 SGPU_MUST_CHECK int spool_answer(struct spool *spool, struct spool_batch *batch,
 				 struct sgpu_error *error);
 /* Moves an answered batch to DIR/done, or removes it. The response's name must be on the disk. */

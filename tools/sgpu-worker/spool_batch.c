@@ -118,7 +118,8 @@ bool spool_is_for_others(const struct spool_options *options, int fd, const char
 
 /* Called when a file has the response's name: the batch is answered if that file is its
  * response. */
-static void compare_response(const struct spool *spool, struct spool_batch *b)
+static int compare_response(const struct spool *spool, struct spool_batch *b,
+			    struct sgpu_error *error)
 {
 	const int fd = spool_open_file(spool->output, b->response_name);
 	struct sgpu_batch *batch = NULL, *response = NULL;
@@ -133,12 +134,12 @@ static void compare_response(const struct spool *spool, struct spool_batch *b)
 	sgpu_batch_free(&batch);
 	sgpu_batch_free(&response);
 	sgpu_close(fd);
-	if (!b->answered) {
-		sgpu_fail(&b->error, SGPU_EPOLICY,
-			  "'%s/%s' is there already, and is no response to this batch",
-			  spool->options.output, b->response_name);
-		sgpu_hint(&b->error, "move it away, or give the batch another name");
+	if (b->answered) {
+		return SGPU_OK;
 	}
+	sgpu_fail(error, SGPU_EPOLICY, "'%s/%s' is there already, and is no response to this batch",
+		  spool->options.output, b->response_name);
+	return sgpu_hint(error, "move it away, or give the batch another name");
 }
 
 static bool response_is_there(const struct spool *spool, const struct spool_batch *b)
@@ -162,7 +163,7 @@ int spool_batch_open(struct spool *spool, struct spool_batch *b, struct sgpu_err
 	free(shown);
 	b->response.unsynced = true; /* responses are synced later, many at once */
 	if (rc != SGPU_OK && response_is_there(spool, b)) {
-		compare_response(spool, b);
+		(void)!compare_response(spool, b, &b->error);
 		rc = SGPU_OK;
 	}
 	return rc;
@@ -170,13 +171,11 @@ int spool_batch_open(struct spool *spool, struct spool_batch *b, struct sgpu_err
 
 int spool_answer(struct spool *spool, struct spool_batch *b, struct sgpu_error *error)
 {
-	int rc = sgpu_output_commit(&b->response, error);
+	const int rc = sgpu_output_commit(&b->response, error);
 
-	if (rc != SGPU_OK && response_is_there(spool, b)) {
-		compare_response(spool, b); /* a worker that thought us dead may have answered */
-		rc = SGPU_OK;
-	}
-	return rc;
+	/* a worker that thought us dead may have answered */
+	return rc != SGPU_OK && response_is_there(spool, b) ? compare_response(spool, b, error)
+							    : rc;
 }
 
 /* ---- where a batch goes ---- */
