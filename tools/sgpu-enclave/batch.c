@@ -11,14 +11,9 @@
 
 struct submission {
 	struct enclave *enclave; /* the key of an attested run is the last of its keys */
-	const struct run_request *request;
 	const char *batch;
-	int in_fd;	 /* the batch; -1 while it is not open */
-	int manifest_fd; /* the file of --manifest; -1: there is none */
-	const char *in_name;
-};
-
-struct outputs {
+	struct sgpu_submission run; /* in_fd: -1 while the batch is not open */
+	int manifest_fd;	    /* the file of --manifest; -1: there is none */
 	struct sgpu_output response, trace;
 };
 
@@ -35,7 +30,7 @@ static void stop_running(void)
 /* Checks options that exclude each other. */
 static int check_request(const struct submission *s)
 {
-	const struct run_request *r = s->request;
+	const struct run_request *r = s->enclave->request;
 	int standard = cli_is_standard(s->batch) + (r->manifest && cli_is_standard(r->manifest));
 
 	for (int i = 0; i < r->runner.keys.count; i++) {
@@ -55,39 +50,34 @@ static int check_request(const struct submission *s)
 
 /* Shows the response and the trace, both or none: the trace is written before the response is
  * shown. */
-static int show_outputs(const struct submission *s, const struct sgpu_run *run,
-			struct outputs *outputs, struct sgpu_error *error)
+static int show_outputs(struct submission *s, const struct sgpu_run *run, struct sgpu_error *error)
 {
-	const struct run_request *r = s->request;
-	int rc = r->trace ? report_trace(run, s->enclave, &outputs->trace, error) : SGPU_OK;
+	const bool traced = s->enclave->request->trace != NULL;
+	int rc = traced ? report_trace(run, s->enclave, &s->trace, error) : SGPU_OK;
 
-	rc = rc ? rc : sgpu_output_commit(&outputs->response, error);
-	return rc || !r->trace ? rc : sgpu_output_commit(&outputs->trace, error);
+	rc = rc ? rc : sgpu_output_commit(&s->response, error);
+	return rc || !traced ? rc : sgpu_output_commit(&s->trace, error);
 }
 
-static int run_open_batch(const struct submission *s, struct outputs *outputs,
-			  struct sgpu_error *error)
+static int run_open_batch(struct submission *s, struct sgpu_error *error)
 {
-	const struct run_request *r = s->request;
 	struct enclave *w = s->enclave;
-	struct sgpu_submission submission = {
-		.in_fd = s->in_fd,
-		.in_name = s->in_name,
-		.out_fd = outputs->response.fd,
-		.out_name = cli_is_standard(r->output) ? "standard output" : r->output,
-		.options = enclave_run_options(w),
-	};
+	const struct run_request *r = w->request;
+	struct sgpu_run_options *options = &s->run.options;
 	struct sgpu_run *run = NULL;
 	struct report report;
 	struct sgpu_error other;
 	uint64_t ended_ns;
 	int rc;
 
-	submission.options.spans = r->trace != NULL;
-	submission.options.results = r->results;
-	submission.options.manifest = s->manifest_fd >= 0 ? &s->manifest_fd : NULL;
-	submission.options.deadline_ns = r->timeout_ns ? sgpu_now_ns() + r->timeout_ns : 0;
-	rc = sgpu_run_create(w->devices[0].runner, &submission, &run, error);
+	s->run.out_fd = s->response.fd;
+	s->run.out_name = cli_is_standard(r->output) ? "standard output" : r->output;
+	*options = enclave_run_options(w);
+	options->spans = r->trace != NULL;
+	options->results = r->results;
+	options->manifest = s->manifest_fd >= 0 ? &s->manifest_fd : NULL;
+	options->deadline_ns = r->timeout_ns ? sgpu_now_ns() + r->timeout_ns : 0;
+	rc = sgpu_run_create(w->devices[0].runner, &s->run, &run, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
@@ -99,8 +89,8 @@ static int run_open_batch(const struct submission *s, struct outputs *outputs,
 	running = NULL;
 	report_collect(run, w, &report);
 	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS) {
-		report_refusal(outputs->response.fd, &report, error);
-	} else if (show_outputs(s, run, outputs, &other) != SGPU_OK) {
+		report_refusal(s->response.fd, &report, error);
+	} else if (show_outputs(s, run, &other) != SGPU_OK) {
 		*error = other;
 		rc = other.code;
 	}
@@ -116,10 +106,10 @@ static int run_open_batch(const struct submission *s, struct outputs *outputs,
 /* Opens the batch, which no output may replace. Returns an exit status. */
 static int open_batch(struct submission *s)
 {
-	const int status = cli_input(s->batch, &s->in_name, &s->in_fd);
+	const struct run_request *r = s->enclave->request;
+	const int status = cli_input(s->batch, &s->run.in_name, &s->run.in_fd);
 
-	return status || (cli_output_apart(s->request->output) &&
-			  (!s->request->trace || cli_output_apart(s->request->trace)))
+	return status || (cli_output_apart(r->output) && (!r->trace || cli_output_apart(r->trace)))
 		       ? status
 		       : 2;
 }
@@ -134,8 +124,7 @@ static const char *if_pipe(const char *path)
 
 static int submit(struct submission *s)
 {
-	struct outputs outputs = { SGPU_OUTPUT_INIT, SGPU_OUTPUT_INIT };
-	const struct run_request *r = s->request;
+	const struct run_request *r = s->enclave->request;
 	/* The evidence comes first: the batch's sender waits for it, and opens a pipe only then. So
 	 * the files are opened under confinement. */
 	struct landlock_needs needs = { .later = { r->quote ? s->batch : NULL, if_pipe(r->output),
@@ -146,33 +135,36 @@ static int submit(struct submission *s)
 	if (rc == SGPU_OK && r->quote) {
 		status = open_batch(s);
 	}
-	rc = rc || status ? rc : cli_output_take(&outputs.response, r->output, 0666, &error);
-	rc = rc || status || !r->trace ? rc
-				       : cli_output_take(&outputs.trace, r->trace, 0666, &error);
-	if (rc == SGPU_OK && status == 0 && !cli_binary_output(outputs.response.fd)) {
+	rc = rc || status ? rc : cli_output_take(&s->response, r->output, 0666, &error);
+	rc = rc || status || !r->trace ? rc : cli_output_take(&s->trace, r->trace, 0666, &error);
+	if (rc == SGPU_OK && status == 0 && !cli_binary_output(s->response.fd)) {
 		status = 2;
 	}
 	if (rc == SGPU_OK && status == 0) {
-		rc = enclave_start(s->enclave, s->in_fd, &error);
-		rc = rc ? rc : run_open_batch(s, &outputs, &error);
+		rc = enclave_start(s->enclave, s->run.in_fd, &error);
+		rc = rc ? rc : run_open_batch(s, &error);
 	}
-	sgpu_output_close(&outputs.response);
-	sgpu_output_close(&outputs.trace);
+	sgpu_output_close(&s->response);
+	sgpu_output_close(&s->trace);
 	enclave_stop(s->enclave);
 	return status != 0 || rc == SGPU_OK		       ? status
 	       : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc)
 							       : cli_error(&error);
 }
 
-int run_batch(struct enclave *enclave, const struct run_request *r, const char *path)
+int run_batch(struct enclave *enclave, const char *path)
 {
-	struct submission s = {
-		.enclave = enclave, .request = r, .batch = path, .in_fd = -1, .manifest_fd = -1
-	};
+	const struct run_request *r = enclave->request;
+	struct submission s = { .enclave = enclave,
+				.batch = path,
+				.run.in_fd = -1,
+				.manifest_fd = -1,
+				.response = SGPU_OUTPUT_INIT,
+				.trace = SGPU_OUTPUT_INIT };
 	const char *name;
 	int status;
 
-	status = enclave_check(enclave, r);
+	status = enclave_check(enclave);
 	status = status ? status : check_request(&s);
 	status = status ? status : enclave_begin(enclave, stop_running);
 	if (status) {

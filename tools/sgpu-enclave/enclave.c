@@ -52,18 +52,19 @@ static int check_evidence(const struct run_request *r)
 		       : 0;
 }
 
-int enclave_check(struct enclave *w, const struct run_request *request)
+int enclave_check(struct enclave *w)
 {
-	const struct cli_list *directories = &w->options.files, *owners = &w->options.owners;
+	const struct run_request *request = w->request;
+	const struct runner_options *o = &request->runner;
+	const struct cli_list *directories = &o->files, *owners = &o->owners;
 	struct sgpu_error error = { 0 };
 	const int status = request->serve ? 0 : check_evidence(request);
 	int rc;
 
-	w->request = request;
 	if (status) {
 		return status;
 	}
-	rc = runner_devices(w->options.device, w->names, &w->named, &error);
+	rc = runner_devices(o->device, w->names, &w->named, &error);
 	rc = rc || !directories->count ? rc : sgpu_files_create(&w->files, &error);
 	for (int i = 0; rc == SGPU_OK && i < directories->count; i++) {
 		rc = sgpu_files_allow(w->files, directories->items[i], &error);
@@ -79,24 +80,23 @@ int enclave_check(struct enclave *w, const struct run_request *request)
 		return rc == SGPU_EUSAGE && !error.hint[0] ? cli_usage("%s", error.text)
 							   : cli_error(&error);
 	}
-	if (w->named != 1 && (request->session || request->runner.attestation_key)) {
+	if (w->named != 1 && (request->session || o->attestation_key)) {
 		sgpu_fail(&error, SGPU_EUSAGE,
-			  "--device: '%s' names several devices, and this takes one",
-			  w->options.device);
+			  "--device: '%s' names several devices, and this takes one", o->device);
 		(void)sgpu_hint(&error, "a quote names one device, and a session has one");
 		return cli_error(&error);
 	}
-	if (w->options.keys.count > ENCLAVE_KEYS_MAX) {
+	if (o->keys.count > ENCLAVE_KEYS_MAX) {
 		return cli_usage("more than %d keys", ENCLAVE_KEYS_MAX);
 	}
 	if (w->files && w->owners.count == 0) {
 		return cli_usage(
 			"--files needs --owners: whoever makes a batch chooses what is read there");
 	}
-	if ((w->options.state || w->options.window_ns) && w->owners.count == 0) {
+	if ((o->state || o->window_ns) && w->owners.count == 0) {
 		return cli_usage(
 			"%s needs --owners: anybody could use up the ids of others' batches",
-			w->options.state ? "--state" : "--replay-window");
+			o->state ? "--state" : "--replay-window");
 	}
 	return 0;
 }
@@ -112,8 +112,8 @@ int enclave_begin(struct enclave *w, void (*stop)(void))
 	(void)mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK);
 	(void)mallopt(M_TRIM_THRESHOLD, KEPT_HEAP);
 #endif
-	for (int i = 0; i < w->options.keys.count; i++) {
-		cli_remember_input(w->options.keys.items[i]);
+	for (int i = 0; i < w->request->runner.keys.count; i++) {
+		cli_remember_input(w->request->runner.keys.items[i]);
 	}
 	cli_harden();
 	(void)prctl(PR_SET_TIMERSLACK, SLACK_NS); /* all threads inherit it */
@@ -133,8 +133,8 @@ static int load_keys(struct enclave *w, struct sgpu_error *error)
 	const char *signing = w->request->runner.attestation_key, *owner = w->request->owner;
 	int rc = signing ? key_files_note(w, signing, error) : SGPU_OK;
 
-	for (int i = 0; rc == SGPU_OK && i < w->options.keys.count; i++) {
-		const char *key = w->options.keys.items[i];
+	for (int i = 0; rc == SGPU_OK && i < w->request->runner.keys.count; i++) {
+		const char *key = w->request->runner.keys.items[i];
 
 		rc = key_files_note(w, key, error);
 		rc = rc ? rc : sgpu_key_load_private(key, &w->keys[i], error);
@@ -151,7 +151,7 @@ static int load_keys(struct enclave *w, struct sgpu_error *error)
 static int open_next(struct enclave *w, struct sgpu_error *error)
 {
 	const int number = w->device_count;
-	const struct sgpu_device_config config = { .jobs = w->options.jobs };
+	const struct sgpu_device_config config = { .jobs = w->request->runner.jobs };
 	struct enclave_device *d = &w->devices[number];
 	int rc = sgpu_device_open(w->names[number], &config, &d->device, error);
 
@@ -166,7 +166,7 @@ static int open_next(struct enclave *w, struct sgpu_error *error)
 				       w->names[number]);
 		}
 	}
-	return rc == SGPU_OK && w->options.allow_modules
+	return rc == SGPU_OK && w->request->runner.allow_modules
 		       ? confinement_of_modules(d->device, &w->modules, error)
 		       : rc;
 }
@@ -195,7 +195,7 @@ static int confine_files(const struct enclave *w, struct landlock_needs *needs,
 	int rc;
 
 	needs->files = w->files;
-	needs->state = w->options.state;
+	needs->state = w->request->runner.state;
 	needs->gpu = w->named == 0 || strcmp(w->names[0], "cpu") != 0;
 	rc = landlock_confine(needs, error);
 	if (rc == SGPU_EUNAVAILABLE) {
@@ -232,17 +232,19 @@ static int write_quote(struct enclave *w, struct sgpu_error *error)
 int enclave_open(struct enclave *w, struct landlock_needs *needs, struct sgpu_error *error)
 {
 	static const uint8_t key[SGPU_KEY_SIZE];
-	const uint64_t window_us =
-		w->options.window_ns ? w->options.window_ns / 1000 : DEFAULT_WINDOW_US;
+	const uint64_t window_us = w->request->runner.window_ns
+					   ? w->request->runner.window_ns / 1000
+					   : DEFAULT_WINDOW_US;
 	struct sgpu_aead *aead = NULL;
 	int rc = SGPU_OK;
 
-	if (w->options.allow_modules && w->named > 0 && strncmp(w->names[0], "cuda", 4) != 0) {
+	if (w->request->runner.allow_modules && w->named > 0 &&
+	    strncmp(w->names[0], "cuda", 4) != 0) {
 		rc = sgpu_device_prepare_modules(SGPU_HOST_PATH, w->named, error);
 	}
 	rc = rc ? rc : load_keys(w, error);
 	if (rc == SGPU_OK && w->owners.count > 0) {
-		rc = sgpu_replay_create(w->options.state, window_us, &w->replay, error);
+		rc = sgpu_replay_create(w->request->runner.state, window_us, &w->replay, error);
 	}
 	/* Without an AEAD each sealed segment would fail. */
 	rc = rc ? rc : sgpu_aead_create(NULL, key, &aead, error);
@@ -332,7 +334,7 @@ struct sgpu_run_options enclave_run_options(const struct enclave *w)
 	return (struct sgpu_run_options){ .keys = w->keys,
 					  .key_count = w->key_count,
 					  .files = w->files,
-					  .allow_modules = w->options.allow_modules,
+					  .allow_modules = w->request->runner.allow_modules,
 					  .owners = (const char *const *)w->owners.names,
 					  .owner_count = w->owners.count,
 					  .replay = w->replay };

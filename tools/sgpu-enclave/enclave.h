@@ -46,7 +46,6 @@ struct enclave_device {
 };
 
 struct enclave {
-	struct runner_options options;
 	const struct run_request *request;
 	struct sgpu_key *keys; /* ENCLAVE_KEYS_SIZE bytes of secret memory */
 	int key_count;
@@ -78,7 +77,7 @@ SGPU_MUST_CHECK int key_files_close(const struct enclave *enclave, int kept,
 
 /* Checks the options, parses the devices' names, and reads the owners. Returns 0, or the exit
  * status after a message. */
-int enclave_check(struct enclave *enclave, const struct run_request *request);
+int enclave_check(struct enclave *enclave);
 
 /* Call before any thread or secret exists. Disables core files, and has signals to end call `stop`
  * (see cli_signals()). With an attestation key, starts the process that signs. Returns 0, or the
@@ -146,9 +145,9 @@ SGPU_MUST_CHECK int run_watched(struct sgpu_run *run, const struct enclave *encl
 
 /* ---- what sgpu-enclave does; each returns an exit status ---- */
 /* batch.c: a batch in, a response out. */
-int run_batch(struct enclave *enclave, const struct run_request *request, const char *path);
+int run_batch(struct enclave *enclave, const char *path);
 /* session.c: a session of a program on standard input and output. */
-int run_session(struct enclave *enclave, const struct run_request *request);
+int run_session(struct enclave *enclave);
 /* info.c */
 int show_info(void);
 

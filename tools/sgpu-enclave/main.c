@@ -32,20 +32,19 @@ static int check_modes(const struct run_request *r, const char *path)
 static int verb_run(int argc, char **argv)
 {
 	static struct run_request request;
-	static struct enclave enclave;
+	static struct enclave enclave = { .request = &request };
 	char **paths;
 	int status = cli_read(argc, argv, &request, &paths);
 
-	enclave.options = request.runner;
 	status = status ? status : check_modes(&request, paths[0]);
 	if (!request.session && !request.serve) {
 		runner_take_results(&request);
 	}
 	if (status == 0) {
 		status = request.info	   ? show_info()
-			 : request.session ? run_session(&enclave, &request)
-			 : request.serve   ? serve(&enclave, &request)
-					   : run_batch(&enclave, &request, paths[0]);
+			 : request.session ? run_session(&enclave)
+			 : request.serve   ? serve(&enclave)
+					   : run_batch(&enclave, paths[0]);
 	}
 	return enclave_end(&enclave, status);
 }

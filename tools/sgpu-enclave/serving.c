@@ -581,8 +581,9 @@ static bool take_begin(void)
 static const char of_workers[] = " key owners files device jobs state replay-window allow-modules "
 				 "attestation-key certificate serve ";
 
-int serve(struct enclave *enclave, const struct run_request *request)
+int serve(struct enclave *enclave)
 {
+	const struct run_request *request = enclave->request;
 	struct sgpu_error error = { 0 };
 	int status;
 
@@ -607,7 +608,7 @@ int serve(struct enclave *enclave, const struct run_request *request)
 		return cli_usage("sessions of owners need --owners, and none run beside modules");
 	}
 	enclave->runner.shared_files = !serving.begin.spool; /* with the clients */
-	status = enclave_check(enclave, request);
+	status = enclave_check(enclave);
 	if (!status && serving.begin.spool && request->runner.allow_modules &&
 	    enclave->owners.count > 1) {
 		return cli_usage("a worker that runs modules takes one owner: start one for each");

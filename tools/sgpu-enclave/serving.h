@@ -12,7 +12,7 @@
 #include "enclave.h"
 
 /* Serves until the supervisor ends this process or has ended itself. Returns an exit status. */
-int serve(struct enclave *enclave, const struct run_request *request);
+int serve(struct enclave *enclave);
 
 /* serving.c: shared by these files. */
 extern struct serving {

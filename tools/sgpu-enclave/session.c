@@ -12,8 +12,9 @@
 static const char of_sessions[] =
 	" key owners device jobs quote nonce attestation-key certificate local session memory ";
 
-int run_session(struct enclave *w, const struct run_request *r)
+int run_session(struct enclave *w)
 {
+	const struct run_request *r = w->request;
 	const char *name = cli_given(run_options, r, of_sessions);
 	struct landlock_needs needs = { .files = NULL };
 	struct sgpu_session_authority authority;
@@ -23,12 +24,12 @@ int run_session(struct enclave *w, const struct run_request *r)
 	if (name) {
 		return cli_usage("--%s is about a batch, and --session takes none", name);
 	}
-	w->sessions = w->options.owners.count > 0 ? WIRE_SESSIONS_OWNERS : WIRE_SESSIONS_ANY;
-	if (!r->quote && w->options.keys.count == 0) {
+	w->sessions = r->runner.owners.count > 0 ? WIRE_SESSIONS_OWNERS : WIRE_SESSIONS_ANY;
+	if (!r->quote && r->runner.keys.count == 0) {
 		return cli_usage("--session needs -k, the key that the session is bound to, or "
 				 "--quote");
 	}
-	status = enclave_check(w, r);
+	status = enclave_check(w);
 	if (status == 0 && r->quote && !cli_output_apart(r->quote)) {
 		status = 2;
 	}

@@ -161,21 +161,21 @@ int signer_claim(struct enclave *w, struct sgpu_error *error)
 	struct sgpu_key *key = &w->keys[w->key_count], recipient;
 	json_t *claims = NULL,
 	       *confinement = confinement_claim(w->modules.process ? &w->modules : NULL);
-	const struct sgpu_quote_subject subject = { .nonce = any_nonce,
-						    .nonce_size = sizeof(any_nonce),
-						    .recipient = &recipient,
-						    .recipient_ephemeral = true,
-						    .owner_key = w->request->owner
-									 ? w->owner.public_half
-									 : NULL,
-						    .device = w->devices[0].device,
-						    .preemption = w->on_gpu,
-						    .allows_modules = w->options.allow_modules,
-						    .files = w->files != NULL,
-						    .sessions = wire_sessions[w->sessions],
-						    .owners = (const char *const *)w->owners.names,
-						    .owner_count = w->owners.count,
-						    .confinement = confinement };
+	const struct sgpu_quote_subject subject = {
+		.nonce = any_nonce,
+		.nonce_size = sizeof(any_nonce),
+		.recipient = &recipient,
+		.recipient_ephemeral = true,
+		.owner_key = w->request->owner ? w->owner.public_half : NULL,
+		.device = w->devices[0].device,
+		.preemption = w->on_gpu,
+		.allows_modules = w->request->runner.allow_modules,
+		.files = w->files != NULL,
+		.sessions = wire_sessions[w->sessions],
+		.owners = (const char *const *)w->owners.names,
+		.owner_count = w->owners.count,
+		.confinement = confinement
+	};
 	char *text = NULL;
 	size_t size = 0;
 	int rc = confinement ? sgpu_key_generate(SGPU_KEY_X25519, key, error)
