@@ -10,6 +10,20 @@ enum { MS = 1000000 };
 
 static struct shares s;
 
+static void set_work(unsigned i, unsigned waiting, unsigned turns)
+{
+	s.of[i].waiting = waiting;
+	s.of[i].turns = turns;
+	shares_settle(&s);
+}
+
+static void set_worker(unsigned i, bool held, bool lacks)
+{
+	s.of[i].held = held;
+	s.of[i].lacks = lacks;
+	shares_settle(&s);
+}
+
 /* Tenants with work, by number; how long a turn of each takes, and how many batches each has left
  * (-1: no end). */
 static struct scene {
@@ -39,7 +53,7 @@ static unsigned waiting(unsigned i)
 
 static void tell(unsigned i)
 {
-	shares_set(&s, i, waiting(i), s.of[i].turns);
+	set_work(i, waiting(i), s.of[i].turns);
 }
 
 /* Grants what can be granted, then goes on to the end of the turn that ends first. Returns the last
@@ -80,7 +94,7 @@ static int step(unsigned running)
 		for (unsigned slot = 0; slot < 8; slot++) {
 			if (scene.end_ns[i][slot] == first) {
 				scene.end_ns[i][slot] = 0;
-				shares_set(&s, i, waiting(i), s.of[i].turns - 1);
+				set_work(i, waiting(i), s.of[i].turns - 1);
 			}
 		}
 	}
@@ -155,16 +169,16 @@ UNIT_TEST(high_priority_comes_first_and_waits_for_no_normal_turn)
 	shares_change(&s, 2, 1, true);
 	scene.left[2] = 0;
 	step(2);
-	shares_set(&s, 0, 1000, 2); /* both turns are a normal tenant's */
+	set_work(0, 1000, 2); /* both turns are a normal tenant's */
 	CHECK(shares_next(&s, 2) == -1);
-	shares_set(&s, 2, 1, 0);
+	set_work(2, 1, 0);
 	CHECK(shares_next(&s, 2) == 2);
 	shares_grant(&s, 2);
-	shares_set(&s, 2, 5, 2);
+	set_work(2, 5, 2);
 	CHECK(shares_next(&s, 2) == -1); /* it has as many as there are */
-	shares_set(&s, 0, 1000, 0);
+	set_work(0, 1000, 0);
 	CHECK(shares_next(&s, 2) == -1); /* those leave none for the others */
-	shares_set(&s, 2, 0, 1);
+	set_work(2, 0, 1);
 	CHECK(shares_next(&s, 2) == 1 || shares_next(&s, 2) == 0);
 	begin(2);
 	shares_change(&s, 1, 1, true);
@@ -259,7 +273,7 @@ UNIT_TEST(small_parts_of_time_are_charged_as_large_ones)
 {
 	begin(1);
 	shares_change(&s, 0, 1000, false);
-	shares_set(&s, 0, 0, 1);
+	set_work(0, 0, 1);
 	for (uint64_t now = 2; now <= 1000001; now += 7) {
 		shares_advance(&s, now);
 	}
@@ -271,7 +285,7 @@ UNIT_TEST(small_parts_of_time_are_charged_as_large_ones)
 UNIT_TEST(nobody_is_next_when_nobody_waits)
 {
 	begin(1);
-	shares_set(&s, 0, 0, 0);
+	set_work(0, 0, 0);
 	CHECK(shares_next(&s, 1) == -1);
 	memset(&s, 0, sizeof(s));
 	CHECK(shares_next(&s, 1) == -1);
@@ -286,20 +300,20 @@ UNIT_TEST(who_keeps_what_another_waits_for_is_charged_and_gets_no_turn_by_it)
 	shares_advance(&s, second);
 	shares_add(&s, 0, 1, false);
 	shares_add(&s, 1, 1, false);
-	shares_set(&s, 1, 0, 1); /* it has had a turn */
+	set_work(1, 0, 1); /* it has had a turn */
 	shares_advance(&s, 3 * second);
-	shares_set(&s, 1, 0, 0);
-	shares_hold(&s, 0, true, false);
-	shares_hold(&s, 1, false, true);
+	set_work(1, 0, 0);
+	set_worker(0, true, false);
+	set_worker(1, false, true);
 	for (uint64_t i = 4; i < 8; i++) {
 		shares_advance(&s, i * second);
-		shares_set(&s, 0, 0, 0);
-		shares_set(&s, 1, 0, 0);
+		set_work(0, 0, 0);
+		set_work(1, 0, 0);
 	}
 	CHECK(share_is_before(&s.of[1], &s.of[0]));
 	CHECK(s.of[0].used_ns == 4 * second && s.of[1].used_ns == 2 * second);
 	CHECK(shares_next(&s, 4) == -1);
-	shares_hold(&s, 0, false, false);
+	set_worker(0, false, false);
 	shares_advance(&s, 9 * second);
 	CHECK(s.of[0].used_ns == 4 * second);
 }

@@ -74,29 +74,16 @@ void shares_advance(struct shares *s, uint64_t now_ns)
 	}
 }
 
-static void catch_up(const struct shares *s, struct share *share)
+void shares_settle(struct shares *s)
 {
-	if (!is_busy(share) && is_earlier(share->pass, s->clock[share->high])) {
-		share->pass = s->clock[share->high];
+	for (struct share *share = s->of; share < s->of + SHARES_MAX; share++) {
+		const bool busy = is_busy(share);
+
+		if (busy && !share->busy && is_earlier(share->pass, s->clock[share->high])) {
+			share->pass = s->clock[share->high];
+		}
+		share->busy = busy;
 	}
-}
-
-void shares_hold(struct shares *s, unsigned i, bool held, bool lacks)
-{
-	if (held || lacks) {
-		catch_up(s, &s->of[i]);
-	}
-	s->of[i].held = held;
-	s->of[i].lacks = lacks;
-}
-
-void shares_set(struct shares *s, unsigned i, unsigned waiting, unsigned turns)
-{
-	struct share *share = &s->of[i];
-
-	catch_up(s, share);
-	share->waiting = waiting;
-	share->turns = turns;
 }
 
 bool share_is_before(const struct share *a, const struct share *b)

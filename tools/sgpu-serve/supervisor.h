@@ -22,16 +22,20 @@
 enum { SHARES_MAX = 256, SHARE_WEIGHT_MAX = 1000, SHARE_PRIORITIES = 2 };
 
 struct share {
-	unsigned weight;	 /* from 1; 0: the entry is free */
-	bool high;		 /* it gets turns before all tenants that are not high */
-	bool barred;		 /* set by the caller: it gets no turn now, though it waits */
+	unsigned weight; /* from 1; 0: the entry is free */
+	bool high;	 /* it gets turns before all tenants that are not high */
+	/* Set by the caller. */
+	bool barred;		 /* it gets no turn now, though it waits */
 	unsigned waiting, turns; /* batches that wait for a turn; turns that it has */
-	bool held;		 /* it holds a worker for which others wait; charged as one turn */
+	bool held;		 /* it holds a worker, for something else than batches, for which
+				    others wait; charged as one turn */
 	bool lacks;		 /* it waits for a worker */
-	uint64_t used_ns;	 /* time of its turns since it was added */
-	uint64_t pass;		 /* its virtual time; wraps around */
-	uint64_t rest;		 /* remainder of the division by the weight */
-	uint64_t granted;	 /* the number of its last turn among all turns */
+	/* Not for the caller. */
+	bool busy;	  /* it had work when the shares were last settled */
+	uint64_t used_ns; /* time of its turns since it was added */
+	uint64_t pass;	  /* its virtual time; wraps around */
+	uint64_t rest;	  /* remainder of the division by the weight */
+	uint64_t granted; /* the number of its last turn among all turns */
 };
 
 struct shares {
@@ -44,14 +48,10 @@ struct shares {
 void shares_add(struct shares *shares, unsigned i, unsigned weight, bool high);
 void shares_change(struct shares *shares, unsigned i, unsigned weight, bool high);
 
-/* Charges tenants for their turns since the last call. Call before shares_set or shares_hold. */
+/* Charges tenants for their turns since the last call. Call before any member is set. */
 void shares_advance(struct shares *shares, uint64_t now_ns);
-
-void shares_set(struct shares *shares, unsigned i, unsigned waiting, unsigned turns);
-
-/* Sets whether tenant `i` holds a worker for something else than batches while others wait for one,
- * and whether it lacks a worker itself. */
-void shares_hold(struct shares *shares, unsigned i, bool held, bool lacks);
+/* Call after members have been set. */
+void shares_settle(struct shares *shares);
 
 /* Returns the tenant that gets the next turn; -1: nobody waits, or `running` turns are taken. For
  * tenants of high priority only turns of high priority count. */

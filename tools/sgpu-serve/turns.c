@@ -103,9 +103,10 @@ static void tell_shares(struct supervisor *s, const struct tenant *t)
 {
 	const unsigned room =
 		t->in_flight < t->rule.in_flight ? t->rule.in_flight - t->in_flight : 0;
+	struct share *share = &s->shares.of[t - s->tenants];
 
-	shares_set(&s->shares, (unsigned)(t - s->tenants), t->waiting < room ? t->waiting : room,
-		   t->in_flight);
+	share->waiting = t->waiting < room ? t->waiting : room;
+	share->turns = t->in_flight;
 }
 
 /* Whether a tenant has to wait for its own workers: one still drains, and the tenant's limits hold
@@ -160,8 +161,10 @@ void turns_count(struct supervisor *s)
 		/* It has a worker but no turns; turns are charged anyway. */
 		const bool keeps = t->used && t->requests + t->sessions > 0 && t->in_flight == 0;
 
-		shares_hold(&s->shares, i, s->lacking > 0 && keeps, t->lacks_ns != 0);
+		s->shares.of[i].held = s->lacking > 0 && keeps;
+		s->shares.of[i].lacks = t->lacks_ns != 0;
 	}
+	shares_settle(&s->shares);
 }
 
 /* ---- giving ---- */
