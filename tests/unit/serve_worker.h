@@ -247,12 +247,11 @@ static inline void prepare(void)
 static inline int be_worker(int argc, char **argv)
 {
 	static struct run_request request;
-	static struct enclave enclave;
+	static struct enclave enclave = { .request = &request };
 	char **none;
 	int status = cli_read(argc, argv, &request, &none);
 
-	enclave.options = request.runner;
-	return enclave_end(&enclave, status ? status : serve(&enclave, &request));
+	return enclave_end(&enclave, status ? status : serve(&enclave));
 }
 
 /* With arguments, this program is the worker. */
