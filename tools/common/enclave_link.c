@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,16 +14,12 @@ int link_start(struct link *link, int program, const struct runner_options *runn
 	       uint64_t submissions, int key, struct sgpu_error *error)
 {
 	const struct wire_begin begin = { .submissions = submissions, .spool = 1 };
-	const struct serve_counters *counters;
 	char **arguments = NULL;
 	int rc = runner_arguments(runner, &arguments, error);
 
 	rc = rc ? rc
-		: runner_spawn(program, arguments, &begin, key, &link->pid, &link->control,
-			       &counters, error);
-	if (rc == SGPU_OK) {
-		munmap((void *)(uintptr_t)counters, sizeof(*counters));
-	}
+		: runner_spawn(program, arguments, &begin, key, &link->pid, &link->control, NULL,
+			       error);
 	free(arguments);
 	return rc;
 }

@@ -129,7 +129,7 @@ int runner_spawn(int program, char **arguments, const struct wire_begin *begin, 
 	/* The file's size is sealed, so that the worker cannot shrink it beneath our mapping. */
 	rc = sgpu_memory_file_create("sgpu counters", sizeof(struct serve_counters), true, &file,
 				     error);
-	if (rc == SGPU_OK) {
+	if (rc == SGPU_OK && counters) {
 		memory = mmap(NULL, sizeof(struct serve_counters), PROT_READ, MAP_SHARED, file, 0);
 		rc = memory != MAP_FAILED
 			     ? SGPU_OK
@@ -154,7 +154,9 @@ int runner_spawn(int program, char **arguments, const struct wire_begin *begin, 
 	sgpu_close(file);
 	if (rc == SGPU_OK) {
 		*control = ends[0];
-		*counters = memory;
+		if (counters) {
+			*counters = memory;
+		}
 		return SGPU_OK;
 	}
 	*pid = 0;

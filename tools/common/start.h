@@ -26,8 +26,8 @@ int runner_execute(int fd, char **argv, struct sgpu_error *error);
 /* The descriptors of a worker's control socket, and of a key. */
 enum { RUNNER_CONTROL_FD = 3, RUNNER_KEY_FD = 5 };
 /* Starts a worker. key: -1, or a descriptor that the worker gets as RUNNER_KEY_FD. Gives it `begin`
- * and a new memory file for its counters, which is mapped at *counters for reading. *control: its
- * socket. Errors: SGPU_ESYSTEM, SGPU_ENOMEM. */
+ * and a new memory file for its counters, which is mapped at *counters for reading, unless counters
+ * is NULL. *control: its socket. Errors: SGPU_ESYSTEM, SGPU_ENOMEM. */
 struct wire_begin;
 struct serve_counters;
 SGPU_MUST_CHECK int runner_spawn(int program, char **arguments, const struct wire_begin *begin,

@@ -52,7 +52,7 @@ struct drain {
 	unsigned flights, most;	    /* batches under way, and most of them */
 	uint64_t bytes, bytes_most; /* of their files */
 	bool alone;		    /* a batch that runs alone is under way */
-	bool dry, looked;	    /* at the last look no batch was left; none was under way */
+	bool dry;		    /* at the last look no batch was left */
 	bool broken;		    /* the worker cannot go on, because of `error` */
 	struct sgpu_error error;
 	struct drain_counts counts;
@@ -150,7 +150,6 @@ static int claim(struct drain *drain, struct sgpu_error *error)
 
 	if (rc != SGPU_OK || !batch) {
 		drain->dry = true;
-		drain->looked = drain->flights == 0;
 	} else if (batch->answered || batch->error.code != SGPU_OK) {
 		drain->held = NULL;
 		end(drain, batch);
@@ -426,11 +425,10 @@ static void run_all(struct drain *drain)
 		}
 		if (drain->ended) {
 			close_ended(drain);
-		} else if (drain->flights == 0) {
-			if (ending || (drain->dry && drain->looked && !drain->again)) {
-				break;
-			}
-			drain->dry = drain->dry && drain->looked;
+			/* The end of the last one is followed by another look. */
+			drain->dry = drain->dry && drain->flights > 0;
+		} else if (drain->flights == 0 && (ending || (drain->dry && !drain->again))) {
+			break;
 		}
 	}
 	give_all_back(drain, &drain->held);

@@ -196,17 +196,17 @@ static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 	*more = true;
 	end_look(spool);
 	if (spool->again) {
-		spool->again = spool->in_claims = false;
+		spool->again = false;
 		spool->left = spool->others = 0;
+		clear_names(&spool->workers);
 		return read_names(spool->directory, spool->options.path, &spool->names, error);
 	}
-	if (!spool->in_claims) {
+	if (spool->workers.count == 0) {
 		int rc = read_names(spool->claimed, CLAIMS_DIRECTORY, &spool->workers, error);
 
 		if (rc != SGPU_OK) {
 			return rc;
 		}
-		spool->in_claims = true;
 	}
 	while (spool->workers.at < spool->workers.count) {
 		if (claims_of(spool->workers.items[spool->workers.at++]->d_name, name) &&
@@ -286,13 +286,14 @@ static const char *why_not(const struct spool_options *options, int directory, c
 static int take(struct spool *spool, const char *name, struct spool_batch **batch,
 		struct sgpu_error *error)
 {
-	const int from = spool->dead.directory >= 0 ? spool->dead.directory : spool->directory;
+	const bool in_claims = spool->dead.directory >= 0;
+	const int from = in_claims ? spool->dead.directory : spool->directory;
 	const char *why = why_not(&spool->options, from, name);
 
 	if (!why) {
 		return claim(spool, from, name, batch, error);
 	}
-	if (!*why || spool->in_claims) {
+	if (!*why || in_claims) {
 		return SGPU_OK;
 	}
 	if (why == for_other_keys) {

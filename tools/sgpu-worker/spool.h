@@ -136,9 +136,8 @@ struct spool {
 	/* what is searched now: the directory, or a dead worker's claims */
 	struct claims dead; /* the dead worker's claims; directory -1: none are searched */
 	struct spool_names names;
-	bool in_claims;		    /* claims of dead workers are searched, not the directory */
 	bool again;		    /* a batch was claimed: the directory is searched again */
-	struct spool_names workers; /* entries of .claimed */
+	struct spool_names workers; /* entries of .claimed, while those of others are searched */
 	unsigned left, others;	    /* files of the directory left alone; those for other keys */
 	unsigned warned;	    /* warnings printed */
 	unsigned seed;		    /* for the order of names */
