@@ -20,8 +20,7 @@
 
 enum {
 	SHARED_MIN = 4 << 20, /* bytes from which several threads hash a payload */
-	PIECE = 1 << 20,
-	WINDOW = 32 << 20, /* bytes that are read and hashed at a time */
+	WINDOW = 32 << 20,    /* bytes that are read and hashed at a time */
 };
 
 int payload_folder_open(const char *manifest_path, struct payload_folder *folder,
@@ -221,22 +220,6 @@ int payload_take(struct payload_folder *folder, const struct sgpu_segment *segme
 }
 
 /* ---- LOW payloads that go to a region ---- */
-static int copy_to(const struct sgpu_source *from, const struct sgpu_source *slice,
-		   struct sgpu_error *error)
-{
-	char *piece = malloc(PIECE);
-	int rc = piece ? SGPU_OK : sgpu_fail_nomem(error);
-
-	for (uint64_t at = 0; !rc && at < from->size; at += PIECE) {
-		const size_t size = sgpu_min_u64(from->size - at, PIECE);
-
-		rc = read_whole(from->fd, from->name, piece, size, from->offset + at, error);
-		rc = rc ? rc : sgpu_slice_write(slice, at, piece, size, error);
-	}
-	free(piece);
-	return rc;
-}
-
 int payload_place(struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
 	struct sgpu_source from = { .fd = -1 }, slice = { .fd = -1 };
@@ -244,7 +227,11 @@ int payload_place(struct sgpu_batch_segment *entry, struct sgpu_error *error)
 	int rc = sgpu_source_open(&entry->location, entry->size, &from, &fault);
 
 	rc = rc ? rc : sgpu_slice_open(entry->place, entry->size, &slice, &fault);
-	rc = rc ? rc : copy_to(&from, &slice, &fault);
+	if (!rc && (lseek(from.fd, (off_t)from.offset, SEEK_SET) < 0 ||
+		    lseek(slice.fd, (off_t)slice.offset, SEEK_SET) < 0)) {
+		rc = sgpu_fail_errno(&fault, "cannot copy '%s' to %s", from.name, slice.name);
+	}
+	rc = rc ? rc : cli_copy(from.fd, from.name, from.size, slice.fd, slice.name, NULL, &fault);
 	sgpu_source_close(&slice);
 	sgpu_source_close(&from);
 	free(entry->location.file);
