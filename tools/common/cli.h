@@ -214,6 +214,9 @@ SGPU_MUST_CHECK int cli_copy(int from, const char *from_name, uint64_t size, int
 /* Opens an input ("-" or NULL: standard input, which must not be a terminal). Returns 0, or the
  * exit status after a message, with *fd -1. *name is for messages. */
 int cli_input(const char *path, const char **name, int *fd);
+/* Reads a whole input of at most `limit` bytes, of which there must be some. what: the expected
+ * content, for messages. *text from malloc. Returns an exit status. */
+int cli_read_input(const char *path, size_t limit, const char *what, char **text, size_t *size);
 /* Closes an input, unless it is standard input. Accepts -1. */
 void cli_input_close(int fd);
 

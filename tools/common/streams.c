@@ -192,8 +192,8 @@ int cli_input(const char *path, const char **name, int *fd)
 	if (cli_is_standard(path)) {
 		*name = "standard input";
 		if (isatty(STDIN_FILENO)) {
-			return cli_usage("refusing to read binary data from a terminal; name a "
-					 "file or redirect");
+			return cli_usage(
+				"refusing to read from a terminal; name a file or redirect");
 		}
 		taken = cli_take_input(path);
 		*fd = taken ? -1 : STDIN_FILENO;
@@ -217,6 +217,26 @@ int cli_input(const char *path, const char **name, int *fd)
 		cli_remember_file(&status);
 	}
 	return 0;
+}
+
+int cli_read_input(const char *path, size_t limit, const char *what, char **text, size_t *size)
+{
+	struct sgpu_error error = { 0 };
+	const char *name = NULL;
+	int fd, rc, status = cli_input(path, &name, &fd);
+
+	*text = NULL;
+	if (status) {
+		return status;
+	}
+	rc = sgpu_read_fd(fd, name, limit, text, size, &error);
+	if (!rc && !*size) {
+		rc = sgpu_fail_sniffed(&error, fd, name, *text, *size, what);
+		free(*text);
+		*text = NULL;
+	}
+	cli_input_close(fd);
+	return rc ? cli_error(&error) : 0;
 }
 
 void cli_input_close(int fd)

@@ -100,23 +100,12 @@ static int check(struct document *document, unsigned options)
 
 int document_load(const char *path, unsigned options, struct document *document)
 {
-	struct sgpu_error error = { 0 };
-	int rc;
-
 	memset(document, 0, sizeof(*document));
 	document->path = path ? path : "-";
 	document->name = cli_is_standard(path) ? "standard input" : path;
-	if (cli_is_standard(path) && isatty(STDIN_FILENO)) {
-		return cli_usage(
-			"refusing to read a manifest from a terminal; name a file or redirect");
-	}
-	cli_remember_input(path);
-	rc = sgpu_read_file(document->path, SGPU_MANIFEST_SIZE_MAX, &document->text,
-			    &document->size, &error);
-	if (!rc && !document->size) {
-		rc = sgpu_fail_sniffed(&error, STDIN_FILENO, document->name, "", 0, "a manifest");
-	}
-	return rc ? cli_error(&error) : check(document, options);
+	const int status = cli_read_input(path, SGPU_MANIFEST_SIZE_MAX, "a manifest",
+					  &document->text, &document->size);
+	return status ? status : check(document, options);
 }
 
 int document_check(const json_t *value, const char *name, unsigned options,

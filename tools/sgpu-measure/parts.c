@@ -26,26 +26,6 @@ int measure_load_x25519(const char *path, struct sgpu_key *key, struct sgpu_erro
 	return rc;
 }
 
-int measure_read_input(const char *path, const char *what, char **text, size_t *size)
-{
-	struct sgpu_error error = { 0 };
-	const char *name = NULL;
-	int fd, status = cli_input(path, &name, &fd);
-
-	if (status) {
-		return status;
-	}
-	int rc = sgpu_read_fd(fd, name, SGPU_QUOTE_MAX, text, size, &error);
-
-	if (!rc && !*size) {
-		rc = sgpu_fail_sniffed(&error, fd, name, *text, *size, what);
-		free(*text);
-		*text = NULL;
-	}
-	cli_input_close(fd);
-	return rc ? cli_error(&error) : 0;
-}
-
 int measure_quote_error(const char *path, const char *text, size_t size, struct sgpu_error *error)
 {
 	const char *name = cli_is_standard(path) ? "standard input" : path;

@@ -31,9 +31,6 @@ CLI_VERB(memory);
  * SGPU_EINVALID for another kind. */
 SGPU_MUST_CHECK int measure_load_x25519(const char *path, struct sgpu_key *key,
 					struct sgpu_error *error);
-/* Reads at most SGPU_QUOTE_MAX bytes from a file or standard input. what: the expected content, for
- * messages. *text from malloc. Returns an exit status. */
-int measure_read_input(const char *path, const char *what, char **text, size_t *size);
 /* Prints the error of parsing or verifying a quote, with the file's name if it is no quote. Returns
  * an exit status. */
 int measure_quote_error(const char *path, const char *text, size_t size, struct sgpu_error *error);

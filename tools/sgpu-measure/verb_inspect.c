@@ -74,7 +74,8 @@ int verb_inspect(int argc, char **argv)
 	size_t size = 0;
 	int status = cli_read(argc, argv, NULL, &paths);
 
-	status = status ? status : measure_read_input(paths[0], "a quote", &text, &size);
+	status =
+		status ? status : cli_read_input(paths[0], SGPU_QUOTE_MAX, "a quote", &text, &size);
 	if (status) {
 		return status;
 	}

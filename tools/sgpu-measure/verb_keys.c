@@ -186,9 +186,10 @@ int verb_certify(int argc, char **argv)
 						 : "the issuer's key, -k,");
 	}
 	status = status ? status : cli_output_prepare(task.out_path, 0644, false);
-	status = status ? status
-			: measure_read_input(arguments[0], "a request for a certificate",
-					     &task.request, &task.request_size);
+	status =
+		status ? status
+		       : cli_read_input(arguments[0], SGPU_QUOTE_MAX, "a request for a certificate",
+					&task.request, &task.request_size);
 	if (!status && certify(&task, &error)) {
 		status = cli_error(&error);
 	}

@@ -126,7 +126,7 @@ static int read_quote(struct task *task, struct sgpu_error *error)
 	char *text = NULL;
 	size_t size = 0;
 	json_t *claims = NULL;
-	int status = measure_read_input(task->quote_path, "a quote", &text, &size);
+	int status = cli_read_input(task->quote_path, SGPU_QUOTE_MAX, "a quote", &text, &size);
 
 	if (status) {
 		return status;

@@ -84,9 +84,9 @@ int measure_run_checks(struct measure_checks *checks, const char *quote_path,
 	if (!rc && checks->owner_path) {
 		rc = measure_load_x25519(checks->owner_path, &checks->owner, error);
 	}
-	status =
-		rc ? cli_error(error)
-		   : measure_read_input(quote_path, "a quote", &checks->quote, &checks->quote_size);
+	status = rc ? cli_error(error)
+		    : cli_read_input(quote_path, SGPU_QUOTE_MAX, "a quote", &checks->quote,
+				     &checks->quote_size);
 	return status || !verify(checks, error)
 		       ? status
 		       : measure_quote_error(quote_path, checks->quote, checks->quote_size, error);
