@@ -37,19 +37,6 @@ void sgpu_kt128(const void *data, size_t size, const void *custom, size_t custom
 SGPU_MUST_CHECK int sgpu_kt128_shared(struct sgpu_pool *pool, const void *data, size_t size,
 				      const void *custom, size_t custom_size, uint8_t *digest,
 				      size_t digest_size, struct sgpu_error *error);
-/* Piecewise: create, update any number of times, finish once. */
-struct sgpu_kt128;
-SGPU_MUST_CHECK int sgpu_kt128_create(struct sgpu_kt128 **state, struct sgpu_error *error);
-void sgpu_kt128_update(struct sgpu_kt128 *state, const void *data, size_t size);
-/* The same on the workers of a pool, of which the calling thread holds a token; pool NULL: without
- * one. Errors as sgpu_kt128_shared, after which the state can only be freed. */
-SGPU_MUST_CHECK int sgpu_kt128_update_shared(struct sgpu_kt128 *state, struct sgpu_pool *pool,
-					     const void *data, size_t size,
-					     struct sgpu_error *error);
-void sgpu_kt128_finish(struct sgpu_kt128 *state, const void *custom, size_t custom_size,
-		       uint8_t *digest, size_t digest_size);
-void sgpu_kt128_free(struct sgpu_kt128 **state); /* wipes it */
-
 /* HMAC (RFC 2104) with SHA-256. */
 SGPU_MUST_CHECK int sgpu_hmac_sha256(const uint8_t *key, size_t key_size, const void *data,
 				     size_t size, uint8_t mac[SGPU_SHA256_SIZE],

@@ -116,31 +116,28 @@ static int share_leaves(struct sgpu_kt128 *state, struct sgpu_pool *pool, const 
 			uint64_t count, struct sgpu_error *error)
 {
 	const size_t room = (size_t)WINDOW * SGPU_KT128_VALUE;
-	struct window w = { .data = data, .state = state };
+	uint8_t *values = malloc(2 * room);
+	struct window w = {
+		.data = data, .state = state, .values = values, .before = values + room
+	};
+	int rc = SGPU_OK;
 
-	if (!state->values) {
-		state->values = malloc(2 * room);
-		if (!state->values) {
-			return sgpu_fail_nomem(error);
-		}
+	if (!values) {
+		return sgpu_fail_nomem(error);
 	}
-	w.values = state->values;
-	w.before = state->values + room;
-	for (; count > 0; count -= w.leaves, w.data += w.leaves * SGPU_KT128_CHUNK) {
+	for (; rc == SGPU_OK && count > 0;
+	     count -= w.leaves, w.data += w.leaves * SGPU_KT128_CHUNK) {
 		w.leaves = count < WINDOW ? count : WINDOW;
 		const uint64_t pieces = 1 + (w.leaves + PIECE - 1) / PIECE;
 		const bool shared = w.leaves * SGPU_KT128_CHUNK >= SHARED_MIN;
-		const int rc = sgpu_pool_for(pool, pieces, shared ? 1 : pieces, window_pieces, &w);
-
-		if (rc != SGPU_OK) {
-			return sgpu_fail(error, SGPU_ECANCELED, "the digest was cancelled");
-		}
+		rc = sgpu_pool_for(pool, pieces, shared ? 1 : pieces, window_pieces, &w);
 		w.before = w.values;
 		w.before_count = w.leaves;
-		w.values = w.values == state->values ? state->values + room : state->values;
+		w.values = w.values == values ? values + room : values;
 	}
 	sgpu_kt128_take(state, w.before, w.before_count);
-	return SGPU_OK;
+	free(values);
+	return rc ? sgpu_fail(error, SGPU_ECANCELED, "the digest was cancelled") : SGPU_OK;
 }
 
 /* Without a pool, this cannot fail. */
@@ -175,12 +172,6 @@ void sgpu_kt128_update(struct sgpu_kt128 *state, const void *data, size_t size)
 	(void)update(state, NULL, data, size, NULL);
 }
 
-int sgpu_kt128_update_shared(struct sgpu_kt128 *state, struct sgpu_pool *pool, const void *data,
-			     size_t size, struct sgpu_error *error)
-{
-	return update(state, size < SHARED_MIN ? NULL : pool, data, size, error);
-}
-
 void sgpu_kt128_finish(struct sgpu_kt128 *state, const void *custom, size_t custom_size,
 		       uint8_t *digest, size_t digest_size)
 {
@@ -210,28 +201,11 @@ int sgpu_kt128_shared(struct sgpu_pool *pool, const void *data, size_t size, con
 		      struct sgpu_error *error)
 {
 	struct sgpu_kt128 state = { 0 };
-	int rc = sgpu_kt128_update_shared(&state, pool, data, size, error);
+	int rc = update(&state, size < SHARED_MIN ? NULL : pool, data, size, error);
 
 	if (rc == SGPU_OK) {
 		sgpu_kt128_finish(&state, custom, custom_size, digest, digest_size);
 	}
-	free(state.values);
 	sgpu_wipe(&state, sizeof(state));
 	return rc;
-}
-
-int sgpu_kt128_create(struct sgpu_kt128 **state, struct sgpu_error *error)
-{
-	*state = calloc(1, sizeof(**state));
-	return *state ? SGPU_OK : sgpu_fail_nomem(error);
-}
-
-void sgpu_kt128_free(struct sgpu_kt128 **state)
-{
-	if (state && *state) {
-		free((*state)->values);
-		sgpu_wipe(*state, sizeof(**state));
-		free(*state);
-		*state = NULL;
-	}
 }

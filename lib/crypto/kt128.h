@@ -66,9 +66,12 @@ struct sgpu_kt128 {
 	bool in_leaves;		     /* chunk 0 and the marker were absorbed */
 	size_t filled;		     /* bytes of the current chunk */
 	uint64_t leaves;	     /* chaining values that the node has taken */
-	uint8_t *values;	     /* room for chaining values of shared leaves, or NULL */
 };
 
+/* Begin with zeros, update any number of times, finish once. */
+void sgpu_kt128_update(struct sgpu_kt128 *state, const void *data, size_t size);
+void sgpu_kt128_finish(struct sgpu_kt128 *state, const void *custom, size_t custom_size,
+		       uint8_t *digest, size_t digest_size);
 /* Whether the next byte is the first of a leaf, so that whole leaves may be computed elsewhere. */
 bool sgpu_kt128_at_leaf(struct sgpu_kt128 *state);
 /* Adds the chaining values of `count` whole leaves to the node. */

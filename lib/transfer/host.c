@@ -128,7 +128,10 @@ static int check_digest(const struct sgpu_host_part *part, struct sgpu_error *er
 	sgpu_kt128_take(&d->state, d->values, d->leaves);
 	sgpu_kt128_update(&d->state, d->rest, d->rest_size);
 	sgpu_kt128_finish(&d->state, NULL, 0, digest, sizeof(digest));
-	return sgpu_equal(digest, part->digest, sizeof(digest))
+	if (part->found) {
+		memcpy(part->found, digest, sizeof(digest));
+	}
+	return !part->digest || sgpu_equal(digest, part->digest, sizeof(digest))
 		       ? 0
 		       : sgpu_fail(error, SGPU_EAUTH, "the kt128 of '%s' does not match",
 				   part->name);
@@ -241,7 +244,7 @@ static int begin(struct sgpu_host_part *part, struct sgpu_error *error)
 	int rc = part->prepare ? part->prepare(part->argument, part, error) : 0;
 	if (!rc && part->action != SGPU_HOST_COPY) {
 		rc = begin_keys(part, error);
-	} else if (!rc && part->digest) {
+	} else if (!rc && (part->digest || part->found)) {
 		rc = digest_create(part->size, &part->computed, error);
 	}
 	part->bytes_in = header_of(part);
@@ -314,7 +317,8 @@ static int read_run(struct worker *worker, struct run *run, struct sgpu_error *e
 	const uint64_t at = header_of(part) + run->index * full_run(part);
 	const size_t wanted = run->last ? (size_t)(part->size - at) : full_run(part);
 
-	run->data = part->sink.write ? worker->in : part->sink.memory + part->to + at;
+	run->data = part->sink.write || !part->sink.memory ? worker->in
+							   : part->sink.memory + part->to + at;
 	int rc = read_source(part, at, run->data, wanted, &run->size, error);
 	if (rc || run->size == wanted) {
 		return rc;

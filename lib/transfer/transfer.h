@@ -248,8 +248,8 @@ enum sgpu_host_action { SGPU_HOST_COPY, SGPU_HOST_SEAL, SGPU_HOST_OPEN };
 struct sgpu_host_part {
 	enum sgpu_host_action action;
 	const char *name; /* the source's, for messages */
-	struct sgpu_endpoint source,
-		sink;	     /* a COPY to a sink without `write` is read right there */
+	/* Without `write`, a COPY is read right to the sink's memory; without memory, nowhere. */
+	struct sgpu_endpoint source, sink;
 	uint64_t from, to;   /* where the part begins in source and sink */
 	uint64_t size;	     /* bytes to read; SGPU_SIZE_UNKNOWN: to the end, with read_some */
 	const uint8_t *key;  /* SEAL, OPEN: the segment's key, SGPU_KEY_SIZE bytes, and context */
@@ -258,6 +258,7 @@ struct sgpu_host_part {
 	const uint8_t *header; /* SEAL: NULL, or a header that was drawn for this part before */
 	const uint8_t *digest; /* COPY of known size: NULL, or the expected KT128. It is checked
 				  after the bytes were written: SGPU_EAUTH */
+	uint8_t *found;	       /* COPY of known size: NULL, or receives the KT128 */
 	/* NULL, or called once before anything else, for one part after the other: fills in unknown
 	 * members, except the size, and may read the bytes of an ordered source that precede the
 	 * part. */

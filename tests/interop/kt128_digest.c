@@ -9,29 +9,27 @@
 
 #include <sgpu/base.h>
 
-#include "crypto/crypto.h"
+#include "crypto/kt128.h"
 
 int main(int argc, char **argv)
 {
 	size_t custom_size = argc == 3 ? strlen(argv[1]) / 2 : 0,
 	       size = argc == 3 ? strtoul(argv[2], NULL, 10) : 0, got, i;
 	uint8_t *custom = malloc(custom_size + 1), *digest = malloc(size + 1), piece[10007];
-	struct sgpu_kt128 *state = NULL;
+	struct sgpu_kt128 state = { 0 };
 	int status = 2;
 
 	if (argc == 3 && custom && digest &&
-	    sgpu_hex_decode(argv[1], custom, custom_size, NULL) == SGPU_OK &&
-	    sgpu_kt128_create(&state, NULL) == SGPU_OK) {
+	    sgpu_hex_decode(argv[1], custom, custom_size, NULL) == SGPU_OK) {
 		while ((got = fread(piece, 1, sizeof(piece), stdin)) > 0) {
-			sgpu_kt128_update(state, piece, got);
+			sgpu_kt128_update(&state, piece, got);
 		}
-		sgpu_kt128_finish(state, custom, custom_size, digest, size);
+		sgpu_kt128_finish(&state, custom, custom_size, digest, size);
 		for (i = 0; i < size; i++) {
 			printf("%02x", digest[i]);
 		}
 		status = 0;
 	}
-	sgpu_kt128_free(&state);
 	free(custom);
 	free(digest);
 	return status;

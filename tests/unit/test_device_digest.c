@@ -5,6 +5,7 @@
  */
 
 #include "crypto/crypto.h"
+#include "crypto/kt128.h"
 #include "device/device.h"
 #include "unit.h"
 #include "work_calls.h"
@@ -234,17 +235,15 @@ UNIT_TEST(several_streams_measure_at_once)
 static void measure_copies(uint64_t copies, uint8_t digest[SGPU_KT128_SIZE])
 {
 	static const char custom[] = "sgpu measure v1";
-	struct sgpu_kt128 *list;
+	struct sgpu_kt128 list = { 0 };
 	uint8_t page[SGPU_KT128_SIZE];
 
-	REQUIRE(sgpu_kt128_create(&list, NULL) == SGPU_OK);
 	for (uint64_t at = 0; at < copies * room; at += SGPU_MEASURE_PAGE) {
 		sgpu_kt128(host + at % room, SGPU_MEASURE_PAGE, custom, sizeof(custom) - 1, page,
 			   sizeof(page));
-		sgpu_kt128_update(list, page, sizeof(page));
+		sgpu_kt128_update(&list, page, sizeof(page));
 	}
-	sgpu_kt128_finish(list, custom, sizeof(custom) - 1, digest, SGPU_KT128_SIZE);
-	sgpu_kt128_free(&list);
+	sgpu_kt128_finish(&list, custom, sizeof(custom) - 1, digest, SGPU_KT128_SIZE);
 }
 
 /* 2.3 GiB on a GPU: more than it keeps chaining values of at once. */
@@ -253,18 +252,16 @@ UNIT_TEST(a_size_that_is_hashed_in_many_steps)
 	enum { COPIES = 4 };
 	uint8_t expected[SGPU_KT128_SIZE], digest[SGPU_KT128_SIZE] = { 0 };
 	struct sgpu_task task = { 0 };
-	struct sgpu_kt128 *state;
+	struct sgpu_kt128 state = { 0 };
 	sgpu_devptr large;
 	uint64_t i;
 
 	REQUIRE(sgpu_device_alloc(device, COPIES * room, &large, NULL) == SGPU_OK);
-	REQUIRE(sgpu_kt128_create(&state, NULL) == SGPU_OK);
 	for (i = 0; i < COPIES; i++) {
 		CHECK(sgpu_copy_in(stream, large + i * room, host, room, NULL) == SGPU_OK);
-		sgpu_kt128_update(state, host, room - (i == COPIES - 1));
+		sgpu_kt128_update(&state, host, room - (i == COPIES - 1));
 	}
-	sgpu_kt128_finish(state, NULL, 0, expected, sizeof(expected));
-	sgpu_kt128_free(&state);
+	sgpu_kt128_finish(&state, NULL, 0, expected, sizeof(expected));
 	CHECK(digest_of(stream, large, COPIES * room - 1, digest, &task) == SGPU_OK);
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK);
 	CHECK(memcmp(expected, digest, sizeof(digest)) == 0);

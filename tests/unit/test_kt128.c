@@ -109,26 +109,24 @@ UNIT_TEST(pieces_of_any_size_give_the_same_digest)
 {
 	static const char custom[] = "in pieces";
 	uint8_t whole[32], pieces[32];
-	struct sgpu_kt128 *state;
 	size_t i, at, now, step;
 
 	for (i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
 		uint8_t *data = message(false, sizes[i]);
-		REQUIRE(data && sgpu_kt128_create(&state, NULL) == SGPU_OK);
+		struct sgpu_kt128 state = { 0 };
+
+		REQUIRE(data);
 		step = 1;
 		for (at = 0; at < sizes[i]; at += now) {
 			now = step < sizes[i] - at ? step : sizes[i] - at;
-			sgpu_kt128_update(state, data + at, now);
+			sgpu_kt128_update(&state, data + at, now);
 			step = step > 60000 ? 1 + at % 977 : 3 * step + 7;
 		}
-		sgpu_kt128_finish(state, custom, sizeof(custom), pieces, sizeof(pieces));
+		sgpu_kt128_finish(&state, custom, sizeof(custom), pieces, sizeof(pieces));
 		sgpu_kt128(data, sizes[i], custom, sizeof(custom), whole, sizeof(whole));
 		CHECK(memcmp(whole, pieces, sizeof(whole)) == 0);
-		sgpu_kt128_free(&state);
-		CHECK(!state);
 		free(data);
 	}
-	sgpu_kt128_free(&state);
 }
 
 UNIT_TEST(workers_give_the_same_digest)
@@ -149,47 +147,6 @@ UNIT_TEST(workers_give_the_same_digest)
 		CHECK(memcmp(one, several, sizeof(one)) == 0);
 		free(data);
 	}
-	sgpu_pool_free(&pool);
-}
-
-/* Steps between nothing and several megabytes. */
-static size_t random_step(uint64_t *random)
-{
-	*random = *random * 6364136223846793005 + 1442695040888963407;
-	return (size_t)(*random >> 33) >> (*random >> 59);
-}
-
-UNIT_TEST(workers_take_pieces_of_any_size)
-{
-	static const char custom[] = "split";
-	uint64_t random = 1;
-	struct sgpu_pool *pool;
-
-	REQUIRE(sgpu_pool_create(3, &pool, NULL) == SGPU_OK);
-	sgpu_pool_enter(pool);
-	for (size_t i = 0; i < 3 * SGPU_ARRAY_LENGTH(sizes); i++) {
-		const size_t size = sizes[i % SGPU_ARRAY_LENGTH(sizes)];
-		uint8_t *data = message(false, size), whole[32], pieces[32];
-		struct sgpu_kt128 *state = NULL;
-
-		REQUIRE(data && sgpu_kt128_create(&state, NULL) == SGPU_OK);
-		for (size_t at = 0, now; at < size; at += now) {
-			now = random_step(&random);
-			now = now < size - at ? now : size - at;
-			if (random % 8 == 0) {
-				sgpu_kt128_update(state, data + at, now);
-			} else {
-				CHECK(sgpu_kt128_update_shared(state, pool, data + at, now, NULL) ==
-				      SGPU_OK);
-			}
-		}
-		sgpu_kt128_finish(state, custom, sizeof(custom), pieces, sizeof(pieces));
-		sgpu_kt128(data, size, custom, sizeof(custom), whole, sizeof(whole));
-		CHECK(memcmp(whole, pieces, sizeof(whole)) == 0);
-		sgpu_kt128_free(&state);
-		free(data);
-	}
-	sgpu_pool_leave(pool);
 	sgpu_pool_free(&pool);
 }
 
@@ -250,7 +207,6 @@ int main(void)
 	UNIT_RUN(rfc_9861_vectors);
 	UNIT_RUN(pieces_of_any_size_give_the_same_digest);
 	UNIT_RUN(workers_give_the_same_digest);
-	UNIT_RUN(workers_take_pieces_of_any_size);
 	UNIT_RUN(a_pool_that_was_cancelled_gives_no_digest);
 	UNIT_RUN(every_permutation_of_this_cpu_is_the_same);
 	UNIT_RUN(lengths_are_encoded_as_the_rfc_has_it);

@@ -10,8 +10,6 @@
 #include "batch/batch.h"
 #include "manifest_tool.h"
 
-enum { PIECE = 1 << 20 };
-
 struct array {
 	char *path;
 	int fd, other;
@@ -73,19 +71,27 @@ static int check_array(const struct sgpu_segment *segment, const struct sgpu_fil
 				   segment->id, segment->location, text[1], text[0]);
 }
 
-/* Appends an array's elements to the spool. *at: where they begin. */
-static int unpack(struct payload_folder *folder, struct sgpu_file *file, uint64_t size,
-		  uint64_t *at, struct sgpu_error *error)
+static int read_elements(void *file, uint64_t position, void *data, size_t size, size_t *got,
+			 struct sgpu_error *error)
 {
-	char *piece = malloc(PIECE);
-	int rc = piece ? payload_spool(folder, at, error) : sgpu_fail_nomem(error);
+	(void)position; /* it is read in order */
+	*got = size;
+	return sgpu_file_read(file, data, size, error);
+}
 
-	for (uint64_t left = size, now; !rc && left; left -= now) {
-		now = sgpu_min_u64(left, PIECE);
-		rc = sgpu_file_read(file, piece, now, error);
-		rc = rc ? rc : sgpu_write(folder->spool, "temporary file", piece, now, error);
-	}
-	free(piece);
+/* Appends an array's elements to the spool, where the payload is then. */
+static int unpack(struct payload_folder *folder, struct sgpu_file *file, const char *name,
+		  struct sgpu_batch_segment *entry, struct sgpu_error *error)
+{
+	const struct sgpu_endpoint elements = { .read_some = read_elements,
+						.ordered = true,
+						.context = file };
+	struct sgpu_descriptor spool;
+	int rc = payload_spool(folder, &entry->location.offset, error);
+
+	sgpu_descriptor_from_fd(folder->spool, "temporary file", &spool);
+	rc = rc ? rc : payload_move(folder, elements, sgpu_endpoint_of(&spool), name, entry, error);
+	sgpu_descriptor_close(&spool);
 	return rc;
 }
 
@@ -101,14 +107,11 @@ static int take(struct payload_folder *folder, const struct sgpu_segment *segmen
 
 	if (!rc && low && !info->plain) {
 		location->kind = SGPU_LOCATION_INLINE;
-		rc = entry->place
-			     ? sgpu_fail(error, SGPU_EUSAGE,
-					 "segment '%s': '%s' is unpacked, and has no place",
-					 segment->id, segment->location)
-			     : unpack(folder, array->file, entry->size, &location->offset, error);
-		return rc ? rc
-			  : payload_hash(folder, folder->spool, "temporary file", location->offset,
-					 entry, error);
+		rc = entry->place ? sgpu_fail(error, SGPU_EUSAGE,
+					      "segment '%s': '%s' is unpacked, and has no place",
+					      segment->id, segment->location)
+				  : unpack(folder, array->file, segment->location, entry, error);
+		return rc;
 	}
 	location->kind = SGPU_LOCATION_FILE;
 	location->file = array->path;

@@ -15,7 +15,7 @@
 
 #include "files/files.h"
 #include "ops/ops.h"
-#include "base/pool.h"
+#include "transfer/transfer.h"
 #include "cli.h"
 
 CLI_VERB(check);
@@ -82,9 +82,8 @@ char *folder_of(const char *path);
 struct payload_folder {
 	char *path; /* the real path of the manifest's folder */
 	bool allow_outside;
-	struct sgpu_pool *pool; /* threads that hash; made on first use, or NULL */
-	uint64_t hashed;	/* bytes hashed so far, for the progress display */
-	int spool;		/* descriptor of what was unpacked, or -1 */
+	uint64_t hashed; /* bytes hashed so far, for the progress display */
+	int spool;	 /* descriptor of what was unpacked, or -1 */
 };
 
 /* Sets folder->path from the manifest's path ("-": the current folder). */
@@ -115,6 +114,11 @@ int module_digests_fill(struct document *document, const struct payload_folder *
 /* Appends to folder->spool from now on; *at: where. */
 SGPU_MUST_CHECK int payload_spool(struct payload_folder *folder, uint64_t *at,
 				  struct sgpu_error *error);
+/* Moves a payload of entry->size bytes, or only reads it if the sink is empty, and sets kt128. */
+SGPU_MUST_CHECK int payload_move(struct payload_folder *folder, struct sgpu_endpoint source,
+				 struct sgpu_endpoint sink, const char *name,
+				 struct sgpu_batch_segment *entry, struct sgpu_error *error);
+/* The same for a file, which is only read. */
 SGPU_MUST_CHECK int payload_hash(struct payload_folder *folder, int fd, const char *name,
 				 uint64_t offset, struct sgpu_batch_segment *entry,
 				 struct sgpu_error *error);

@@ -18,11 +18,6 @@
 
 #include <sgpu/base.h>
 
-enum {
-	SHARED_MIN = 4 << 20, /* bytes from which several threads hash a payload */
-	WINDOW = 32 << 20,    /* bytes that are read and hashed at a time */
-};
-
 int payload_folder_open(const char *manifest_path, struct payload_folder *folder,
 			struct sgpu_error *error)
 {
@@ -44,10 +39,6 @@ void payload_folder_close(struct payload_folder *folder)
 {
 	sgpu_close(folder->spool);
 	folder->spool = -1;
-	if (folder->pool) {
-		sgpu_pool_leave(folder->pool);
-	}
-	sgpu_pool_free(&folder->pool);
 	free(folder->path);
 	folder->path = NULL;
 }
@@ -144,46 +135,42 @@ int payload_open(const struct payload_folder *folder, const struct sgpu_segment 
 		       : check_size(segment, *size, (uint64_t)status.st_size, error);
 }
 
-static int read_whole(int fd, const char *name, void *data, size_t size, uint64_t offset,
-		      struct sgpu_error *error)
+static void progress(void *argument, uint64_t bytes)
 {
-	size_t got = 0;
-	const int rc = sgpu_pread(fd, name, data, size, offset, &got, error);
+	const struct payload_folder *folder = argument;
 
-	return rc || got == size
-		       ? rc
-		       : sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", name);
+	cli_progress(NULL, folder->hashed + bytes);
+}
+
+int payload_move(struct payload_folder *folder, struct sgpu_endpoint source,
+		 struct sgpu_endpoint sink, const char *name, struct sgpu_batch_segment *entry,
+		 struct sgpu_error *error)
+{
+	struct sgpu_host_part part = { .action = SGPU_HOST_COPY,
+				       .name = name,
+				       .source = source,
+				       .sink = sink,
+				       .size = entry->size,
+				       .found = entry->kt128 };
+	struct sgpu_host_move move = {
+		.parts = &part, .count = 1, .progress = progress, .progress_argument = folder
+	};
+	const int rc = sgpu_host_move(&move, error);
+
+	folder->hashed += entry->size;
+	entry->has_kt128 = !rc;
+	return rc;
 }
 
 int payload_hash(struct payload_folder *folder, int fd, const char *name, uint64_t offset,
 		 struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
-	struct sgpu_kt128 *state = NULL;
-	uint8_t *window = malloc(entry->size < WINDOW ? entry->size + 1 : WINDOW);
-	int rc = window ? sgpu_kt128_create(&state, error) : sgpu_fail_nomem(error);
+	struct sgpu_descriptor in = {
+		.fd = fd, .name = name, .positioned = true, .offset = offset, .pipe = -1
+	};
 
-	/* The pool is made for the first payload that is large enough. This thread computes with
-	 * it. */
-	if (!rc && !folder->pool && entry->size >= SHARED_MIN) {
-		rc = sgpu_pool_create(0, &folder->pool, error);
-		if (!rc) {
-			sgpu_pool_enter(folder->pool);
-		}
-	}
-	for (uint64_t left = entry->size, now; !rc && left > 0; left -= now) {
-		now = sgpu_min_u64(left, WINDOW);
-		rc = read_whole(fd, name, window, now, offset, error);
-		rc = rc ? rc : sgpu_kt128_update_shared(state, folder->pool, window, now, error);
-		offset += now;
-		cli_progress(NULL, folder->hashed += now);
-	}
-	if (!rc) {
-		sgpu_kt128_finish(state, NULL, 0, entry->kt128, sizeof(entry->kt128));
-	}
-	entry->has_kt128 = !rc;
-	free(window);
-	sgpu_kt128_free(&state);
-	return rc;
+	return payload_move(folder, sgpu_endpoint_of(&in), (struct sgpu_endpoint){ 0 }, name, entry,
+			    error);
 }
 
 int payload_spool(struct payload_folder *folder, uint64_t *at, struct sgpu_error *error)
@@ -253,6 +240,7 @@ static int measure_image(const struct payload_folder *folder, const struct sgpu_
 {
 	uint8_t *image = NULL;
 	uint64_t size = 0;
+	size_t got = 0;
 	char *path = NULL;
 	int fd = -1, rc;
 
@@ -265,8 +253,13 @@ static int measure_image(const struct payload_folder *folder, const struct sgpu_
 	}
 	if (!rc) {
 		image = malloc(size + 1);
-		rc = image ? read_whole(fd, segment->location, image, size, segment->offset, error)
+		rc = image ? sgpu_pread(fd, segment->location, image, size, segment->offset, &got,
+					error)
 			   : sgpu_fail_nomem(error);
+	}
+	if (!rc && got < size) {
+		rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
+			       segment->location);
 	}
 	if (!rc) {
 		sgpu_measure_pages(image, size, NULL, digest);
