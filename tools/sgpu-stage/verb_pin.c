@@ -38,42 +38,28 @@ const struct cli_option pin_options[] = {
 	CLI_END,
 };
 
-/* Reads a line of a file below a PCI device of sysfs; "" when it is not there. */
-static void read_line(const char *device, const char *file, char line[16])
-{
-	char path[512];
-
-	snprintf(path, sizeof(path), "%s/%s", device, file);
-	sgpu_peek_line(path, line, 16);
-}
-
 /* Returns the NUMA node of all GPUs of NVIDIA, by sysfs; -1: there is nothing to choose, or the
  * kernel does not say where they are. */
 static int gpu_node(void)
 {
-	char nodes[64], vendor[16], class[16], line[16];
-	glob_t devices = { 0 };
+	char nodes[64], line[16];
+	glob_t files = { 0 };
 	int node = -1;
 	bool apart = false;
 
 	if (!sgpu_peek_line("/sys/devices/system/node/has_memory", nodes, sizeof(nodes)) ||
-	    !strpbrk(nodes, ",-") || glob("/sys/bus/pci/devices/*", 0, NULL, &devices)) {
+	    !strpbrk(nodes, ",-") ||
+	    glob("/sys/bus/pci/drivers/nvidia/*/numa_node", 0, NULL, &files)) {
 		return -1;
 	}
-	for (size_t i = 0; i < devices.gl_pathc; i++) {
-		read_line(devices.gl_pathv[i], "vendor", vendor);
-		read_line(devices.gl_pathv[i], "class", class);
-		/* a 3D controller, or VGA */
-		if (!strcmp(vendor, "0x10de") &&
-		    (!strncmp(class, "0x0302", 6) || !strncmp(class, "0x0300", 6))) {
-			read_line(devices.gl_pathv[i], "numa_node", line);
-			const int own = isdigit((unsigned char)*line) ? atoi(line) : -1;
+	for (size_t i = 0; i < files.gl_pathc; i++) {
+		sgpu_peek_line(files.gl_pathv[i], line, sizeof(line));
+		const int own = isdigit((unsigned char)*line) ? atoi(line) : -1;
 
-			apart = apart || own < 0 || (node >= 0 && own != node);
-			node = own;
-		}
+		apart = apart || own < 0 || (node >= 0 && own != node);
+		node = own;
 	}
-	globfree(&devices);
+	globfree(&files);
 	return apart ? -1 : node;
 }
 
