@@ -266,9 +266,3 @@ int sgpu_slice_open(const struct sgpu_location *location, uint64_t size, struct 
 {
 	return open_slice(location, size, true, SGPU_REGION_INPUTS, slice, error);
 }
-
-int sgpu_slice_write(const struct sgpu_source *slice, uint64_t position, const void *data,
-		     size_t size, struct sgpu_error *error)
-{
-	return sgpu_pwrite(slice->fd, slice->name, data, size, slice->offset + position, error);
-}

@@ -101,9 +101,6 @@ void sgpu_source_close(struct sgpu_source *source);
  * sgpu_region_open. */
 SGPU_MUST_CHECK int sgpu_slice_open(const struct sgpu_location *location, uint64_t size,
 				    struct sgpu_source *slice, struct sgpu_error *error);
-/* Any thread. */
-SGPU_MUST_CHECK int sgpu_slice_write(const struct sgpu_source *slice, uint64_t position,
-				     const void *data, size_t size, struct sgpu_error *error);
 
 /* ---- directories from which a runner fetches files ----
  * The maker of a batch chooses file names, so only these directories are searched: an absolute name

@@ -284,10 +284,12 @@ static int write_leased(void *memory, uint64_t position, const void *data, size_
 	return 0;
 }
 
-static int write_slice(void *slice, uint64_t position, const void *data, size_t size,
+static int write_slice(void *context, uint64_t position, const void *data, size_t size,
 		       struct sgpu_error *error)
 {
-	return sgpu_slice_write(slice, position, data, size, error);
+	const struct sgpu_source *slice = context;
+
+	return sgpu_pwrite(slice->fd, slice->name, data, size, slice->offset + position, error);
 }
 
 /* Moves the payloads that go into the batch, or those that go elsewhere: into a lease or a slice.
@@ -460,6 +462,5 @@ int verb_seal(int argc, char **argv)
 		}
 	}
 	clear(&task);
-	cli_input_close(in);
 	return cli_finish(status);
 }
