@@ -51,19 +51,13 @@ char *cli_shown(const char *text)
 
 static void emit(const char *kind, const char *text, const char *hint)
 {
-	char shown[4 * SGPU_ERROR_TEXT_MAX], hinted[4 * SGPU_ERROR_HINT_MAX],
-		line[sizeof(shown) + sizeof(hinted) + 128];
+	char *shown = cli_shown(text), *hinted = cli_shown(hint);
 
-	sgpu_escape(text, strlen(text), shown, sizeof(shown), is_utf8());
-	sgpu_escape(hint, strlen(hint), hinted, sizeof(hinted), is_utf8());
-	int size = snprintf(line, sizeof(line), "%s: %s%s%s%s%s\n", cli_tool_name(), kind, shown,
-			    *hint ? "\n    " : "", *hint ? "hint: " : "", hinted);
-
-	if (size > (int)sizeof(line) - 1) {
-		size = (int)sizeof(line) - 1;
-	}
 	cli_progress_pause();
-	(void)!write(cli_error_fd, line, (size_t)size);
+	dprintf(cli_error_fd, "%s: %s%s%s%s\n", cli_tool_name(), kind,
+		shown ? shown : "out of memory", *hint ? "\n    hint: " : "", hinted ? hinted : "");
+	free(shown);
+	free(hinted);
 }
 
 static void emit_json(const char *kind, const struct sgpu_error *message)
