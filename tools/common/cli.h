@@ -217,8 +217,6 @@ int cli_input(const char *path, const char **name, int *fd);
 /* Reads a whole input of at most `limit` bytes, of which there must be some. what: the expected
  * content, for messages. *text from malloc. Returns an exit status. */
 int cli_read_input(const char *path, size_t limit, const char *what, char **text, size_t *size);
-/* Closes an input, unless it is standard input. Accepts -1. */
-void cli_input_close(int fd);
 
 /* ---- no output may replace a file that is read ----
  * Remembers a file that the verb reads: a path, "-" or NULL for standard input, or a key's "fd:N".

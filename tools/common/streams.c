@@ -235,15 +235,10 @@ int cli_read_input(const char *path, size_t limit, const char *what, char **text
 		free(*text);
 		*text = NULL;
 	}
-	cli_input_close(fd);
-	return rc ? cli_error(&error) : 0;
-}
-
-void cli_input_close(int fd)
-{
 	if (fd > STDERR_FILENO) {
 		close(fd);
 	}
+	return rc ? cli_error(&error) : 0;
 }
 
 int cli_temporary_file(int *fd, struct sgpu_error *error)

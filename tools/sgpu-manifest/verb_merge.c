@@ -4,6 +4,7 @@
  * its payloads stay in it.
  */
 #include <stdio.h>
+#include <unistd.h>
 
 #include <sgpu/base.h>
 
@@ -79,7 +80,9 @@ static int add_response(struct merger *merger, const char *path)
 	}
 	sgpu_tar_close(&reader);
 	sgpu_batch_free(&batch);
-	cli_input_close(fd);
+	if (fd > STDERR_FILENO) {
+		close(fd);
+	}
 	return status;
 }
 

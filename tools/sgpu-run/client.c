@@ -369,7 +369,6 @@ int submit_to_server(const struct run_request *r, const struct sgpu_service_path
 	sgpu_close(m.batch_fd);
 	sgpu_close(m.memory_fd);
 	sgpu_close(m.manifest_fd);
-	cli_input_close(m.in_fd);
 	return status != 0 || rc == SGPU_OK		       ? status
 	       : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc)
 							       : cli_error(&error);

@@ -205,6 +205,5 @@ int verb_inspect(int argc, char **argv)
 		}
 	}
 	seal_keys_clear(&task.keys);
-	cli_input_close(in);
 	return cli_finish(status);
 }

@@ -435,6 +435,5 @@ int verb_open(int argc, char **argv)
 	if (has_begun && status) {
 		drain(in, opening.in_name);
 	}
-	cli_input_close(in);
 	return cli_finish(status);
 }

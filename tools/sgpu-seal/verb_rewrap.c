@@ -202,6 +202,5 @@ int verb_rewrap(int argc, char **argv)
 	seal_keys_clear(&task.keys);
 	seal_keys_clear(&task.added);
 	free(task.removed.items);
-	cli_input_close(in);
 	return cli_finish(status);
 }

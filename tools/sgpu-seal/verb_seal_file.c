@@ -234,7 +234,6 @@ static int single_file(int argc, char **argv, bool opening)
 			    task.part.bytes_in, task.part.bytes_out);
 	}
 	sgpu_output_close(&task.output);
-	cli_input_close(task.in_fd);
 	seal_keys_clear(&task.keys);
 	sgpu_wipe(task.file_key, sizeof(task.file_key));
 	return cli_finish(status);

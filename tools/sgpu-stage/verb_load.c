@@ -464,6 +464,5 @@ int verb_load(int argc, char **argv)
 	sgpu_region_close(&load.region);
 	sgpu_batch_free(&load.batch);
 	sgpu_tar_close(&load.reader);
-	cli_input_close(in);
 	return cli_finish(status);
 }
