@@ -177,7 +177,7 @@ static void end_member(const struct member *member)
 	if (bad->code == SGPU_OK && !p->sealed &&
 	    !sgpu_equal(p->of->kt128, member->digest, SGPU_KT128_SIZE)) {
 		judge(p, SGPU_EAUTH, "", 0);
-		if (sgpu_run_plan_stream(run, p->device, &stream, NULL) == SGPU_OK) {
+		if (sgpu_run_get_stream(run, p->device, SGPU_RUN_PLAN, &stream, NULL) == SGPU_OK) {
 			(void)!sgpu_device_clear(stream, p->memory, bytes, NULL);
 			run->unsure = true;
 		}
@@ -208,7 +208,7 @@ static void fail_group(struct sgpu_run *run, struct sgpu_group *group, int rc, c
 {
 	struct sgpu_stream *stream;
 
-	if (sgpu_run_plan_stream(run, group->device, &stream, NULL) != SGPU_OK) {
+	if (sgpu_run_get_stream(run, group->device, SGPU_RUN_PLAN, &stream, NULL) != SGPU_OK) {
 		stream = NULL; /* then nothing was enqueued */
 	}
 	if (stream) {
@@ -248,7 +248,7 @@ static void flush_group(struct sgpu_run *run)
 		end_group(run, group);
 		return;
 	}
-	rc = sgpu_run_plan_stream(run, group->device, &stream, &error);
+	rc = sgpu_run_get_stream(run, group->device, SGPU_RUN_PLAN, &stream, &error);
 	rc = rc ? rc
 		: sgpu_event_create(run->devices[group->device]->device, &group->ended, &error);
 	rc = rc ? rc : sgpu_enqueue(stream, group->works, group->work_count);
@@ -394,8 +394,8 @@ void sgpu_inputs_sync(struct sgpu_run *run)
 {
 	struct sgpu_stream *stream;
 
-	if (run->enqueued &&
-	    sgpu_run_plan_stream(run, run->enqueued->device, &stream, NULL) == SGPU_OK) {
+	if (run->enqueued && sgpu_run_get_stream(run, run->enqueued->device, SGPU_RUN_PLAN, &stream,
+						 NULL) == SGPU_OK) {
 		(void)!sgpu_stream_sync(stream, NULL); /* its tasks tell of failures */
 	}
 }

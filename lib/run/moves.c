@@ -11,8 +11,8 @@
 
 static struct sgpu_peer **peer_of(struct sgpu_run *run, const struct sgpu_plan_move *move)
 {
-	return &run->runner->links
-			.peers[run->devices[move->from]->number][run->devices[move->to]->number];
+	return &run->runner
+			->peers[run->devices[move->from]->number][run->devices[move->to]->number];
 }
 
 static int copy_segment(struct sgpu_run *run, const struct sgpu_plan_move *move, uint64_t size,
@@ -72,7 +72,7 @@ int sgpu_moves_open(struct sgpu_run *run, struct sgpu_error *error)
 	const struct sgpu_plan *plan = run->job.plan;
 	int rc = SGPU_OK;
 
-	pthread_mutex_lock(&run->runner->links.mutex);
+	pthread_mutex_lock(&run->runner->peers_mutex);
 	for (int i = 0; rc == SGPU_OK && i < plan->move_count; i++) {
 		struct sgpu_peer **peer = peer_of(run, &plan->moves[i]);
 
@@ -81,6 +81,6 @@ int sgpu_moves_open(struct sgpu_run *run, struct sgpu_error *error)
 					    run->devices[plan->moves[i].to]->device, NULL, peer,
 					    error);
 	}
-	pthread_mutex_unlock(&run->runner->links.mutex);
+	pthread_mutex_unlock(&run->runner->peers_mutex);
 	return rc;
 }

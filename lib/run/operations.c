@@ -22,6 +22,7 @@ struct launch {
 	struct launch *next; /* in the order of enqueuing */
 	struct sgpu_run *run;
 	int operation;
+	struct sgpu_stream *stream;
 	/* the device's own implementation; NULL: the CPU's, in the table of operations */
 	sgpu_op_fn on_device;
 	struct sgpu_op_call call;
@@ -36,7 +37,7 @@ struct operation {
 	const char *text; /* why it failed or, unless by_itself, of the failure due to which */
 	bool by_itself;
 	atomic_bool bad; /* it failed, so operations that depend on it must not run */
-	struct launch *launch;
+	int follower;	 /* the first of its followers, by its number in their list; 0: none */
 	struct sgpu_event *event; /* after its work and that of its small outputs */
 };
 
@@ -44,8 +45,10 @@ struct sgpu_operations {
 	const struct sgpu_manifest *manifest;
 	const struct sgpu_plan *plan;
 	struct operation *list;
-	/* operation i's followers: followers[follower_start[i]] ... */
-	int *follower_start, *followers;
+	struct {
+		int operation;
+		int next; /* of the same operation's followers; 0: none */
+	} * followers;
 	int *work; /* operations to look at: each is added when nothing holds it back any more, and
 		      when it has failed */
 	int work_head, work_tail;
@@ -62,23 +65,17 @@ static int list_followers(struct sgpu_operations *o, struct sgpu_error *error)
 	for (int i = 0; i < m->operation_count; i++) {
 		edges += (size_t)m->operations[i].before_count;
 	}
-	o->follower_start = calloc((size_t)m->operation_count + 1, sizeof(*o->follower_start));
 	o->followers = calloc(edges, sizeof(*o->followers));
-	if (!o->follower_start || !o->followers) {
+	if (!o->followers) {
 		return sgpu_fail_nomem(error);
 	}
-	for (int i = 0; i < m->operation_count; i++) {
+	for (int i = m->operation_count; i-- > 0;) { /* so that lists are in order */
 		for (int k = 0; k < m->operations[i].before_count; k++) {
-			o->follower_start[m->operations[i].before[k]]++;
-		}
-	}
-	/* From counts to ends, which become starts as the lists are filled from behind. */
-	for (int i = 0; i < m->operation_count; i++) {
-		o->follower_start[i + 1] += o->follower_start[i];
-	}
-	for (int i = m->operation_count; i-- > 0;) {
-		for (int k = m->operations[i].before_count; k-- > 0;) {
-			o->followers[--o->follower_start[m->operations[i].before[k]]] = i;
+			struct operation *before = &o->list[m->operations[i].before[k]];
+
+			o->followers[--edges].operation = i;
+			o->followers[edges].next = before->follower;
+			before->follower = (int)edges;
 		}
 	}
 	return SGPU_OK;
@@ -144,7 +141,6 @@ void sgpu_operations_free(struct sgpu_run *run)
 	}
 	free(o->list);
 	free(o->work);
-	free(o->follower_start);
 	free(o->followers);
 	free(o);
 	run->operations = NULL;
@@ -258,9 +254,9 @@ static int wait_for_others(struct sgpu_run *run, int operation, struct sgpu_stre
 }
 
 /* Enqueues an operation of the table. */
-static int start_kernel(struct launch *l, struct sgpu_stream *stream, struct sgpu_error *error)
+static int start_kernel(struct launch *l, struct sgpu_error *error)
 {
-	const int rc = sgpu_op_enqueue(stream, run_kernel, l, &l->call, &l->task);
+	const int rc = sgpu_op_enqueue(l->stream, run_kernel, l, &l->call, &l->task);
 
 	return rc == SGPU_OK
 		       ? rc
@@ -276,33 +272,31 @@ static int enqueue(struct launch *l, struct sgpu_error *error)
 	struct sgpu_device *device =
 		run->devices[run->job.plan->operations[l->operation].device]->device;
 	struct operation *state = &run->operations->list[l->operation];
-	struct sgpu_stream *stream;
 	int rc = sgpu_ops_prepare(run->job.manifest, l->operation, &l->call, error);
 
 	l->on_device = sgpu_device_op(device, op->kernel);
 	rc = rc ? rc : place_arguments(l, error);
 	rc = rc ? rc
-		: sgpu_run_plan_stream(run, run->job.plan->operations[l->operation].stream, &stream,
-				       error);
+		: sgpu_run_get_stream(run, run->job.plan->operations[l->operation].stream,
+				      SGPU_RUN_PLAN, &l->stream, error);
 	rc = rc ? rc : sgpu_event_create(device, &state->event, error);
-	rc = rc ? rc : wait_for_others(run, l->operation, stream, error);
+	rc = rc ? rc : wait_for_others(run, l->operation, l->stream, error);
 	if (rc == SGPU_OK) {
-		rc = op->module ? sgpu_module_start(run, l->operation, &l->call, stream, l->clears,
-						    &l->task, error)
-				: start_kernel(l, stream, error);
+		rc = op->module ? sgpu_module_start(run, l->operation, &l->call, l->stream,
+						    l->clears, &l->task, error)
+				: start_kernel(l, error);
 	}
 	if (rc != SGPU_OK) {
 		run->unsure = true;
 		sgpu_event_free(&state->event);
 		return rc;
 	}
-	state->launch = l;
 	if (!op->module) {
-		sgpu_outputs_follow(run, l->operation, &l->call, stream);
+		sgpu_outputs_follow(run, l->operation, &l->call, l->stream);
 	}
-	if (sgpu_event_record(stream, state->event) != SGPU_OK) {
+	if (sgpu_event_record(l->stream, state->event) != SGPU_OK) {
 		/* this thread waits here, instead of the other streams */
-		if (sgpu_stream_sync(stream, NULL) != SGPU_OK && l->task.code == SGPU_OK) {
+		if (sgpu_stream_sync(l->stream, NULL) != SGPU_OK && l->task.code == SGPU_OK) {
 			l->task.code = SGPU_EDEVICE;
 		}
 		sgpu_event_free(&state->event);
@@ -360,8 +354,8 @@ static bool waits_for_end(const struct sgpu_operations *o, int operation, int fo
  * end. */
 static void drop_followers(struct sgpu_operations *o, int operation, bool ended)
 {
-	for (int i = o->follower_start[operation]; i < o->follower_start[operation + 1]; i++) {
-		int follower = o->followers[i];
+	for (int i = o->list[operation].follower; i; i = o->followers[i].next) {
+		int follower = o->followers[i].operation;
 
 		if (ended == waits_for_end(o, operation, follower)) {
 			drop_hold(o, follower);
@@ -386,9 +380,8 @@ static void look_at(struct sgpu_run *run, int operation)
 			drop_followers(o, operation, false);
 		}
 	} else if (op->state == FAILED) {
-		for (int i = o->follower_start[operation]; i < o->follower_start[operation + 1];
-		     i++) {
-			mark_failed(run, o->followers[i], inherited(op->code), op->text);
+		for (int i = op->follower; i; i = o->followers[i].next) {
+			mark_failed(run, o->followers[i].operation, inherited(op->code), op->text);
 		}
 	}
 }
@@ -447,7 +440,6 @@ static void end_launch(struct sgpu_run *run, struct launch *l)
 				.bytes = call_bytes(&l->call) });
 	}
 	sgpu_event_free(&op->event);
-	op->launch = NULL;
 	o->operations_open--;
 	o->ahead--;
 	good = op->state == ENQUEUED && l->task.code == SGPU_OK && !failed;
@@ -484,8 +476,7 @@ static bool has_ended(struct sgpu_run *run, struct launch *l)
 	int rc = op->event ? sgpu_event_query(op->event, &done, &error) : SGPU_OK;
 
 	if (rc != SGPU_OK) { /* the device is lost, or still at work */
-		(void)!sgpu_stream_sync(
-			run->streams[run->job.plan->operations[l->operation].stream], NULL);
+		(void)!sgpu_stream_sync(l->stream, NULL);
 		if (l->task.code == SGPU_OK) {
 			l->task.code = rc;
 			l->task.error = error;

@@ -102,7 +102,8 @@ static int load_group(struct sgpu_payload *first, struct sgpu_error *error)
 	struct sgpu_payload *group[KEYS_AT_ONCE];
 	const int count = list_group(first, group);
 	struct sgpu_stream *stream;
-	int made = 0, rc = sgpu_run_plan_stream(first->run, first->device, &stream, error);
+	int made = 0,
+	    rc = sgpu_run_get_stream(first->run, first->device, SGPU_RUN_PLAN, &stream, error);
 
 	while (rc == SGPU_OK && made < count) {
 		/* Another payload whose key cannot be made fails when its own turn comes. */

@@ -143,19 +143,15 @@ void sgpu_presence_cleared(struct sgpu_run *run);
  * devices: immediately if it is alone, else SGPU_RUN_GRACE_NS after its stop. */
 void sgpu_presence_stop(struct sgpu_run *run);
 
-/* The sealed paths between a runner's devices, opened when they are first needed. */
-struct sgpu_links {
-	pthread_mutex_t mutex;
-	struct sgpu_peer *peers[SGPU_RUN_DEVICES_MAX][SGPU_RUN_DEVICES_MAX];
-};
-
 struct sgpu_runner {
 	bool opens_on_device, pins; /* as its devices do */
 	bool shared_files;
 	struct sgpu_plan_costs costs; /* SGPU_PLAN_COSTS, except in tests */
 	struct sgpu_run_device devices[SGPU_RUN_DEVICES_MAX];
 	int device_count;
-	struct sgpu_links links;
+	/* the sealed paths between the devices, opened when they are first needed */
+	struct sgpu_peer *peers[SGPU_RUN_DEVICES_MAX][SGPU_RUN_DEVICES_MAX];
+	pthread_mutex_t peers_mutex;
 	struct sgpu_prepared_table prepared;
 	struct sgpu_presence presence;
 	pthread_mutex_t mutex; /* guards `begun` */
@@ -173,13 +169,13 @@ struct sgpu_memory {
 	uint64_t taken; /* bytes taken from the process's limit */
 };
 
-/* Streams of a run on a device; the plan's streams come besides. */
+/* Streams of a run, on each device; the plan's streams follow. */
 enum sgpu_run_stream {
 	SGPU_RUN_COPY_IN,
 	SGPU_RUN_OPEN,
 	SGPU_RUN_SEAL,
 	SGPU_RUN_COPY_OUT,
-	SGPU_RUN_STREAMS
+	SGPU_RUN_PLAN
 };
 
 /* An input or a result of the batch on its way. */
@@ -222,7 +218,7 @@ struct sgpu_run {
 	int first; /* its first device; the plan's device 0 */
 	int device_count;
 	struct sgpu_run_device *devices[SGPU_RUN_DEVICES_MAX]; /* in the plan's order */
-	struct sgpu_stream **streams; /* the plan's, then others; NULL: not taken yet */
+	struct sgpu_stream **streams;			       /* NULL: not taken yet */
 	bool unsure; /* a stream may have work left when all that the run waits for has ended */
 
 	struct sgpu_job job; /* the admitted batch */
@@ -286,13 +282,12 @@ const char *sgpu_run_text(struct sgpu_run *run, const char *format, ...) SGPU_PR
  * is the reason. */
 const char *sgpu_run_failure(struct sgpu_run *run, const char *what, const char *id, int *code,
 			     const char *text);
-/* Returns a stream of the run, which is taken from the runner when it is first needed. */
-SGPU_MUST_CHECK int sgpu_run_get_stream(struct sgpu_run *run, int device,
+/* Returns a stream of the run, which is taken from the runner when it is first needed. number: of
+ * the device or, of SGPU_RUN_PLAN, the plan's: that of the device's number has what is moved whole,
+ * too. */
+SGPU_MUST_CHECK int sgpu_run_get_stream(struct sgpu_run *run, int number,
 					enum sgpu_run_stream which, struct sgpu_stream **stream,
 					struct sgpu_error *error);
-/* The same for a stream of the plan. That of the device's number has what is moved whole, too. */
-SGPU_MUST_CHECK int sgpu_run_plan_stream(struct sgpu_run *run, int number,
-					 struct sgpu_stream **stream, struct sgpu_error *error);
 
 static inline const struct sgpu_batch_segment *sgpu_run_segment(const struct sgpu_run *run,
 								int segment)

@@ -90,36 +90,24 @@ const char *sgpu_run_failure(struct sgpu_run *run, const char *what, const char 
 }
 
 /* ---- streams ---- */
-/* Streams that operations have on each device, at least. */
-static int streams_each(const struct sgpu_run *run)
+/* Each device has at least one of the plan's streams. */
+static int stream_count(const struct sgpu_run *run)
 {
 	const int count = run->job.plan->stream_count, devices = run->device_count;
 
-	return count == 0 ? 1 : (count + devices - 1) / devices;
+	return SGPU_RUN_PLAN * devices + (count < devices ? devices : count);
 }
 
-static int stream_count(const struct sgpu_run *run)
+int sgpu_run_get_stream(struct sgpu_run *run, int number, enum sgpu_run_stream which,
+			struct sgpu_stream **stream, struct sgpu_error *error)
 {
-	return (streams_each(run) + SGPU_RUN_STREAMS) * run->device_count;
-}
-
-int sgpu_run_plan_stream(struct sgpu_run *run, int number, struct sgpu_stream **stream,
-			 struct sgpu_error *error)
-{
-	struct sgpu_stream **own = &run->streams[number];
+	const int index = (int)which * run->device_count + number;
+	struct sgpu_stream **own = &run->streams[index];
 	int rc = *own ? SGPU_OK
-		      : sgpu_streams_take(run->devices[number % run->device_count], own, error);
+		      : sgpu_streams_take(run->devices[index % run->device_count], own, error);
 
 	*stream = *own;
 	return rc;
-}
-
-int sgpu_run_get_stream(struct sgpu_run *run, int device, enum sgpu_run_stream which,
-			struct sgpu_stream **stream, struct sgpu_error *error)
-{
-	const int number = (streams_each(run) + (int)which) * run->device_count + device;
-
-	return sgpu_run_plan_stream(run, number, stream, error);
 }
 
 /* Waits for the streams and gives them back. */
