@@ -188,18 +188,6 @@ int sgpu_remote_add(struct sgpu_remote *remote, const struct sgpu_item *item,
 }
 
 /* ---- keys ---- */
-static int send_key(struct sgpu_remote *r, const struct sgpu_sealed_keys *keys, uint32_t object,
-		    struct sgpu_error *error)
-{
-	const struct sgpu_item load = { .kind = SGPU_ITEM_KEY_LOAD,
-					.object = object,
-					.tail = (const uint8_t *)keys,
-					.tail_size = sizeof(*keys) };
-	int rc = sgpu_remote_add(r, &load, error);
-
-	return rc < 0 ? rc : sgpu_remote_flush(r, error);
-}
-
 /* Sends a new key in a group of its own, to know whether the worker has it. The old key is freed
  * after its last use. */
 static int new_key(struct sgpu_remote *r, struct sgpu_remote_direction *d, struct sgpu_error *error)
@@ -207,6 +195,10 @@ static int new_key(struct sgpu_remote *r, struct sgpu_remote_direction *d, struc
 	const uint32_t before = d->object,
 		       object = d->aead ? (before + DIRECTIONS) % (2 * DIRECTIONS)
 					: (uint32_t)(d - r->directions);
+	const struct sgpu_item load = { .kind = SGPU_ITEM_KEY_LOAD,
+					.object = object,
+					.tail = (const uint8_t *)&d->keys,
+					.tail_size = sizeof(d->keys) };
 	const struct sgpu_item free_before = { .kind = SGPU_ITEM_KEY_FREE, .object = before };
 	const bool had_one = d->aead != NULL;
 	uint8_t key[SGPU_KEY_SIZE];
@@ -219,7 +211,8 @@ static int new_key(struct sgpu_remote *r, struct sgpu_remote_direction *d, struc
 	rc = sgpu_random(key, sizeof(key), error);
 	rc = rc ? rc : sgpu_sealed_keys_new(key, custom, sizeof(custom) - 1, &d->keys, error);
 	sgpu_wipe(key, sizeof(key));
-	rc = rc ? rc : send_key(r, &d->keys, object, error);
+	rc = rc ? rc : sgpu_remote_add(r, &load, error);
+	rc = rc ? rc : sgpu_remote_flush(r, error);
 	rc = rc ? rc : sgpu_aead_create(NULL, d->keys.key, &d->aead, error);
 	if (rc < 0) {
 		r->key_chunks = 0; /* it is not known which keys the worker has now */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds `sgpu-serve`, and connects to it.
+ * Finds `sgpu-serve`, connects to it, and sends and receives the packets of the connection.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "remote/greeting.h"
 
 enum { CONNECT_S = 5 };
@@ -93,4 +94,37 @@ int sgpu_service_connect(const struct sgpu_service_path *path, int *fd, struct s
 		sgpu_fail_errno(error, "cannot connect to '%s'", path->text);
 	}
 	return SGPU_ESYSTEM;
+}
+
+/* ---- packets ---- */
+bool sgpu_wire_send(int socket, int kind, void *message, size_t size, const int *fds, int count)
+{
+	*(struct sgpu_greeting *)message = (struct sgpu_greeting){ .magic = SGPU_GREETING_MAGIC,
+								   .version = SGPU_GREETING_VERSION,
+								   .kind = (uint16_t)kind,
+								   .size = (uint32_t)size };
+	return sgpu_send_descriptors(socket, message, size, fds, count, MSG_DONTWAIT);
+}
+
+int sgpu_wire_receive(int socket, struct msghdr *packet, int flags, ssize_t *size)
+{
+	bool reset = false;
+
+	for (;;) {
+		*size = recvmsg(socket, packet,
+				flags | MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
+		if (*size > 0) {
+			return SGPU_OK;
+		}
+		if (*size < 0 && errno == ECONNRESET && !reset) {
+			reset = true; /* the peer closed; its packets can still be read */
+			continue;
+		}
+		if (*size == 0 || (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)) {
+			return SGPU_ECANCELED;
+		}
+		if (errno != EINTR) {
+			return SGPU_ETIMEOUT;
+		}
+	}
 }

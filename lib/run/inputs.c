@@ -47,7 +47,7 @@ static void end_input(struct sgpu_payload *p)
 	if (p->code == SGPU_OK) {
 		sgpu_moves_make(p->run, p->segment);
 	}
-	sgpu_graph_arrived(p->run, p->segment, p->code, p->text);
+	sgpu_graph_arrived(p);
 }
 
 static void fail_input(struct sgpu_payload *p, int rc, const char *text)

@@ -529,14 +529,15 @@ bool sgpu_operations_advance(struct sgpu_run *run)
 }
 
 /* ---- events ---- */
-void sgpu_graph_arrived(struct sgpu_run *run, int segment, int rc, const char *text)
+void sgpu_graph_arrived(const struct sgpu_payload *input)
 {
-	const struct sgpu_segment *s = &run->job.manifest->segments[segment];
+	struct sgpu_run *run = input->run;
+	const struct sgpu_segment *s = &run->job.manifest->segments[input->segment];
 
 	run->operations->inputs_open--;
 	for (int i = 0; i < s->reader_count; i++) {
-		if (rc != SGPU_OK) {
-			mark_failed(run, s->readers[i], inherited(rc), text);
+		if (input->code != SGPU_OK) {
+			mark_failed(run, s->readers[i], inherited(input->code), input->text);
 		} else {
 			drop_hold(run->operations, s->readers[i]);
 		}

@@ -301,12 +301,10 @@ static inline bool sgpu_run_is_small(uint64_t size)
 	return size <= SGPU_TRANSFER_SMALL + SGPU_SEALED_HEADER;
 }
 
-/* ---- trace.c: spans, their sums, and the paths of payloads ---- */
-/* If begin_ns is 0, the step never ran, and nothing is added. */
+/* Adds a span, and to the sums of its kind. If begin_ns is 0, the step never ran, and nothing is
+ * added. */
 void sgpu_trace_add(struct sgpu_run *run, const struct sgpu_span *span);
 void sgpu_trace_paths(struct sgpu_run *run, bool out, const uint64_t bytes[SGPU_PATHS]);
-/* Sorts the spans by their begin, when the run has ended. */
-void sgpu_trace_sort(struct sgpu_run *run);
 
 /* ---- memory.c ---- */
 /* Allocates all buffers. Errors: SGPU_ENOMEM. */
@@ -355,9 +353,8 @@ void sgpu_inputs_sync(struct sgpu_run *run);
 SGPU_MUST_CHECK int sgpu_operations_create(struct sgpu_run *run, struct sgpu_error *error);
 /* None of its operations may still be enqueued. */
 void sgpu_operations_free(struct sgpu_run *run);
-/* Notes that an input has ended, whose moves were made. code: SGPU_OK, or why it failed. text: the
- * reason in words; must live as long as the run. */
-void sgpu_graph_arrived(struct sgpu_run *run, int segment, int code, const char *text);
+/* Notes that an input has ended, whose moves were made. */
+void sgpu_graph_arrived(const struct sgpu_payload *input);
 /* Fails the operations that would have read what a move did not bring. */
 void sgpu_graph_not_moved(struct sgpu_run *run, const struct sgpu_plan_move *move, int code,
 			  const char *text);
