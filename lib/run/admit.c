@@ -460,16 +460,16 @@ int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error)
 }
 
 /* Reads seal.json, authenticates it, and reads what it and the index name. */
-static int read_head(struct sgpu_run *run, struct sgpu_tar_reader *tar, struct sgpu_error *error)
+static int read_head(struct sgpu_run *run, struct sgpu_error *error)
 {
 	const struct sgpu_manifest_source source = { find_manifest, fetch_manifest, run };
 	struct sgpu_job *job = &run->job;
 	uint64_t begin = sgpu_now_ns();
-	int rc = sgpu_batch_read_seal(tar, SGPU_READ_BATCH, &job->batch, error);
+	int rc = sgpu_batch_read_seal(run->tar, SGPU_READ_BATCH, &job->batch, error);
 
 	rc = rc ? rc : authenticate(job, error);
-	rc = rc ? rc : sgpu_batch_read_index(tar, job->batch, error);
-	rc = rc ? rc : sgpu_batch_read_rest(tar, job->batch, &source, error);
+	rc = rc ? rc : sgpu_batch_read_index(run->tar, job->batch, error);
+	rc = rc ? rc : sgpu_batch_read_rest(run->tar, job->batch, &source, error);
 	if (rc == SGPU_OK) {
 		free(job->batch->index_text);
 		job->batch->index_text = NULL;
@@ -481,10 +481,10 @@ static int read_head(struct sgpu_run *run, struct sgpu_tar_reader *tar, struct s
 	return rc;
 }
 
-int sgpu_admit(struct sgpu_run *run, struct sgpu_tar_reader *tar, struct sgpu_error *error)
+int sgpu_admit(struct sgpu_run *run, struct sgpu_error *error)
 {
 	struct sgpu_job *job = &run->job;
-	int rc = read_head(run, tar, error);
+	int rc = read_head(run, error);
 
 	if (rc == SGPU_OK && !job->prepared) {
 		rc = load_manifest(job, error);

@@ -170,7 +170,6 @@ static void end_member(const struct member *member)
 	struct sgpu_payload *p = member->of;
 	struct sgpu_run *run = p->run;
 	const uint64_t bytes = p->size - p->header;
-	uint64_t paths[SGPU_PATHS] = { 0 };
 	struct sgpu_stream *stream;
 
 	judge(p, bad->code, bad->error.text, bad->bad_chunk);
@@ -184,10 +183,9 @@ static void end_member(const struct member *member)
 	}
 	sgpu_payload_note(p, p->sealed ? SGPU_SPAN_OPEN : SGPU_SPAN_COPY_IN, member->check.begin_ns,
 			  member->check.end_ns, bytes);
-	paths[!run->runner->pins ? SGPU_PATH_PAGEABLE
-	      : p->host		 ? SGPU_PATH_REGISTERED
-				 : SGPU_PATH_PINNED] = p->code == SGPU_OK ? bytes : 0;
-	sgpu_trace_paths(run, false, paths);
+	run->result.paths.in[!run->runner->pins ? SGPU_PATH_PAGEABLE
+			     : p->host		? SGPU_PATH_REGISTERED
+				       : SGPU_PATH_PINNED] += p->code == SGPU_OK ? bytes : 0;
 	end_input(p);
 }
 
@@ -550,9 +548,12 @@ int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error)
 	int rc;
 
 	for (int i = 0; i < m->segment_count && atomic_load(&run->stop) == SGPU_OK; i++) {
-		if (sgpu_segment_is_input(&m->segments[i]) &&
-		    sgpu_run_segment(run, i)->location.kind != SGPU_LOCATION_INLINE) {
-			bring(sgpu_run_payload(run, i, false));
+		if (sgpu_segment_is_input(&m->segments[i])) {
+			struct sgpu_payload *p = sgpu_run_payload(run, i, false);
+
+			if (p->of->location.kind != SGPU_LOCATION_INLINE) {
+				bring(p);
+			}
 		}
 	}
 	rc = read_batch(run, error);

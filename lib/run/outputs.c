@@ -258,7 +258,6 @@ static void place_small(struct sgpu_payload *p)
 	const uint64_t bytes = p->size - p->header;
 	struct sgpu_run *run = p->run;
 	struct sgpu_error error = { 0 };
-	uint64_t paths[SGPU_PATHS] = { 0 };
 	int rc = bad->code;
 
 	sgpu_payload_note(p, p->sealed ? SGPU_SPAN_SEAL : SGPU_SPAN_COPY_OUT, small->seal.begin_ns,
@@ -267,8 +266,7 @@ static void place_small(struct sgpu_payload *p)
 		end_output(p, rc, bad->error.text);
 		return;
 	}
-	paths[run->runner->pins ? SGPU_PATH_PINNED : SGPU_PATH_PAGEABLE] = bytes;
-	sgpu_trace_paths(run, true, paths);
+	run->result.paths.out[run->runner->pins ? SGPU_PATH_PINNED : SGPU_PATH_PAGEABLE] += bytes;
 	rc = find_place(p, &error);
 	rc = rc ? rc : put_header(p, &error);
 	rc = rc ? rc : put(p, p->header, small->host, (size_t)bytes, &error);

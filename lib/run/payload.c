@@ -200,7 +200,10 @@ bool sgpu_payloads_advance(struct sgpu_run *run, bool results)
 			continue;
 		}
 		*link = p->next;
-		sgpu_trace_paths(run, results, result->bytes);
+		for (int i = 0; i < SGPU_PATHS; i++) {
+			(results ? run->result.paths.out : run->result.paths.in)[i] +=
+				result->bytes[i];
+		}
 		(results ? sgpu_output_moved : sgpu_input_moved)(p, result);
 		sgpu_transfer_free(&p->transfer);
 	}

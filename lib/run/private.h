@@ -91,8 +91,7 @@ SGPU_MUST_CHECK int sgpu_results_place(const struct sgpu_job *job, struct sgpu_l
 				       uint64_t left, struct sgpu_error *error);
 
 /* Fills in run->job, whose options are set. */
-SGPU_MUST_CHECK int sgpu_admit(struct sgpu_run *run, struct sgpu_tar_reader *tar,
-			       struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_admit(struct sgpu_run *run, struct sgpu_error *error);
 /* The last check: records the batch, or refuses it if it was recorded before. */
 SGPU_MUST_CHECK int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error);
 void sgpu_job_clear(struct sgpu_job *job);
@@ -289,12 +288,6 @@ SGPU_MUST_CHECK int sgpu_run_get_stream(struct sgpu_run *run, int number,
 					enum sgpu_run_stream which, struct sgpu_stream **stream,
 					struct sgpu_error *error);
 
-static inline const struct sgpu_batch_segment *sgpu_run_segment(const struct sgpu_run *run,
-								int segment)
-{
-	return &run->job.batch->segments[run->job.in_batch[segment]];
-}
-
 /* Whether a payload of so many bytes is moved whole, with others in one step. */
 static inline bool sgpu_run_is_small(uint64_t size)
 {
@@ -304,7 +297,6 @@ static inline bool sgpu_run_is_small(uint64_t size)
 /* Adds a span, and to the sums of its kind. If begin_ns is 0, the step never ran, and nothing is
  * added. */
 void sgpu_trace_add(struct sgpu_run *run, const struct sgpu_span *span);
-void sgpu_trace_paths(struct sgpu_run *run, bool out, const uint64_t bytes[SGPU_PATHS]);
 
 /* ---- memory.c ---- */
 /* Allocates all buffers. Errors: SGPU_ENOMEM. */

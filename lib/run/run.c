@@ -89,7 +89,7 @@ const char *sgpu_run_failure(struct sgpu_run *run, const char *what, const char 
 			     text[0] ? text : sgpu_strerror(*code));
 }
 
-/* ---- spans, their sums, and the paths of payloads ---- */
+/* ---- spans and their sums ---- */
 /* If out of memory, drops the span; the sums stay right. */
 static void record_span(struct sgpu_run *run, const struct sgpu_span *span)
 {
@@ -120,15 +120,6 @@ void sgpu_trace_add(struct sgpu_run *run, const struct sgpu_span *span)
 	total->bytes += span->bytes;
 	if (run->submission.options.spans) {
 		record_span(run, span);
-	}
-}
-
-void sgpu_trace_paths(struct sgpu_run *run, bool out, const uint64_t bytes[SGPU_PATHS])
-{
-	struct sgpu_run_paths *paths = &run->result.paths;
-
-	for (int i = 0; i < SGPU_PATHS; i++) {
-		(out ? paths->out : paths->in)[i] += bytes[i];
 	}
 }
 
@@ -206,7 +197,7 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 {
 	int rc = sgpu_tar_open(run->submission.in_fd, run->submission.in_name, &run->tar, error);
 
-	rc = rc ? rc : sgpu_admit(run, run->tar, error);
+	rc = rc ? rc : sgpu_admit(run, error);
 	run->result.descriptor_failed = rc == SGPU_ESYSTEM;
 	rc = rc ? rc : sgpu_presence_enter(run, look_for_stop, error);
 	if (rc == SGPU_OK) {
@@ -256,8 +247,8 @@ static void run_to_end(struct sgpu_run *run)
 	for (;;) {
 		if (sgpu_run_advance(run)) {
 			since = sgpu_now_ns();
-		} else if (sgpu_operations_ended(run) && !sgpu_operations_pending(run) &&
-			   !run->enqueued && !run->under_way[false] && !run->under_way[true]) {
+		} else if (sgpu_operations_ended(run) && !run->enqueued && !run->under_way[false] &&
+			   !run->under_way[true]) {
 			return;
 		} else {
 			sgpu_run_pause(run, since);
