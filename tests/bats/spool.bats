@@ -607,16 +607,16 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 	for i in {1..130}; do
 		sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk -o spool/b"$i" packed
 	done
-	# One page has room for the records of 127 batches.
+	# Inodes of the two directories, and of 127 batches.
 	# shellcheck disable=SC2016
 	run --separate-stderr unshare --mount bash -c '
-		mkdir full && mount -t tmpfs -o size=4k,mode=0700 tmpfs full || exit 77
+		mkdir full && mount -t tmpfs -o nr_inodes=129,mode=0700 tmpfs full || exit 77
 		sgpu-worker -q -k runner.jwk --device cpu --owners owners --state full spool
 		status=$?
 		find spool/done -type f | wc -l
 		find spool/failed spool/.claimed -mindepth 1
 		find spool -maxdepth 1 -name "b*" ! -name "*.response" | wc -l
-		mount -o remount,size=64k full && sgpu-worker -q -k runner.jwk --device cpu --owners owners --state full spool ||
+		mount -o remount,nr_inodes=1000 full && sgpu-worker -q -k runner.jwk --device cpu --owners owners --state full spool ||
 			exit 78
 		exit $status'
 	[ "$status" -eq 3 ]
