@@ -106,7 +106,6 @@ static int run(struct task *task, const char *path)
 	rc = rc ? rc : measure(task, &error);
 	status = rc ? cli_error(&error) : report(task, name);
 	sgpu_free_wiped(&task->data, task->size);
-	cli_input_close(fd);
 	return status;
 }
 
