@@ -159,8 +159,7 @@ void sgpu_batch_free(struct sgpu_batch **batch);
 enum sgpu_batch_read_what {
 	SGPU_READ_BATCH = 1, /* a batch */
 	SGPU_READ_RESPONSE = 2,
-	SGPU_READ_EITHER = SGPU_READ_BATCH | SGPU_READ_RESPONSE,
-	SGPU_READ_SEAL = 4, /* also: only seal.json */
+	SGPU_READ_EITHER = SGPU_READ_BATCH | SGPU_READ_RESPONSE
 };
 /* Reads all before the payloads, as `what` allows. Checks the format, the digests of index and
  * manifest, and that both name the same segments with the same sensitivity and direction. Does not

@@ -357,10 +357,7 @@ int sgpu_batch_read(struct sgpu_tar_reader *reader, unsigned what, struct sgpu_b
 {
 	int rc = sgpu_batch_read_seal(reader, what, batch, error);
 
-	if (rc || what & SGPU_READ_SEAL) {
-		return rc;
-	}
-	rc = sgpu_batch_read_index(reader, *batch, error);
+	rc = rc ? rc : sgpu_batch_read_index(reader, *batch, error);
 	rc = rc ? rc : sgpu_batch_read_rest(reader, *batch, NULL, error);
 	if (rc) {
 		sgpu_batch_free(batch);

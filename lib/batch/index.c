@@ -3,7 +3,6 @@
  * The index, batch.json or response.json: its rules that need no manifest, its parser, and its
  * writer. Its digest is in seal.json. Members that do not belong there are refused.
  */
-#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,32 +91,28 @@ static int check_timings(const json_t *timings, struct sgpu_error *error)
 
 static int compare_ids(const void *a, const void *b)
 {
-	return strcmp(((const struct sgpu_batch_segment *)a)->id,
-		      ((const struct sgpu_batch_segment *)b)->id);
-}
-
-static void keep(void *segment)
-{
-	(void)segment;
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 /* No id may be there twice. */
-static int check_ids(struct sgpu_batch *batch, struct sgpu_error *error)
+static int check_ids(const struct sgpu_batch *batch, struct sgpu_error *error)
 {
-	void *tree = NULL;
-	int rc = SGPU_OK;
+	const size_t count = (size_t)batch->segment_count;
+	const char **ids = malloc((count + 1) * sizeof(*ids));
+	int rc = ids ? SGPU_OK : sgpu_fail_nomem(error);
 
-	for (int i = 0; !rc && i < batch->segment_count; i++) {
-		struct sgpu_batch_segment *s = &batch->segments[i],
-					  **found = tsearch(s, &tree, compare_ids);
-
-		if (!found) {
-			rc = sgpu_fail_nomem(error);
-		} else if (*found != s) {
-			rc = sgpu_segment_fail(s, SGPU_EINVALID, " is there twice", error);
+	for (size_t i = 0; ids && i < count; i++) {
+		ids[i] = batch->segments[i].id;
+	}
+	if (ids) {
+		qsort(ids, count, sizeof(*ids), compare_ids);
+	}
+	for (size_t i = 1; !rc && i < count; i++) {
+		if (strcmp(ids[i - 1], ids[i]) == 0) {
+			rc = sgpu_fail(error, SGPU_EINVALID, "segment '%s' is there twice", ids[i]);
 		}
 	}
-	tdestroy(tree, keep);
+	free(ids);
 	return rc;
 }
 

@@ -100,7 +100,7 @@ static int read_batch(const struct opening *opening, struct sgpu_batch **batch,
 			 : sgpu_check_trusted(fd, opening->batch_path,
 					      "says which response is wanted", error);
 	rc = rc ? rc : sgpu_tar_open(fd, opening->batch_path, &reader, error);
-	rc = rc ? rc : sgpu_batch_read(reader, SGPU_READ_BATCH | SGPU_READ_SEAL, batch, error);
+	rc = rc ? rc : sgpu_batch_read_seal(reader, SGPU_READ_BATCH, batch, error);
 	sgpu_tar_close(&reader);
 	close(fd);
 	return rc;

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/batch.h>
 
 #include "base/json.h"
+#include "batch/batch.h"
 #include "spool.h"
 
 enum { NAMES_TRIED = 1000000 };
@@ -92,7 +92,7 @@ static struct sgpu_batch *read_seal(int fd, const char *shown, bool response)
 	struct sgpu_batch *batch = NULL;
 
 	if (sgpu_tar_open(fd, shown, &tar, NULL) != SGPU_OK ||
-	    sgpu_batch_read(tar, what | SGPU_READ_SEAL, &batch, NULL) != SGPU_OK) {
+	    sgpu_batch_read_seal(tar, what, &batch, NULL) != SGPU_OK) {
 		batch = NULL;
 	}
 	sgpu_tar_close(&tar);
