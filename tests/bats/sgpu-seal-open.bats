@@ -68,6 +68,14 @@ setup() {
 	[ "$(ls out)" = bias.copy.f32 ]
 }
 
+@test "more outputs than files that may be open are refused, and none appears" {
+	run_job
+	run --separate-stderr -3 bash -c 'ulimit -n 66; sgpu-seal open -k owner.jwk -C out response'
+	assert_contains "$stderr" "more files than this process may have open"
+	assert_contains "$stderr" "--only"
+	assert_no_file out
+}
+
 @test "opening replaces no file, unless it is told to" {
 	run_job
 	mkdir out && echo old >out/out.f32

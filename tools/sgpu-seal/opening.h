@@ -41,15 +41,13 @@ struct opening {
 	struct sgpu_output out;		    /* at out_path, until it is moved into its target */
 	struct sgpu_output_directory below; /* the folder of -C */
 	struct open_lease lease;
-	int pending_max; /* the most outputs that are open at a time */
-	int spool;	 /* holds a LOW output for a pipe until it has verified, or -1 */
+	int spool; /* holds a LOW output for a pipe until it has verified, or -1 */
 	struct seal_meter meter;
 	uint64_t bytes_in, bytes_out;
 	int opened, failed;
 };
 
-/* opening_write.c: opens the wanted outputs and commits them after the end of the archive; of more
- * than pending_max outputs, the first ones earlier. */
+/* opening_write.c: opens the wanted outputs and commits them after the end of the archive. */
 SGPU_MUST_CHECK int opening_write(struct opening *opening, struct sgpu_error *error);
 
 #endif

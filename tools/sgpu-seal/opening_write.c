@@ -247,14 +247,13 @@ static int prepare_output(void *argument, struct sgpu_host_part *part, struct sg
 	return rc;
 }
 
-static int add_outputs(struct opening *opening, struct seal_moves *moves, int *next,
-		       struct sgpu_error *error)
+static int add_outputs(struct opening *opening, struct seal_moves *moves, struct sgpu_error *error)
 {
-	for (; *next < opening->response->segment_count; ++*next) {
-		const struct sgpu_batch_segment *s = &opening->response->segments[*next];
+	for (int i = 0; i < opening->response->segment_count; i++) {
+		const struct sgpu_batch_segment *s = &opening->response->segments[i];
 		const bool is_inline = s->location.kind == SGPU_LOCATION_INLINE;
 		const bool high = s->masking == SGPU_MASKING_AES_GCM;
-		if (!opening->targets[*next].wanted) {
+		if (!opening->targets[i].wanted) {
 			continue;
 		}
 		if (!is_inline && s->status != SGPU_OK) {
@@ -269,11 +268,8 @@ static int add_outputs(struct opening *opening, struct seal_moves *moves, int *n
 				"'%s': output '%s' is in a file, which no response may refer to",
 				opening->in_name, s->id);
 		}
-		if (moves->payload_count == opening->pending_max) {
-			break;
-		}
-		seal_moves_add(moves, high ? SGPU_HOST_OPEN : SGPU_HOST_COPY, *next,
-			       sgpu_batch_payload_size(opening->response, *next), s->id,
+		seal_moves_add(moves, high ? SGPU_HOST_OPEN : SGPU_HOST_COPY, i,
+			       sgpu_batch_payload_size(opening->response, i), s->id,
 			       prepare_output);
 		moves->parts[moves->count - 1].digest = high ? NULL : s->kt128;
 	}
@@ -342,18 +338,11 @@ int opening_write(struct opening *opening, struct sgpu_error *error)
 	int rc = seal_moves_create(&moves, opening->response->segment_count, opening->reader,
 				   opening, NULL, error);
 	struct sgpu_error ignored = { 0 };
-	int next = 0, segment;
+	int segment;
 
 	rc = rc ? rc : find_leased(opening, error);
-	while (!rc && next < opening->response->segment_count) {
-		moves.count = 0;
-		moves.payload_count = 0;
-		rc = add_outputs(opening, &moves, &next, error);
-		rc = rc ? rc : move_outputs(opening, &moves, error);
-		if (!rc && next < opening->response->segment_count) {
-			rc = commit(opening, error);
-		}
-	}
+	rc = rc ? rc : add_outputs(opening, &moves, error);
+	rc = rc ? rc : move_outputs(opening, &moves, error);
 	for (segment = 0; !rc && segment >= 0;) {
 		rc = sgpu_batch_next_payload(opening->reader, opening->response, &segment, error);
 	}

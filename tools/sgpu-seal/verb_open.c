@@ -212,6 +212,13 @@ static int mark_wanted(struct opening *opening, struct sgpu_error *error)
 		sgpu_fail(error, SGPU_EUSAGE, "%d outputs do not fit one file: %s", wanted, names);
 		return sgpu_hint(error, "choose one with --only, or a directory for all with -C");
 	}
+	/* Each stays open until the whole response has verified. */
+	if (opening->folder && (uint64_t)wanted * DESCRIPTORS_AN_OUTPUT + SPARE_DESCRIPTORS >
+				       cli_raise_descriptors()) {
+		sgpu_fail(error, SGPU_ESYSTEM,
+			  "%d outputs are more files than this process may have open", wanted);
+		return sgpu_hint(error, "raise 'ulimit -n', or open some of them, with --only");
+	}
 	return 0;
 }
 
@@ -272,19 +279,7 @@ static int choose(struct opening *opening, struct sgpu_error *error)
 	for (int i = 0; i < response->segment_count; i++) {
 		opening->targets[i].output = (struct sgpu_output)SGPU_OUTPUT_INIT;
 	}
-	int rc = mark_wanted(opening, error);
-	if (!rc && opening->folder) {
-		/* Each open output takes some descriptors, and most should stay open until the
-		 * whole response has verified. */
-		const uint64_t most = SGPU_MANIFEST_SEGMENTS_MAX * DESCRIPTORS_AN_OUTPUT,
-			       usable = sgpu_min_u64(cli_raise_descriptors(),
-						     most + SPARE_DESCRIPTORS);
-
-		if (usable > 2 * SPARE_DESCRIPTORS) {
-			opening->pending_max =
-				(int)((usable - SPARE_DESCRIPTORS) / DESCRIPTORS_AN_OUTPUT);
-		}
-	}
+	const int rc = mark_wanted(opening, error);
 	return rc ? rc : take_note(opening, error);
 }
 
@@ -417,8 +412,7 @@ int verb_open(int argc, char **argv)
 	struct opening opening = { .below = SGPU_OUTPUT_DIRECTORY_INIT,
 				   .out = SGPU_OUTPUT_INIT,
 				   .lease = { .client = LEASE_CLIENT_INIT },
-				   .spool = -1,
-				   .pending_max = 1 };
+				   .spool = -1 };
 	struct sgpu_error error = { 0 };
 	char **paths;
 	int in = -1, status = read_options(&opening, argc, argv, &paths);
