@@ -28,7 +28,7 @@ static const struct cli_option *words_row(const struct cli_option *options)
 	return options->name ? options : NULL;
 }
 
-static bool fill_tables(const struct cli_option *options, struct option longs[OPTIONS_MAX + 1],
+static void fill_tables(const struct cli_option *options, struct option longs[OPTIONS_MAX + 1],
 			char shorts[2 * OPTIONS_MAX + 3])
 {
 	int row = 0;
@@ -37,12 +37,9 @@ static bool fill_tables(const struct cli_option *options, struct option longs[OP
 		*shorts++ = '-'; /* getopt then returns other arguments where they stand */
 	}
 	*shorts++ = ':'; /* getopt then returns ':' for a missing argument */
-	for (; options[row].name && *options[row].name; row++) {
+	for (; row < OPTIONS_MAX && options[row].name && *options[row].name; row++) {
 		const struct cli_option *option = &options[row];
 
-		if (row == OPTIONS_MAX) {
-			return false;
-		}
 		longs[row] = (struct option){ option->name,
 					      option->argument ? required_argument : no_argument,
 					      NULL, ROW + row };
@@ -55,7 +52,6 @@ static bool fill_tables(const struct cli_option *options, struct option longs[OP
 	}
 	longs[row] = (struct option){ 0 };
 	*shorts = '\0';
-	return true;
 }
 
 static const struct cli_option *find_row(const struct cli_option *options, int key)
@@ -231,9 +227,7 @@ int cli_read(int argc, char **argv, void *values, char ***arguments)
 	int key, status = 0;
 
 	*arguments = argv + argc;
-	if (!fill_tables(verb->options, longs, shorts)) {
-		return cli_fail(SGPU_ENOMEM, "more than %d options", OPTIONS_MAX);
-	}
+	fill_tables(verb->options, longs, shorts);
 	opterr = 0;
 	optind = 0;
 	while ((key = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
