@@ -99,7 +99,7 @@ static enum sgpu_dtype exact_type(const struct value *value, unsigned allowed, b
 		}
 	}
 	if ((from == SGPU_I64 || from == SGPU_U64) && (allowed & SGPU_TYPE_BIT(SGPU_F64)) &&
-	    value->file && draft_file_fits(value->file, &fits, error) == SGPU_OK && fits) {
+	    value->file && draft_file_look(value->file, NULL, &fits, error) == SGPU_OK && fits) {
 		return SGPU_F64;
 	}
 	return SGPU_NONE;

@@ -60,8 +60,9 @@ struct draft_file {
  * frees the path in any case. Errors: SGPU_EUSAGE, SGPU_EINVALID, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int draft_file_read(const char *text, uint64_t size_max, struct draft_file *file,
 				    struct sgpu_error *error);
-SGPU_MUST_CHECK int draft_file_fits(const struct draft_file *file, bool *all,
-				    struct sgpu_error *error);
+/* Opens the file and gives its info, or else whether f64 has all of its values. */
+SGPU_MUST_CHECK int draft_file_look(const struct draft_file *file, struct sgpu_file_info *info,
+				    bool *fits, struct sgpu_error *error);
 /* Returns `path` as data_location_client of a manifest in the current directory: relative if it is
  * below, else absolute. From malloc; NULL when out of memory. */
 char *draft_location(const char *path);

@@ -89,8 +89,8 @@ static int hint_type(struct sgpu_error *error)
 			 "DTYPE one of f32 f64 f16 i8 u8 i16 u16 i32 u32 i64 u64");
 }
 
-static int look(const struct draft_file *file, struct sgpu_file_info *info, bool *fits,
-		struct sgpu_error *error)
+int draft_file_look(const struct draft_file *file, struct sgpu_file_info *info, bool *fits,
+		    struct sgpu_error *error)
 {
 	struct sgpu_file *opened = NULL;
 	const int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -133,7 +133,7 @@ int draft_file_read(const char *text, uint64_t size_max, struct draft_file *file
 	}
 	if (!type) {
 		split_member(file->path, &file->request.member);
-		rc = look(file, &file->info, NULL, error);
+		rc = draft_file_look(file, &file->info, NULL, error);
 		return rc == SGPU_EINVALID && file->request.member ? hint_type(error) : rc;
 	}
 	rc = parse_shape(type + 1 + strlen(sgpu_dtype_name(dtype)) + 1, &file->request, error);
@@ -142,11 +142,6 @@ int draft_file_read(const char *text, uint64_t size_max, struct draft_file *file
 					      .plain = true,
 					      .offset = file->request.raw_offset };
 	return rc;
-}
-
-int draft_file_fits(const struct draft_file *file, bool *all, struct sgpu_error *error)
-{
-	return look(file, NULL, all, error);
 }
 
 char *draft_location(const char *path)
