@@ -8,6 +8,7 @@
 
 #include <sgpu/base.h>
 
+#include "attest/quote.h"
 #include "parts.h"
 
 struct task {
@@ -40,7 +41,9 @@ const struct cli_option policy_options[] = {
  * it can also read makes nothing worse. */
 static bool is_open(const char *kind)
 {
-	return kind && (!strcmp(kind, "plain") || !strcmp(kind, "gramine-direct"));
+	const int rank = sgpu_platform_rank(kind);
+
+	return rank >= 0 && rank < SGPU_RANK_TEE;
 }
 
 /* ---- what a quote of the build should have: digests of files, and conditions without which these
@@ -171,18 +174,11 @@ static int run(struct task *task)
 
 static int check_options(const struct task *task)
 {
-	static const char *const kinds[] = { "plain", "gramine-direct", "sgx", "tdx", "snp" };
-	size_t kind = 0;
-
-	while (task->at_least && kind < SGPU_ARRAY_LENGTH(kinds) &&
-	       strcmp(task->at_least, kinds[kind])) {
-		kind++;
-	}
-	if (kind == SGPU_ARRAY_LENGTH(kinds)) {
-		return cli_usage("--at-least is plain, gramine-direct, sgx, tdx or snp");
-	}
 	const bool build = task->build_path || task->release_path;
 
+	if (task->at_least && sgpu_platform_rank(task->at_least) < 0) {
+		return cli_usage("--at-least is one of: " SGPU_PLATFORM_WORDS);
+	}
 	if ((task->build_path != NULL) + (task->release_path != NULL) + (task->quote_path != NULL) >
 	    1) {
 		return cli_usage("a quote, --build and --release exclude each other");
