@@ -140,28 +140,18 @@ static json_t *base_policy(const struct request *r, int *status)
 	return policy;
 }
 
-/* Whether a list of a policy has a digest. */
-static bool has(const json_t *policy, const char *object, const char *list, const char *digest)
-{
-	const json_t *values = json_object_get(json_object_get(policy, object), list), *value;
-	size_t i;
-
-	json_array_foreach (values, i, value) {
-		if (strcmp(json_string_value(value), digest) == 0) {
-			return true;
-		}
-	}
-	return false;
-}
-
 static int accept(json_t *policy, const char *object, const char *list, const char *shown,
 		  const struct request *r, const char *what)
 {
 	json_t *values = json_object_get(json_object_get(policy, object), list);
 	struct sgpu_error error = { 0 };
+	const json_t *value;
+	size_t i;
 
-	if (has(policy, object, list, shown)) {
-		return 0;
+	json_array_foreach (values, i, value) {
+		if (strcmp(json_string_value(value), shown) == 0) {
+			return 0;
+		}
 	}
 	if (r->digest && strcmp(r->digest, shown) == 0) {
 		return json_array_append_new(values, json_string(shown))
