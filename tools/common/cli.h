@@ -285,10 +285,7 @@ void cli_lists(FILE *out, const json_t *record, const char *const lists[][2]);
  * NULL); neither may be an input. */
 SGPU_MUST_CHECK int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 				   struct sgpu_error *error);
-/* The text of a JSON value; its numbers have their shortest form, 0.58, not 0.57999999999999996,
- * unless one of them needs all digits. From malloc; NULL: out of memory. */
-char *cli_json_shortest(const json_t *value, size_t flags);
-/* Writes such a text as cli_write_text does, indented, and in ASCII on standard output. Takes over
+/* Writes a JSON value as cli_write_text does, indented, and in ASCII on standard output. Takes over
  * the reference; NULL: out of memory. */
 SGPU_MUST_CHECK int cli_write_json(const char *path, mode_t mode, json_t *value,
 				   struct sgpu_error *error);

@@ -80,7 +80,9 @@ int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 	return rc;
 }
 
-char *cli_json_shortest(const json_t *value, size_t flags)
+/* Returns the text of a value; its numbers have their shortest form, 0.58, not 0.57999999999999996,
+ * unless one of them needs all digits. From malloc; NULL: out of memory. */
+static char *shortest(const json_t *value, size_t flags)
 {
 	char *text = NULL;
 
@@ -103,7 +105,7 @@ char *cli_json_shortest(const json_t *value, size_t flags)
 int cli_write_json(const char *path, mode_t mode, json_t *value, struct sgpu_error *error)
 {
 	const size_t ascii = cli_is_standard(path) ? JSON_ENSURE_ASCII : 0;
-	char *text = value ? cli_json_shortest(value, JSON_INDENT(2) | ascii) : NULL;
+	char *text = value ? shortest(value, JSON_INDENT(2) | ascii) : NULL;
 	const size_t size = text ? strlen(text) : 0;
 	int rc = text ? SGPU_OK : sgpu_fail_nomem(error);
 

@@ -113,7 +113,7 @@ int document_check(const json_t *value, const char *name, unsigned options,
 {
 	memset(document, 0, sizeof(*document));
 	document->path = document->name = name;
-	document->text = cli_json_shortest(value, JSON_COMPACT);
+	document->text = json_dumps(value, JSON_COMPACT);
 	if (!document->text) {
 		return cli_fail_nomem();
 	}
