@@ -198,7 +198,7 @@ struct sgpu_manifest {
 			       diagnostics */
 	json_t *segment_ids, *operation_ids; /* private: from id to index */
 	int *readers, *before;		     /* private: the memory of all arrays of these names */
-	struct sgpu_manifest_texts *texts;   /* private: the memory of all names */
+	char *texts;			     /* private: the memory of all names */
 };
 
 /* Options of sgpu_manifest_parse. An output's location may never leave its directory. An input's

@@ -9,14 +9,6 @@
 
 #include "manifest/reader.h"
 
-enum { TEXTS = 64 << 10 };
-
-struct sgpu_manifest_texts {
-	struct sgpu_manifest_texts *next;
-	size_t used, size;
-	char text[];
-};
-
 int sgpu_reader_frame(struct sgpu_reader *reader, const char *text, size_t size, size_t *position,
 		      struct sgpu_error *error)
 {
@@ -29,8 +21,13 @@ int sgpu_reader_frame(struct sgpu_reader *reader, const char *text, size_t size,
 	reader->lists[SGPU_LIST_OPERATIONS] =
 		(struct sgpu_json_list){ .key = "operations",
 					 .count_max = SGPU_MANIFEST_OPERATIONS_MAX };
-	int rc = sgpu_json_frame(text, size, reader->lists, SGPU_ARRAY_LENGTH(reader->lists), 0,
-				 frame, position, error);
+	/* Each name is kept once, and takes more bytes in the document, where it has quotes. */
+	reader->room = size + 1;
+	reader->manifest->texts = malloc(reader->room);
+	int rc = reader->manifest->texts ? sgpu_json_frame(text, size, reader->lists,
+							   SGPU_ARRAY_LENGTH(reader->lists), 0,
+							   frame, position, error)
+					 : sgpu_fail_nomem(error);
 	for (size_t list = 0; !rc && list < SGPU_ARRAY_LENGTH(reader->lists); list++) {
 		struct sgpu_json_list entries = reader->lists[list];
 		json_t *array = json_object_get(*frame, entries.key);
@@ -63,37 +60,18 @@ json_t *sgpu_reader_take(struct sgpu_reader *reader, struct sgpu_json_list *entr
 
 const char *sgpu_reader_keep(struct sgpu_reader *reader, const char *text)
 {
-	struct sgpu_manifest_texts *texts = reader->manifest->texts;
-	size_t size = text ? strlen(text) + 1 : 0;
-	char *copy;
+	char *copy = reader->manifest->texts + reader->kept;
+	const size_t size = text ? strlen(text) + 1 : 0;
 
 	if (!text) {
 		return NULL;
 	}
-	if (!texts || texts->size - texts->used < size) {
-		const size_t room = size > TEXTS ? size : TEXTS;
-
-		texts = malloc(sizeof(*texts) + room);
-		if (!texts) {
-			reader->no_memory = true;
-			return "";
-		}
-		*texts = (struct sgpu_manifest_texts){ reader->manifest->texts, 0, room };
-		reader->manifest->texts = texts;
+	if (size > reader->room - reader->kept) {
+		reader->no_memory = true;
+		return "";
 	}
-	copy = memcpy(texts->text + texts->used, text, size);
-	texts->used += size;
-	return copy;
-}
-
-void sgpu_reader_free_texts(struct sgpu_manifest *manifest)
-{
-	struct sgpu_manifest_texts *texts;
-
-	while ((texts = manifest->texts)) {
-		manifest->texts = texts->next;
-		free(texts);
-	}
+	reader->kept += size;
+	return memcpy(copy, text, size);
 }
 
 /* A manifest travels without the paths and formats of its author's files, which are no business of

@@ -9,7 +9,7 @@
 
 #include "manifest/reader.h"
 
-enum { REASON_MAX = 256, QUOTED_MAX = 96 };
+enum { REASON_MAX = 256 };
 
 void sgpu_reader_at(struct sgpu_reader *reader, int list, int index)
 {
@@ -49,19 +49,6 @@ const char *sgpu_reader_hint(const char *name, const char *const *names, char hi
 	return hint;
 }
 
-/* Quotes at most QUOTED_MAX bytes and does not cut a character of UTF-8. */
-static void quote(const char *string, char text[SGPU_VALUE_TEXT_MAX])
-{
-	size_t length = strlen(string), cut = length;
-
-	if (cut > QUOTED_MAX) {
-		for (cut = QUOTED_MAX; cut && ((unsigned char)string[cut] & 0xc0) == 0x80; cut--) {
-		}
-	}
-	snprintf(text, SGPU_VALUE_TEXT_MAX, "'%.*s%s'", (int)cut, string,
-		 cut < length ? "..." : "");
-}
-
 const char *sgpu_reader_number(double number, char text[SGPU_NUMBER_TEXT_MAX])
 {
 	for (int digits = 15; digits <= 17; digits++) {
@@ -73,53 +60,42 @@ const char *sgpu_reader_number(double number, char text[SGPU_NUMBER_TEXT_MAX])
 	return text;
 }
 
-const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX])
+/* Returns the number, or else what kind of value this is. */
+static const char *describe(const json_t *value, char text[SGPU_NUMBER_TEXT_MAX])
 {
 	static const char *const kinds[] = {
 		[JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array", [JSON_TRUE] = "true",
 		[JSON_FALSE] = "false",	     [JSON_NULL] = "null",
 	};
 
-	switch (json_typeof(value)) {
-	case JSON_STRING:
-		quote(json_string_value(value), text);
-		return text;
-	case JSON_INTEGER:
-		snprintf(text, SGPU_VALUE_TEXT_MAX, "%" JSON_INTEGER_FORMAT,
+	if (json_is_integer(value)) {
+		snprintf(text, SGPU_NUMBER_TEXT_MAX, "%" JSON_INTEGER_FORMAT,
 			 json_integer_value(value));
 		return text;
-	case JSON_REAL:
-		return sgpu_reader_number(json_real_value(value), text);
-	default:
-		return kinds[json_typeof(value)];
 	}
+	return json_is_real(value) ? sgpu_reader_number(json_real_value(value), text)
+				   : kinds[json_typeof(value)];
 }
 
 bool sgpu_reader_refuse(struct sgpu_reader *reader, const char *field, const char *hint,
 			const json_t *value, const char *format, ...)
 {
-	char text[SGPU_VALUE_TEXT_MAX], what[REASON_MAX];
+	char text[SGPU_NUMBER_TEXT_MAX], what[REASON_MAX];
 	va_list arguments;
 
 	va_start(arguments, format);
 	vsnprintf(what, sizeof(what), format, arguments);
 	va_end(arguments);
-	return sgpu_reader_report(reader, field, hint, "%s %s", sgpu_reader_value(value, text),
-				  what);
-}
-
-static void unknown_field(struct sgpu_reader *reader, const char *key, const char *const *names)
-{
-	char text[SGPU_VALUE_TEXT_MAX], hint[SGPU_HINT_MAX];
-
-	quote(key, text);
-	sgpu_reader_report(reader, key, sgpu_reader_hint(key, names, hint), "unknown field %s",
-			   text);
+	return json_is_string(value) ? sgpu_reader_report(reader, field, hint, "'%s' %s",
+							  json_string_value(value), what)
+				     : sgpu_reader_report(reader, field, hint, "%s %s",
+							  describe(value, text), what);
 }
 
 bool sgpu_reader_fields(struct sgpu_reader *reader, json_t *object, const char *const *names,
 			int required, json_t **values)
 {
+	char hint[SGPU_HINT_MAX];
 	const char *key;
 	json_t *value;
 
@@ -138,7 +114,8 @@ bool sgpu_reader_fields(struct sgpu_reader *reader, json_t *object, const char *
 		if (names[i]) {
 			values[i] = value;
 		} else {
-			unknown_field(reader, key, names);
+			sgpu_reader_report(reader, key, sgpu_reader_hint(key, names, hint),
+					   "unknown field '%s'", key);
 		}
 	}
 	for (int i = 0; i < required; i++) {
@@ -253,12 +230,10 @@ int sgpu_ids_index(const json_t *ids, const char *id)
 int sgpu_reader_reference(struct sgpu_reader *reader, const char *field, const char *id,
 			  json_t *ids, const char *what)
 {
-	char text[SGPU_VALUE_TEXT_MAX];
 	int index = id ? sgpu_ids_index(ids, id) : -1;
 
 	if (id && index < 0) {
-		quote(id, text);
-		sgpu_reader_report(reader, field, NULL, "%s is not %s of this manifest", text,
+		sgpu_reader_report(reader, field, NULL, "'%s' is not %s of this manifest", id,
 				   what);
 		reader->use_unsure = true;
 	}

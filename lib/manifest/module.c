@@ -48,15 +48,14 @@ static void read_kernel(struct sgpu_reader *reader, const char *kernel,
 static void read_extents(struct sgpu_reader *reader, const char *field, const json_t *value,
 			 const unsigned most[3], unsigned extents[3])
 {
-	char text[SGPU_VALUE_TEXT_MAX], *end;
+	char *end;
 
 	if (!value) {
 		return;
 	}
 	if (!json_is_array(value) || json_array_size(value) < 1 || json_array_size(value) > 3) {
-		sgpu_reader_report(reader, field, NULL, "%s is not an array of 1 to 3 numbers",
-				   json_is_array(value) ? "the value"
-							: sgpu_reader_value(value, text));
+		sgpu_reader_refuse(reader, field, "for example [64, 4]", value,
+				   "is not 1 to 3 numbers in an array");
 		return;
 	}
 	for (size_t i = 0; i < json_array_size(value); i++) {
@@ -184,7 +183,7 @@ static bool read_integer(struct sgpu_reader *reader, enum form form, const json_
 static bool read_number(struct sgpu_reader *reader, enum form form, const json_t *value,
 			struct sgpu_module_param *param)
 {
-	char text[SGPU_VALUE_TEXT_MAX];
+	char text[SGPU_NUMBER_TEXT_MAX];
 	double real = json_number_value(value);
 	float single;
 
@@ -281,17 +280,21 @@ static void check_seen(struct sgpu_reader *reader, const struct sgpu_operation *
 
 static void read_params(struct sgpu_reader *reader, json_t *value, struct sgpu_operation *operation)
 {
-	char text[SGPU_VALUE_TEXT_MAX], *end;
+	char *end;
 	struct sgpu_module_call *module = operation->module;
+	static const char example[] = "[\"input\", \"output\", { \"u32\": 5 }]";
 	size_t count = json_array_size(value);
 	bool good = true;
 
+	if (!value) {
+		sgpu_reader_report(reader, NULL, example,
+				   "missing field 'params': a module needs its function's "
+				   "parameters, in their order");
+		return;
+	}
 	if (!json_is_array(value)) {
-		sgpu_reader_report(
-			reader, value ? "params" : NULL, "[\"input\", \"output\", { \"u32\": 5 }]",
-			value ? "%s is not an array, as the parameters of a module are"
-			      : "%s: a module needs its function's parameters, in their order",
-			value ? sgpu_reader_value(value, text) : "missing field 'params'");
+		sgpu_reader_refuse(reader, "params", example, value,
+				   "is not an array, as the parameters of a module are");
 		return;
 	}
 	if (count > SGPU_MODULE_PARAMS_MAX) {

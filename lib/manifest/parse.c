@@ -287,7 +287,7 @@ void sgpu_manifest_free(struct sgpu_manifest **manifest)
 	json_decref(m->operation_ids);
 	json_decref(m->segment_ids);
 	json_decref(m->json);
-	sgpu_reader_free_texts(m);
+	free(m->texts);
 	free(m);
 	*manifest = NULL;
 }

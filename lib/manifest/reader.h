@@ -11,8 +11,7 @@
 #include "manifest/manifest.h"
 
 enum {
-	SGPU_WHERE_MAX = 64,	   /* "/segments/65535/data_type_info/shape" */
-	SGPU_VALUE_TEXT_MAX = 160, /* a value as messages quote it */
+	SGPU_WHERE_MAX = 64, /* "/segments/65535/data_type_info/shape" */
 	SGPU_HINT_MAX = 160,
 };
 
@@ -37,7 +36,8 @@ struct sgpu_reader {
 	uint8_t *unsure;	    /* per segment: set of enum sgpu_unsure, all reported */
 	struct sgpu_dependency *dependencies;
 	size_t dependency_count, dependency_capacity;
-	bool use_unsure; /* an id or a reference is wrong, so who uses a segment is not known */
+	size_t kept, room; /* bytes of manifest->texts: used, in all */
+	bool use_unsure;   /* an id or a reference is wrong, so who uses a segment is not known */
 	bool no_memory;
 };
 
@@ -55,9 +55,7 @@ const char *sgpu_reader_hint(const char *name, const char *const *names, char hi
 /* Writes a number with as many digits as identify it: 0.58. */
 enum { SGPU_NUMBER_TEXT_MAX = 32 };
 const char *sgpu_reader_number(double number, char text[SGPU_NUMBER_TEXT_MAX]);
-/* Returns the value, shortened and quoted, or the name of its kind. */
-const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX]);
-/* Adds a diagnostic, whose text begins with the value. */
+/* Adds a diagnostic, whose text begins with the value, quoted and shortened, or with its kind. */
 bool sgpu_reader_refuse(struct sgpu_reader *reader, const char *field, const char *hint,
 			const json_t *value, const char *format, ...) SGPU_PRINTF(5, 6);
 /* Stores the members of an object in values[], in the order of the NULL-terminated list of names.
@@ -125,7 +123,6 @@ int sgpu_reader_frame(struct sgpu_reader *reader, const char *text, size_t size,
 json_t *sgpu_reader_take(struct sgpu_reader *reader, struct sgpu_json_list *entries, int index);
 /* Returns a copy that lives as long as the manifest; NULL for NULL. */
 const char *sgpu_reader_keep(struct sgpu_reader *reader, const char *text);
-void sgpu_reader_free_texts(struct sgpu_manifest *manifest);
 int sgpu_reader_canonical(struct sgpu_reader *reader, struct sgpu_error *error);
 
 #endif
