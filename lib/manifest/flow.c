@@ -2,18 +2,12 @@
  *
  * Information flow: where HIGH data flow, and the path by which they would leave as LOW.
  */
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "manifest/reader.h"
 
 enum { STEPS_MAX = 12, PATH_TEXT_MAX = 4096 };
-
-struct flow {
-	const struct sgpu_manifest *manifest;
-	int *via;    /* per operation: the HIGH segment that makes its outputs HIGH, or -1 */
-	int *source; /* per operation: the segment where these HIGH data originate */
-};
 
 /* Whether an operation that reads the segment gets HIGH data. Operations read an INPUT_OUTPUT as it
  * arrived. */
@@ -25,123 +19,109 @@ static bool reads_high(const struct sgpu_segment *segment)
 	return segment->high_flow;
 }
 
-static int made_by(const struct flow *flow, int segment, bool as_read)
+/* via: per operation, the HIGH segment that makes its outputs HIGH, or -1. */
+static int made_by(const struct sgpu_segment *segment, const int *via, bool as_read)
 {
-	const struct sgpu_segment *s = &flow->manifest->segments[segment];
-
-	if (s->writer < 0 || (as_read && s->direction == SGPU_INPUT_OUTPUT) ||
-	    flow->via[s->writer] < 0) {
+	if (segment->writer < 0 || (as_read && segment->direction == SGPU_INPUT_OUTPUT) ||
+	    via[segment->writer] < 0) {
 		return -1;
 	}
-	return s->writer;
+	return segment->writer;
 }
 
-/* Writes "scan -> SMOOTH -> smoothed -> HIST -> histogram"; a long path loses its middle. */
-static void path_text(const struct flow *flow, int segment, char text[PATH_TEXT_MAX])
+static char *prepend(char *text, const char *part)
 {
-	const struct sgpu_manifest *manifest = flow->manifest;
-	int operations[STEPS_MAX], steps = 0, source = segment;
-	size_t used = 0;
+	const size_t length = strlen(part);
 
-	for (int o = made_by(flow, segment, false); o >= 0 && steps < STEPS_MAX;
-	     o = made_by(flow, flow->via[o], true)) {
-		operations[steps++] = o;
-	}
-	if (steps) {
-		int first = flow->via[operations[steps - 1]];
+	return memcpy(text - length, part, length);
+}
 
-		source = flow->source[operations[steps - 1]];
-		used = (size_t)snprintf(text, PATH_TEXT_MAX, "%s", manifest->segments[source].id);
-		if (first != source) {
-			used += (size_t)snprintf(text + used, PATH_TEXT_MAX - used, " -> ... -> %s",
-						 manifest->segments[first].id);
+/* Returns "scan -> SMOOTH -> smoothed -> HIST -> histogram", written from its end on; a long path
+ * lacks what is between its source and its last steps. */
+static const char *path_text(const struct sgpu_manifest *manifest, const int *via,
+			     const struct sgpu_segment *segment, char text[PATH_TEXT_MAX])
+{
+	char *path = text + PATH_TEXT_MAX - 1;
+	int steps = 0, operation = made_by(segment, via, false);
+
+	*path = '\0';
+	path = prepend(path, segment->id);
+	for (; operation >= 0; operation = made_by(segment, via, true)) {
+		segment = &manifest->segments[via[operation]];
+		if (++steps <= STEPS_MAX) {
+			path = prepend(path, " -> ");
+			path = prepend(path, manifest->operations[operation].id);
+			path = prepend(path, " -> ");
+			path = prepend(path, segment->id);
 		}
 	}
-	for (int i = steps - 1; i >= 0; i--) {
-		int made = i ? flow->via[operations[i - 1]] : segment;
-
-		used += (size_t)snprintf(text + used, PATH_TEXT_MAX - used, " -> %s -> %s",
-					 manifest->operations[operations[i]].id,
-					 manifest->segments[made].id);
-	}
+	return steps > STEPS_MAX ? prepend(prepend(path, " -> ... -> "), segment->id) : path;
 }
 
-static void follow_operation(struct flow *flow, int index)
+static void follow_operation(struct sgpu_manifest *manifest, int *via, int index)
 {
-	const struct sgpu_operation *operation = &flow->manifest->operations[index];
-	int maker;
+	const struct sgpu_operation *operation = &manifest->operations[index];
 
-	for (int k = 0; k <= operation->arg_count && flow->via[index] < 0 && !operation->declassify;
+	for (int k = 0; k <= operation->arg_count && via[index] < 0 && !operation->declassify;
 	     k++) {
 		int segment = sgpu_operation_reads(operation, k);
 
-		if (segment >= 0 && reads_high(&flow->manifest->segments[segment])) {
-			maker = made_by(flow, segment, true);
-			flow->via[index] = segment;
-			flow->source[index] = maker < 0 ? segment : flow->source[maker];
+		if (segment >= 0 && reads_high(&manifest->segments[segment])) {
+			via[index] = segment;
 		}
 	}
-	for (int k = 0; k < operation->arg_count && flow->via[index] >= 0; k++) {
+	for (int k = 0; k < operation->arg_count && via[index] >= 0; k++) {
 		int segment = operation->args[k].segment;
 
 		/* Any other writer has been reported. */
 		if (operation->args[k].output && segment >= 0 &&
-		    flow->manifest->segments[segment].writer == index) {
-			flow->manifest->segments[segment].high_flow = true;
+		    manifest->segments[segment].writer == index) {
+			manifest->segments[segment].high_flow = true;
 		}
 	}
 }
 
-static void check_segment(struct sgpu_reader *reader, const struct flow *flow, int index)
+static void check_segment(struct sgpu_reader *reader, const int *via, int index)
 {
-	const struct sgpu_segment *segment = &flow->manifest->segments[index];
+	const struct sgpu_segment *segment = &reader->manifest->segments[index];
+	const bool inside = segment->direction == SGPU_INTERMEDIATE;
 	char path[PATH_TEXT_MAX];
 
+	/* Finding a path takes time, so none is sought for a diagnostic that is dropped. */
 	if (!segment->high_flow || segment->sensitivity == SGPU_HIGH ||
-	    reader->unsure[index] & (SGPU_UNSURE_SENSITIVITY | SGPU_UNSURE_DIRECTION)) {
+	    reader->unsure[index] & (SGPU_UNSURE_SENSITIVITY | SGPU_UNSURE_DIRECTION) ||
+	    reader->diagnostics->count > SGPU_DIAGNOSTICS_MAX) {
 		return;
 	}
-	path_text(flow, index, path);
 	sgpu_reader_at(reader, SGPU_LIST_SEGMENTS, index);
-	if (segment->direction == SGPU_INTERMEDIATE) {
-		sgpu_reader_report(reader, "sensitivity_level", "declare it HIGH",
-				   "HIGH data flow into the LOW segment '%s': %s", segment->id,
-				   path);
-	} else {
-		sgpu_reader_report(reader, "sensitivity_level",
-				   "declare it HIGH, or the operation that may publish it "
-				   "\"declassify\": true",
-				   "HIGH data flow into the LOW output '%s': %s", segment->id,
-				   path);
-	}
+	sgpu_reader_report(reader, "sensitivity_level",
+			   inside ? "declare it HIGH"
+				  : "declare it HIGH, or the operation that may publish it "
+				    "\"declassify\": true",
+			   "HIGH data flow into the LOW %s '%s': %s", inside ? "segment" : "output",
+			   segment->id, path_text(reader->manifest, via, segment, path));
 }
 
 void sgpu_reader_flow(struct sgpu_reader *reader)
 {
 	struct sgpu_manifest *manifest = reader->manifest;
-	size_t count = (size_t)manifest->operation_count + 1;
-	struct flow flow = { .manifest = manifest };
+	int *via = malloc(((size_t)manifest->operation_count + 1) * sizeof(*via));
 
-	flow.via = malloc(count * sizeof(int));
-	flow.source = malloc(count * sizeof(int));
-	if (!flow.via || !flow.source) {
+	if (!via) {
 		reader->no_memory = true;
-		goto out;
+		return;
 	}
 	for (int i = 0; i < manifest->segment_count; i++) {
 		manifest->segments[i].high_flow = manifest->segments[i].sensitivity == SGPU_HIGH;
 	}
 	for (int i = 0; i < manifest->operation_count; i++) {
-		flow.via[i] = -1;
-		flow.source[i] = -1;
+		via[i] = -1;
 	}
 	for (int i = 0; i < manifest->operation_count; i++) {
-		follow_operation(&flow, manifest->order[i]);
+		follow_operation(manifest, via, manifest->order[i]);
 	}
 	for (int i = 0; i < manifest->segment_count; i++) {
-		check_segment(reader, &flow, i);
+		check_segment(reader, via, i);
 	}
-out:
-	free(flow.source);
-	free(flow.via);
+	free(via);
 }
