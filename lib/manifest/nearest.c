@@ -22,42 +22,33 @@ static bool same_letter(char a, char b)
 	return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* Returns the edits from a to b, ignoring case, or limit + 1 if there are more. Optimal string
- * alignment, in which swapping two adjacent letters is one edit; keeps three rows of the table. */
-static unsigned distance_of(const char *a, const char *b, unsigned limit)
+/* Returns the edits from a to b, ignoring case; at least `most` if the lengths alone say so.
+ * Optimal string alignment, in which swapping two adjacent letters is one edit. */
+static unsigned distance_of(const char *a, const char *b, unsigned most)
 {
-	unsigned rows[3][NAME_MAX_COMPARED + 1];
-	unsigned *above = rows[0], *last = rows[1], *now = rows[2], *spare;
-	size_t la = strnlen(a, NAME_MAX_COMPARED + 1), lb = strnlen(b, NAME_MAX_COMPARED + 1);
+	const size_t la = strlen(a), lb = strlen(b);
+	unsigned edits[NAME_MAX_COMPARED + 1][NAME_MAX_COMPARED + 1]; /* of their beginnings */
 
 	if (la > NAME_MAX_COMPARED || lb > NAME_MAX_COMPARED ||
-	    (la > lb ? la - lb : lb - la) > limit) {
-		return limit + 1;
+	    (la > lb ? la - lb : lb - la) >= most) {
+		return most;
 	}
-	for (size_t j = 0; j <= lb; j++) {
-		last[j] = (unsigned)j;
-	}
-	for (size_t i = 1; i <= la; i++) {
-		unsigned least = now[0] = (unsigned)i;
-
-		for (size_t j = 1; j <= lb; j++) {
-			now[j] = min3(last[j] + 1, now[j - 1] + 1,
-				      last[j - 1] + !same_letter(a[i - 1], b[j - 1]));
-			if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
-			    same_letter(a[i - 2], b[j - 1]) && above[j - 2] + 1 < now[j]) {
-				now[j] = above[j - 2] + 1;
+	for (size_t i = 0; i <= la; i++) {
+		for (size_t j = 0; j <= lb; j++) {
+			if (!i || !j) {
+				edits[i][j] = (unsigned)(i + j);
+				continue;
 			}
-			least = now[j] < least ? now[j] : least;
+			edits[i][j] = min3(edits[i - 1][j] + 1, edits[i][j - 1] + 1,
+					   edits[i - 1][j - 1] + !same_letter(a[i - 1], b[j - 1]));
+			if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
+			    same_letter(a[i - 2], b[j - 1]) &&
+			    edits[i - 2][j - 2] + 1 < edits[i][j]) {
+				edits[i][j] = edits[i - 2][j - 2] + 1;
+			}
 		}
-		if (least > limit) {
-			return limit + 1;
-		}
-		spare = above;
-		above = last;
-		last = now;
-		now = spare;
 	}
-	return last[lb];
+	return edits[la][lb];
 }
 
 const char *sgpu_nearest_name(const char *name, const char *const *names)
@@ -67,7 +58,7 @@ const char *sgpu_nearest_name(const char *name, const char *const *names)
 	unsigned best = length < 3 ? 2 : (unsigned)(length / 3) + 1; /* more than the most edits */
 
 	for (size_t i = 0; names[i]; i++) {
-		unsigned distance = distance_of(name, names[i], best - 1);
+		unsigned distance = distance_of(name, names[i], best);
 
 		if (distance < best) {
 			best = distance;
