@@ -112,7 +112,8 @@ bool sgpu_spin(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns);
 /* ---- message.c: messages of errors, and of the faults of a manifest ---- */
 /* Formats like vsnprintf, but escapes control characters and invalid UTF-8. The value of a quoted
  * conversion ('%s') is shortened by sgpu_excerpt unless sgpu_is_name accepts it. */
-void sgpu_message_format(char *text, size_t size, const char *format, va_list *arguments);
+void sgpu_message_format(char *text, size_t size, const char *format, va_list arguments)
+	SGPU_PRINTF(3, 0);
 
 /* ---- escape.c ---- */
 /* Returns the length in bytes of the first character of a UTF-8 text; 0 if it is malformed,

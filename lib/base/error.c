@@ -80,22 +80,10 @@ int sgpu_exit_status(int rc)
 	return codes[find(rc)].status;
 }
 
-/* Passes on a pointer to a copy of the list: where va_list is an array, the address of a va_list
- * parameter has another type. */
-static void SGPU_PRINTF(3, 0)
-	format_text(char *text, size_t size, const char *format, va_list arguments)
-{
-	va_list copy;
-
-	va_copy(copy, arguments);
-	sgpu_message_format(text, size, format, &copy);
-	va_end(copy);
-}
-
 int sgpu_vfail(struct sgpu_error *error, int rc, const char *format, va_list arguments)
 {
 	if (error) {
-		format_text(error->text, sizeof(error->text), format, arguments);
+		sgpu_message_format(error->text, sizeof(error->text), format, arguments);
 		error->code = rc;
 		error->hint[0] = '\0';
 		error->retryable = 0;
@@ -138,7 +126,7 @@ int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...)
 		char buffer[128];
 		va_list arguments;
 		va_start(arguments, format);
-		format_text(error->text, sizeof(error->text), format, arguments);
+		sgpu_message_format(error->text, sizeof(error->text), format, arguments);
 		va_end(arguments);
 		size_t used = strlen(error->text);
 		/* GNU's strerror_r returns the text, which need not be in `buffer`. */
@@ -167,7 +155,7 @@ int sgpu_hint(struct sgpu_error *error, const char *format, ...)
 	}
 	va_list arguments;
 	va_start(arguments, format);
-	format_text(error->hint, sizeof(error->hint), format, arguments);
+	sgpu_message_format(error->hint, sizeof(error->hint), format, arguments);
 	va_end(arguments);
 	return error->code;
 }

@@ -23,13 +23,13 @@ static void put(struct writer *writer, const char *bytes, size_t size)
 }
 
 /* Returns the length of the text that the format makes up to `end`. */
-static size_t length_until(char *format, char *end, va_list *arguments)
+static size_t length_until(char *format, char *end, va_list arguments)
 {
 	const char next = *end;
 	va_list copy;
 
 	*end = '\0';
-	va_copy(copy, *arguments);
+	va_copy(copy, arguments);
 	const int length = vsnprintf(NULL, 0, format, copy);
 	va_end(copy);
 	*end = next;
@@ -38,8 +38,7 @@ static size_t length_until(char *format, char *end, va_list *arguments)
 
 /* Shortens the values of '%s' in the text that the format has made, where the lengths of its
  * beginnings tell their places. */
-static void put_shortened(struct writer *writer, char *format, va_list *arguments,
-			  const char *whole)
+static void put_shortened(struct writer *writer, char *format, va_list arguments, const char *whole)
 {
 	char excerpt[SGPU_EXCERPT_MAX];
 	size_t done = 0;
@@ -61,7 +60,7 @@ static void put_shortened(struct writer *writer, char *format, va_list *argument
 	put(writer, whole + done, strlen(whole + done));
 }
 
-void sgpu_message_format(char *text, size_t size, const char *format, va_list *arguments)
+void sgpu_message_format(char *text, size_t size, const char *format, va_list arguments)
 {
 	struct writer writer = { text, size, 0 };
 	char *copy = strdup(format), *whole = NULL;
@@ -73,7 +72,7 @@ void sgpu_message_format(char *text, size_t size, const char *format, va_list *a
 	}
 	if (whole) {
 		va_list values;
-		va_copy(values, *arguments);
+		va_copy(values, arguments);
 		vsnprintf(whole, room, format, values);
 		va_end(values);
 		put_shortened(&writer, copy, arguments, whole);

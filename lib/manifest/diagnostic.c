@@ -73,7 +73,6 @@ void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *wher
 			  va_list arguments)
 {
 	char text[TEXT_MAX], pointer[POINTER_MAX];
-	va_list copy;
 
 	if (diagnostics->count > SGPU_DIAGNOSTICS_MAX) {
 		return;
@@ -82,9 +81,7 @@ void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *wher
 		append(diagnostics, "", "", "there are more diagnostics than can be listed");
 		return;
 	}
-	va_copy(copy, arguments);
-	sgpu_message_format(text, sizeof(text), format, &copy);
-	va_end(copy);
+	sgpu_message_format(text, sizeof(text), format, arguments);
 	make_pointer(where, field, pointer);
 	append(diagnostics, pointer, hint ? hint : "", text);
 }

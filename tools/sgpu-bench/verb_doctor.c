@@ -56,7 +56,7 @@ static void SGPU_PRINTF(3, 4)
 
 	finding->status = status;
 	va_start(arguments, format);
-	sgpu_message_format(finding->found, sizeof(finding->found), format, &arguments);
+	sgpu_message_format(finding->found, sizeof(finding->found), format, arguments);
 	va_end(arguments);
 }
 
