@@ -256,11 +256,10 @@ SGPU_MUST_CHECK int sgpu_quote_recipient(const json_t *claims, struct sgpu_key *
 					 struct sgpu_error *error);
 
 /* ---- appraisal ---- */
-struct sgpu_policy; /* sgpu-policy(5) */
-/* Parses a policy; `name` is for messages. Errors: SGPU_EINVALID, which names the member. */
+/* Parses a policy, sgpu-policy(5), as a new object with a further member "id": a URI with the hash
+ * of its text. `name` is for messages. Errors: SGPU_EINVALID, which names the member. */
 SGPU_MUST_CHECK int sgpu_policy_parse(const char *text, size_t size, const char *name,
-				      struct sgpu_policy **policy, struct sgpu_error *error);
-void sgpu_policy_free(struct sgpu_policy **policy);
+				      json_t **policy, struct sgpu_error *error);
 /* Makes a policy, as a new object, that accepts these digests and owners, and at least these
  * versions and this platform. The claims may be unverified. The measurements in a hardware report
  * are not claims: the caller adds them. Errors: SGPU_EINVALID. */
@@ -274,9 +273,9 @@ struct sgpu_appraisal {
 };
 /* Appraises the result of a verification that returned 0; any other result is SGPU_EUSAGE. Returns
  * 0 whether the quote is accepted or not. Clear the appraisal in any case. */
-SGPU_MUST_CHECK int sgpu_appraise(const struct sgpu_policy *policy,
-				  const struct sgpu_quote_result *result, int64_t now,
-				  struct sgpu_appraisal *appraisal, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_appraise(const json_t *policy, const struct sgpu_quote_result *result,
+				  int64_t now, struct sgpu_appraisal *appraisal,
+				  struct sgpu_error *error);
 void sgpu_appraisal_clear(struct sgpu_appraisal *appraisal);
 
 /* ---- digests of code ---- */

@@ -74,13 +74,6 @@ SGPU_MUST_CHECK int sgpu_quote_report_data(const json_t *claims, const uint8_t a
 void sgpu_quote_ueid(const uint8_t machine[SGPU_SHA256_SIZE], uint8_t ueid[SGPU_UEID_SIZE]);
 
 /* ---- policies ---- */
-enum { SGPU_POLICY_ID_SIZE = 160 };
-
-struct sgpu_policy {
-	json_t *document;	      /* well formed */
-	char id[SGPU_POLICY_ID_SIZE]; /* a URI with the hash of the policy's text */
-};
-
 /* Returns the rank of a platform's word, or -1. Only hardware proves those of SGPU_RANK_TEE. */
 enum { SGPU_RANK_TEE = 2 };
 int sgpu_platform_rank(const char *word);
@@ -95,7 +88,7 @@ struct sgpu_findings {
 };
 
 /* Makes the result as claims (draft-ietf-rats-ear); NULL if out of memory. */
-json_t *sgpu_ear_claims(const struct sgpu_policy *policy, const struct sgpu_quote_result *result,
+json_t *sgpu_ear_claims(const json_t *policy, const struct sgpu_quote_result *result,
 			const struct sgpu_findings *findings, bool accepted, int64_t now);
 
 enum { SGPU_HEX_SIZE = 2 * 48 + 1, SGPU_REASON_SIZE = 256 };

@@ -157,7 +157,7 @@ static void check_revoked(const json_t *policy, const struct sgpu_quote_result *
 	}
 }
 
-static void judge(const json_t *document, const struct sgpu_policy *policy,
+static void judge(const json_t *document, const json_t *policy,
 		  const struct sgpu_quote_result *result)
 {
 	struct sgpu_appraisal appraisal;
@@ -181,7 +181,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct sgpu_quote_result result = { .verified = true,
 					    .tee_present = flags & PRESENT,
 					    .tee_verified = flags & VERIFIED };
-	struct sgpu_policy *policy = NULL;
+	json_t *policy = NULL;
 	json_t *document = NULL;
 
 	if (!end) {
@@ -202,7 +202,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		judge(document, policy, &result);
 	}
 	json_decref(document);
-	sgpu_policy_free(&policy);
+	json_decref(policy);
 	sgpu_quote_result_clear(&result);
 	return 0;
 }

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct sgpu_error error = { 0 };
-	struct sgpu_policy *policy = NULL;
+	json_t *policy = NULL;
 	struct sgpu_appraisal appraisal;
 	struct sgpu_quote_result result = { .verified = true, .tee_verified = size & 1 };
 
@@ -29,6 +29,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	sgpu_appraisal_clear(&appraisal);
 	sgpu_quote_result_clear(&result);
-	sgpu_policy_free(&policy);
+	json_decref(policy);
 	return 0;
 }

@@ -55,7 +55,7 @@ static const char lenient[] = "{\"version\":1,\"runner\":{\"digests\":\"any\",\"
  * `claim`. */
 static int strictly(const char *text, const char *claim)
 {
-	struct sgpu_policy *policy = NULL;
+	json_t *policy = NULL;
 	struct sgpu_appraisal appraisal;
 	struct sgpu_error error = { 0 };
 	int count = -1;
@@ -83,7 +83,7 @@ static int strictly(const char *text, const char *claim)
 		}
 		sgpu_appraisal_clear(&appraisal);
 	}
-	sgpu_policy_free(&policy);
+	json_decref(policy);
 	return count;
 }
 
@@ -110,7 +110,7 @@ static int reasons(const char *text, const char *claim)
 
 static int refused(const char *text)
 {
-	struct sgpu_policy *policy = NULL;
+	json_t *policy = NULL;
 	struct sgpu_error error = { 0 };
 
 	return sgpu_policy_parse(text, strlen(text), "p.json", &policy, &error) == SGPU_EINVALID &&
@@ -583,7 +583,7 @@ UNIT_TEST(machine_and_age_are_judged)
 UNIT_TEST(policies_are_read_strictly)
 {
 	struct sgpu_error error = { 0 };
-	struct sgpu_policy *policy = NULL;
+	json_t *policy = NULL;
 
 	CHECK(refused("") && refused("[]") && refused("{}") && refused("{\"version\":2}") &&
 	      refused("{\"version\":\"1\"}"));
@@ -627,7 +627,7 @@ UNIT_TEST(policies_are_read_strictly)
 
 UNIT_TEST(the_result_is_an_ear_that_says_what_was_judged)
 {
-	struct sgpu_policy *policy = NULL;
+	json_t *policy = NULL;
 	struct sgpu_appraisal appraisal;
 	char *text = policy_of_claims();
 
@@ -660,7 +660,7 @@ UNIT_TEST(the_result_is_an_ear_that_says_what_was_judged)
 	none.claims = verified.claims;
 	CHECK(sgpu_appraise(policy, &none, NOW, &appraisal, NULL) == SGPU_EUSAGE &&
 	      !appraisal.accepted);
-	sgpu_policy_free(&policy);
+	json_decref(policy);
 	free(text);
 }
 

@@ -46,9 +46,9 @@ static int quote_and_verify(struct sgpu_device *device)
 }
 
 /* A policy with this list and, in front of it, these other members. */
-static struct sgpu_policy *policy_of(const char *others, const char *revoked)
+static json_t *policy_of(const char *others, const char *revoked)
 {
-	struct sgpu_policy *policy = NULL;
+	json_t *policy = NULL;
 	struct sgpu_error error = { 0 };
 	char text[TEXT_MAX];
 
@@ -65,11 +65,11 @@ static struct sgpu_policy *policy_of(const char *others, const char *revoked)
 /* Whether the policy accepts; what it says is in *appraisal, for the caller to clear. */
 static bool accepts(const char *others, const char *revoked, struct sgpu_appraisal *appraisal)
 {
-	struct sgpu_policy *policy = policy_of(others, revoked);
+	json_t *policy = policy_of(others, revoked);
 
 	memset(appraisal, 0, sizeof(*appraisal));
 	CHECK(policy && !sgpu_appraise(policy, &verified, NOW, appraisal, NULL));
-	sgpu_policy_free(&policy);
+	json_decref(policy);
 	return appraisal->accepted;
 }
 
@@ -188,9 +188,9 @@ UNIT_TEST(a_list_of_what_is_revoked_is_read_strictly)
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(wrong); i++) {
-		struct sgpu_policy *policy = policy_of(LENIENT, wrong[i]);
+		json_t *policy = policy_of(LENIENT, wrong[i]);
 		CHECK(!policy);
-		sgpu_policy_free(&policy);
+		json_decref(policy);
 	}
 }
 

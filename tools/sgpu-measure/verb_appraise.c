@@ -15,7 +15,7 @@ struct task {
 	struct measure_checks checks;
 	const char *policy_path, *recipient_path, *ear_path, *quote_path;
 	bool no_nonce;
-	struct sgpu_policy *policy;
+	json_t *policy;
 	struct sgpu_appraisal appraisal;
 };
 
@@ -178,7 +178,7 @@ int verb_appraise(int argc, char **argv)
 
 	status = status ? status : key ? key : result;
 	status = status ? status : run(&task);
-	sgpu_policy_free(&task.policy);
+	json_decref(task.policy);
 	sgpu_appraisal_clear(&task.appraisal);
 	measure_checks_clear(&task.checks);
 	return status;

@@ -509,12 +509,10 @@ static void judge_recipient(struct judging *s)
 	      "anybody could open what is sealed to the recipient's key");
 }
 
-int sgpu_appraise(const struct sgpu_policy *policy, const struct sgpu_quote_result *result,
-		  int64_t now, struct sgpu_appraisal *appraisal, struct sgpu_error *error)
+int sgpu_appraise(const json_t *policy, const struct sgpu_quote_result *result, int64_t now,
+		  struct sgpu_appraisal *appraisal, struct sgpu_error *error)
 {
-	struct judging state = { .result = result,
-				 .policy = policy->document,
-				 .reasons = json_array() };
+	struct judging state = { .result = result, .policy = policy, .reasons = json_array() };
 
 	memset(appraisal, 0, sizeof(*appraisal));
 	if (!result->claims || !result->verified) {

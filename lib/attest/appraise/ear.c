@@ -25,7 +25,7 @@ static const char *status_of(const enum sgpu_finding *values, size_t count)
 }
 
 /* Makes the result for a part. refused: whatever the findings are. */
-static json_t *result_of(const struct sgpu_policy *policy, const char *const *names,
+static json_t *result_of(const json_t *policy, const char *const *names,
 			 const enum sgpu_finding *values, size_t count, bool refused)
 {
 	json_t *vector = json_object();
@@ -36,13 +36,13 @@ static json_t *result_of(const struct sgpu_policy *policy, const char *const *na
 			return NULL;
 		}
 	}
-	return json_pack("{s:s, s:o, s:[s]}", "ear_status",
+	return json_pack("{s:s, s:o, s:[O]}", "ear_status",
 			 refused ? "contraindicated" : status_of(values, count),
 			 "ear_trustworthiness_vector", vector, "ear_appraisal_policy_ids",
-			 policy->id);
+			 json_object_get(policy, "id"));
 }
 
-json_t *sgpu_ear_claims(const struct sgpu_policy *policy, const struct sgpu_quote_result *result,
+json_t *sgpu_ear_claims(const json_t *policy, const struct sgpu_quote_result *result,
 			const struct sgpu_findings *f, bool accepted, int64_t now)
 {
 	static const char *const of_runner[] = { "instance-identity", "configuration",

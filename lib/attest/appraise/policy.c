@@ -115,7 +115,7 @@ static int check_document(const json_t *document, const char *name, struct sgpu_
 	return fault ? sgpu_fail(error, SGPU_EINVALID, "%s: %s", name, fault) : rc;
 }
 
-int sgpu_policy_parse(const char *text, size_t size, const char *name, struct sgpu_policy **policy,
+int sgpu_policy_parse(const char *text, size_t size, const char *name, json_t **policy,
 		      struct sgpu_error *error)
 {
 	uint8_t hash[SGPU_SHA256_SIZE] = { 0 };
@@ -130,25 +130,14 @@ int sgpu_policy_parse(const char *text, size_t size, const char *name, struct sg
 	int rc = sgpu_document_parse(text, size, name, &document, error);
 	rc = rc ? rc : check_document(document, name, error);
 	rc = rc ? rc : sgpu_sha256(text, size, hash, error);
-	struct sgpu_policy *made = rc ? NULL : calloc(1, sizeof(*made));
-	if (!made) {
-		json_decref(document);
-		return rc ? rc : sgpu_fail_nomem(error);
-	}
 	sgpu_hex_encode(hash, sizeof(hash), hex);
-	snprintf(made->id, sizeof(made->id), "tag:sgpu.dev,2026:policy#%s", hex);
-	made->document = document;
-	*policy = made;
-	return 0;
-}
-
-void sgpu_policy_free(struct sgpu_policy **policy)
-{
-	if (policy && *policy) {
-		json_decref((*policy)->document);
-		free(*policy);
-		*policy = NULL;
+	if (!rc &&
+	    json_object_set_new(document, "id", json_sprintf("tag:sgpu.dev,2026:policy#%s", hex))) {
+		rc = sgpu_fail_nomem(error);
 	}
+	*policy = rc ? NULL : document;
+	json_decref(rc ? document : NULL);
+	return rc;
 }
 
 /* ---- a policy that accepts given claims ---- */
