@@ -158,15 +158,11 @@ const char *sgpu_reader_id(struct sgpu_reader *reader, const char *field, const 
 	const char *id = sgpu_reader_string(reader, field, value);
 	const size_t length = id ? sgpu_id_length(id) : 0;
 
-	if (id && !length) {
-		sgpu_reader_refuse(
-			reader, field, NULL, value,
-			"is not an id: letters, digits, '_', and after the first '.' and '-'");
-		return NULL;
-	}
-	if (length > SGPU_ID_MAX) {
-		sgpu_reader_refuse(reader, field, NULL, value, "has %zu bytes, an id at most %d",
-				   length, (int)SGPU_ID_MAX);
+	if (id && (!length || length > SGPU_ID_MAX)) {
+		sgpu_reader_refuse(reader, field, NULL, value,
+				   "is not an id: 1 to %d letters, digits, '_', and after the "
+				   "first '.' and '-'",
+				   (int)SGPU_ID_MAX);
 		return NULL;
 	}
 	return id;
@@ -187,12 +183,10 @@ bool sgpu_reader_too_large(const json_t *number)
 bool sgpu_reader_u64(struct sgpu_reader *reader, const char *field, const json_t *value,
 		     uint64_t *number)
 {
-	if (!json_is_integer(value) || json_integer_value(value) < 0) {
+	if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+	    (uint64_t)json_integer_value(value) >= SGPU_JSON_INTEGER_MAX) {
 		return sgpu_reader_refuse(reader, field, NULL, value,
-					  "is not a whole number from 0");
-	}
-	if ((uint64_t)json_integer_value(value) >= SGPU_JSON_INTEGER_MAX) {
-		return sgpu_reader_refuse(reader, field, NULL, value, "is not below 2^53");
+					  "is not a whole number from 0, or is not below 2^53");
 	}
 	*number = (uint64_t)json_integer_value(value);
 	return true;

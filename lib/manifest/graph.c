@@ -19,14 +19,10 @@ static void note_writer(struct sgpu_reader *reader, int index, const struct sgpu
 	}
 	sgpu_reader_at(reader, SGPU_LIST_OPERATIONS, index);
 	(void)sgpu_reader_enter(reader, "/arguments");
-	if (input) {
-		sgpu_reader_report(reader, argument->name, NULL,
-				   "segment '%s' is INPUT and may not be written", segment->id);
-	} else {
-		sgpu_reader_report(reader, argument->name, NULL,
-				   "segment '%s' is written by operation '%s' already", segment->id,
-				   manifest->operations[segment->writer].id);
-	}
+	sgpu_reader_report(reader, argument->name, NULL,
+			   input ? "segment '%s' is INPUT and may not be written"
+				 : "segment '%s' is written by operation '%s' already",
+			   segment->id, input ? "" : manifest->operations[segment->writer].id);
 }
 
 static bool is_repeated(const struct sgpu_operation *operation, int argument)

@@ -44,7 +44,7 @@ enum sgpu_dtype sgpu_dtype_parse(const char *name)
 bool sgpu_type_elements(const struct sgpu_type *type, uint64_t *elements)
 {
 	uint64_t product = 1;
-	bool empty = false;
+	bool empty = false, fits = true;
 
 	if (type->rank < 0 || type->rank > SGPU_RANK_MAX) {
 		return false;
@@ -52,13 +52,9 @@ bool sgpu_type_elements(const struct sgpu_type *type, uint64_t *elements)
 	/* An extent of 0 makes the product 0, even if the other extents overflow. */
 	for (int i = 0; i < type->rank; i++) {
 		empty |= type->shape[i] == 0;
+		fits &= sgpu_mul_u64(product, type->shape[i], &product);
 	}
-	for (int i = 0; i < type->rank && !empty; i++) {
-		if (!sgpu_mul_u64(product, type->shape[i], &product)) {
-			return false;
-		}
-	}
-	if (product >= SGPU_JSON_INTEGER_MAX) {
+	if (!empty && (!fits || product >= SGPU_JSON_INTEGER_MAX)) {
 		return false;
 	}
 	*elements = empty ? 0 : product;
@@ -80,15 +76,8 @@ bool sgpu_type_bytes(const struct sgpu_type *type, uint64_t *bytes)
 
 bool sgpu_type_equal(const struct sgpu_type *a, const struct sgpu_type *b)
 {
-	if (a->dtype != b->dtype || a->rank != b->rank) {
-		return false;
-	}
-	for (int i = 0; i < a->rank && i < SGPU_RANK_MAX; i++) {
-		if (a->shape[i] != b->shape[i]) {
-			return false;
-		}
-	}
-	return true;
+	return a->dtype == b->dtype && a->rank == b->rank &&
+	       !memcmp(a->shape, b->shape, (size_t)a->rank * sizeof(a->shape[0]));
 }
 
 void sgpu_type_text(const struct sgpu_type *type, char text[SGPU_TYPE_TEXT_MAX])

@@ -62,15 +62,10 @@ void sgpu_reader_variable(struct sgpu_reader *reader, const char *field, const j
 	if (!name) {
 		return;
 	}
-	if (!sgpu_identifier(name)) {
+	if (!sgpu_identifier(name) || strlen(name) > SGPU_DMA_VAR_MAX) {
 		sgpu_reader_refuse(reader, field, NULL, value,
-				   "is not the name of a shell variable: letters, digits and "
-				   "'_', no digit first");
-		return;
-	}
-	if (strlen(name) > SGPU_DMA_VAR_MAX) {
-		sgpu_reader_refuse(reader, field, NULL, value,
-				   "has %zu bytes, a variable's name at most %d", strlen(name),
+				   "is not the name of a shell variable: 1 to %d letters, digits "
+				   "and '_', no digit first",
 				   (int)SGPU_DMA_VAR_MAX);
 		return;
 	}

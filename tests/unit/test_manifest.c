@@ -422,7 +422,7 @@ UNIT_TEST(client_variables_are_checked)
 	EXPECT(VARIABLE("\\u00e9"), WHERE, "is not the name of a shell variable");
 	EXPECT(VARIABLE(""), WHERE, "is not the name of a shell variable");
 	EXPECT(VARIABLE("x234567890123456789012345678901234567890123456789012345678901234x"), WHERE,
-	       "has 65 bytes");
+	       "1 to 64 letters");
 	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
 		snprintf(text, sizeof(text), VARIABLE("%s"), refused[i]);
 		parse(&p, text, 0);
