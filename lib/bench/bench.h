@@ -85,7 +85,7 @@ struct sgpu_bench_variant {
 	/* Before every sample, untimed: fills inputs, spoils outputs. Or NULL. */
 	int (*prepare)(void *argument, struct sgpu_error *error);
 	/* Does the work once, to its end. The sample is this call's duration by the host's clock,
-	 * or what it gives to sgpu_bench_give_ns. */
+	 * or what it sets bench->ns to. */
 	int (*work)(void *argument, struct sgpu_error *error);
 	/* After the sample, untimed: for a wrong output, SGPU_EDIFFERS with the difference. Points
 	 * above 64 MiB are verified only after the warm-up and the last sample. Or NULL. */
@@ -109,17 +109,14 @@ bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size);
 SGPU_MUST_CHECK int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes,
 				    uint64_t device_bytes, struct sgpu_error *error);
 
-/* For work() of a variant to call: how long the sample took; 0: use the host's clock. */
-void sgpu_bench_give_ns(struct sgpu_bench *bench, uint64_t ns);
-/* The same for the processor time of the sample; 0: that of this process. */
-void sgpu_bench_give_cpu_ns(struct sgpu_bench *bench, uint64_t ns);
-
 /* ---- things that a case makes and keeps until its end ---- */
 typedef void sgpu_bench_end_fn(struct sgpu_bench *bench, uintptr_t what, uint64_t size);
 /* end() is called at the end of the case, also after an error, in reverse order. If this function
  * fails, it calls end() itself. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_bench_keep(struct sgpu_bench *bench, sgpu_bench_end_fn *end,
 				    uintptr_t what, uint64_t size, struct sgpu_error *error);
+/* Frees memory that is from malloc. */
+sgpu_bench_end_fn sgpu_bench_end_memory;
 /* Defines a sgpu_bench_end_fn from a function that takes a pointer to the thing's pointer. */
 #define SGPU_BENCH_ENDING(name, type, function)                                   \
 	static void name(struct sgpu_bench *bench, uintptr_t what, uint64_t size) \
@@ -204,6 +201,15 @@ struct sgpu_bench_options {
 	enum sgpu_device_timer timer; /* of devices that a case opens */
 };
 
+/* The gate (gate.c), made on first use. */
+struct sgpu_bench_gate {
+	struct sgpu_stream *stream;
+	sgpu_devptr device_memory;
+	void *host_memory;
+	uint64_t capacity; /* bytes of each memory; 0: there is no gate */
+	uint64_t size;	   /* bytes that the next gate copies */
+};
+
 /* The environment of a case. */
 struct sgpu_bench {
 	struct sgpu_device *device;
@@ -211,7 +217,17 @@ struct sgpu_bench {
 	struct sgpu_device_info info;	   /* zero without a device */
 	struct sgpu_bench_options options; /* jobs is never 0 here */
 	int variant;			   /* the one being sampled */
-	struct sgpu_bench_private *state;
+	/* For work() of a variant to set: how long the sample took, by wall and by processor. 0:
+	 * what the host's clock says, and the processor time of this process. */
+	uint64_t ns, cpu_ns;
+	/* For the files of lib/bench. */
+	const struct sgpu_bench_case *row;
+	void (*record)(void *argument, const json_t *record);
+	void *argument;
+	int counts[3]; /* by status */
+	bool told;     /* an error of a variant was recorded already */
+	struct sgpu_bench_gate gate;
+	struct sgpu_bench_kept *kept; /* the last one */
 };
 
 /* Returns SGPU_OK if a case can run, or SGPU_EUNAVAILABLE and the reason. info: of the device, or

@@ -18,14 +18,14 @@ static const uint64_t gate_first = (uint64_t)256 << 10, gate_largest = (uint64_t
 static void end_gate(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
 	(void)what, (void)size;
-	bench->state->gate.capacity = 0;
+	bench->gate.capacity = 0;
 }
 
 /* Makes a gate of gate->size bytes. Kept things end in reverse order, so end_gate(), kept first,
  * runs after the gate's parts are freed. */
 static int make_gate(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	struct sgpu_bench_gate *gate = &bench->state->gate;
+	struct sgpu_bench_gate *gate = &bench->gate;
 	int rc = sgpu_bench_keep(bench, end_gate, 0, 0, error);
 
 	if (rc == SGPU_OK && gate->capacity == 0) {
@@ -44,7 +44,7 @@ static int make_gate(struct sgpu_bench *bench, struct sgpu_error *error)
 static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count,
 		      struct sgpu_task *passed, struct sgpu_event *event, struct sgpu_error *error)
 {
-	struct sgpu_bench_gate *gate = &bench->state->gate;
+	struct sgpu_bench_gate *gate = &bench->gate;
 	int rc = sgpu_copy_in(gate->stream, gate->device_memory, gate->host_memory, gate->size,
 			      NULL);
 
@@ -76,8 +76,7 @@ static int enqueue_once(struct sgpu_bench *bench, struct sgpu_stream *const *str
 {
 	struct sgpu_event *event = NULL;
 	bool ended = true;
-	int rc = bench->state->gate.capacity < bench->state->gate.size ? make_gate(bench, error)
-								       : SGPU_OK;
+	int rc = bench->gate.capacity < bench->gate.size ? make_gate(bench, error) : SGPU_OK;
 
 	rc = rc ? rc : sgpu_event_create(bench->device, &event, error);
 	if (rc != SGPU_OK) {
@@ -91,7 +90,7 @@ static int enqueue_once(struct sgpu_bench *bench, struct sgpu_stream *const *str
 	for (int i = 0; i < count; i++) {
 		rc = wait_for(streams[i], rc, error);
 	}
-	rc = wait_for(bench->state->gate.stream, rc, error);
+	rc = wait_for(bench->gate.stream, rc, error);
 	sgpu_event_free(&event);
 	return rc;
 }
@@ -100,7 +99,7 @@ int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *stre
 		       int (*enqueue)(void *argument, struct sgpu_error *error), void *argument,
 		       struct sgpu_task *tasks, int task_count, struct sgpu_error *error)
 {
-	struct sgpu_bench_gate *gate = &bench->state->gate;
+	struct sgpu_bench_gate *gate = &bench->gate;
 	struct sgpu_task *passed = calloc((size_t)count, sizeof(*passed));
 	int rc = passed ? SGPU_OK : sgpu_fail_nomem(error);
 	uint64_t begin = UINT64_MAX, end = 0;
@@ -124,7 +123,7 @@ int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *stre
 		begin = tasks[i].begin_ns < begin ? tasks[i].begin_ns : begin;
 		end = tasks[i].end_ns > end ? tasks[i].end_ns : end;
 	}
-	sgpu_bench_give_ns(bench, end > begin ? end - begin : 0);
+	bench->ns = end > begin ? end - begin : 0;
 	return rc || end > begin ? rc
 				 : sgpu_fail(error, SGPU_EUNAVAILABLE,
 					     "the device's timer gave the work no time");

@@ -15,26 +15,26 @@ int sgpu_bench_keep(struct sgpu_bench *bench, sgpu_bench_end_fn *end, uintptr_t 
 		end(bench, what, size);
 		return sgpu_fail_nomem(error);
 	}
-	*kept = (struct sgpu_bench_kept){ bench->state->kept, end, what, size };
-	bench->state->kept = kept;
+	*kept = (struct sgpu_bench_kept){ bench->kept, end, what, size };
+	bench->kept = kept;
 	return SGPU_OK;
 }
 
 const void *sgpu_bench_mark(const struct sgpu_bench *bench)
 {
-	return bench->state->kept;
+	return bench->kept;
 }
 
 void sgpu_bench_release(struct sgpu_bench *bench, const void *mark)
 {
 	struct sgpu_bench_kept *last;
 
-	if (bench->state->kept != mark &&
+	if (bench->kept != mark &&
 	    bench->device) { /* after an error, work may still be under way */
 		(void)!sgpu_device_synchronize(bench->device, NULL);
 	}
-	while ((last = bench->state->kept) != mark) {
-		bench->state->kept = last->before;
+	while ((last = bench->kept) != mark) {
+		bench->kept = last->before;
 		last->end(bench, last->what, last->size);
 		free(last);
 	}
@@ -56,7 +56,7 @@ static void end_pinned(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	sgpu_host_free(bench->device, &memory, size);
 }
 
-static void end_memory(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
+void sgpu_bench_end_memory(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
 	(void)bench, (void)size;
 	free((void *)what);
@@ -71,7 +71,8 @@ void *sgpu_bench_new(struct sgpu_bench *bench, size_t size, sgpu_bench_end_fn *e
 		(void)sgpu_fail_nomem(error);
 		return NULL;
 	}
-	return sgpu_bench_keep(bench, end_memory, (uintptr_t)memory, size, error) == SGPU_OK &&
+	return sgpu_bench_keep(bench, sgpu_bench_end_memory, (uintptr_t)memory, size, error) ==
+				       SGPU_OK &&
 			       (!end || sgpu_bench_keep(bench, end, (uintptr_t)memory, size,
 							error) == SGPU_OK)
 		       ? memory

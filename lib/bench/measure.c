@@ -51,39 +51,29 @@ static uint64_t cpu_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-void sgpu_bench_give_ns(struct sgpu_bench *bench, uint64_t ns)
-{
-	bench->state->ns = ns;
-}
-
-void sgpu_bench_give_cpu_ns(struct sgpu_bench *bench, uint64_t ns)
-{
-	bench->state->cpu_ns = ns;
-}
-
 static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_error *error)
 {
 	const struct sgpu_bench_variant *variant = &m->variants[v];
-	struct sgpu_bench_private *state = m->bench->state;
+	struct sgpu_bench *bench = m->bench;
 	uint64_t begin, cpu_begin;
 	int rc = SGPU_OK;
 
 	if (sgpu_io_interrupted()) {
 		return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
 	}
-	m->bench->variant = v;
+	bench->variant = v;
 	if (variant->prepare) {
 		rc = variant->prepare(variant->argument, error);
 	}
-	state->ns = state->cpu_ns = 0;
+	bench->ns = bench->cpu_ns = 0;
 	cpu_begin = cpu_now_ns();
 	begin = sgpu_now_ns();
 	rc = rc ? rc : variant->work(variant->argument, error);
-	state->ns = state->ns ? state->ns : sgpu_now_ns() - begin;
-	state->cpu_ns = state->cpu_ns ? state->cpu_ns : cpu_now_ns() - cpu_begin;
-	series_of(m, v, CPU_NS)[m->rounds] = (double)state->cpu_ns;
+	bench->ns = bench->ns ? bench->ns : sgpu_now_ns() - begin;
+	bench->cpu_ns = bench->cpu_ns ? bench->cpu_ns : cpu_now_ns() - cpu_begin;
+	series_of(m, v, CPU_NS)[m->rounds] = (double)bench->cpu_ns;
 	/* 1 ns if the time is below the clock's step. */
-	series_of(m, v, NS)[m->rounds] = state->ns ? (double)state->ns : 1;
+	series_of(m, v, NS)[m->rounds] = bench->ns ? (double)bench->ns : 1;
 	if (rc == SGPU_OK && verify && variant->verify) {
 		rc = variant->verify(variant->argument, error);
 	}
@@ -274,7 +264,7 @@ int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *
 		}
 	} else if (rc != SGPU_ECANCELED) {
 		error->code = rc;
-		bench->state->told = true;
+		bench->told = true;
 		sgpu_bench_give_error(bench, point, variants[failed].name, error);
 	}
 	free(m.samples);

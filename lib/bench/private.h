@@ -7,31 +7,11 @@
 
 #include <bench/bench.h>
 
-/* The gate (gate.c), made on first use. */
-struct sgpu_bench_gate {
-	struct sgpu_stream *stream;
-	sgpu_devptr device_memory;
-	void *host_memory;
-	uint64_t capacity; /* bytes of each memory; 0: there is no gate */
-	uint64_t size;	   /* bytes that the next gate copies */
-};
-
 struct sgpu_bench_kept {
 	struct sgpu_bench_kept *before;
 	sgpu_bench_end_fn *end;
 	uintptr_t what;
 	uint64_t size;
-};
-
-struct sgpu_bench_private {
-	const struct sgpu_bench_case *row;
-	void (*record)(void *argument, const json_t *record);
-	void *argument;
-	int counts[3]; /* by status */
-	bool told;     /* an error of a variant was recorded already */
-	struct sgpu_bench_gate gate;
-	struct sgpu_bench_kept *kept; /* the last one */
-	uint64_t ns, cpu_ns; /* of the current sample, as its variant gave them; 0: not given */
 };
 
 /* Gives a record of the running case, a point (or NULL) and a variant (or NULL), with more members,

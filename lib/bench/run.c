@@ -14,7 +14,7 @@ const char *const sgpu_bench_statuses[] = { "passed", "waived", "failed", NULL }
 void sgpu_bench_give(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 		     const char *variant, enum sgpu_bench_status status, json_t *more)
 {
-	const struct sgpu_bench_case *row = bench->state->row;
+	const struct sgpu_bench_case *row = bench->row;
 	json_t *parameters = json_object(), *record;
 
 	for (int i = 0; point && i < SGPU_BENCH_PARAMETERS_MAX; i++) {
@@ -30,8 +30,8 @@ void sgpu_bench_give(struct sgpu_bench *bench, const struct sgpu_bench_point *po
 			   row->name, "variant", variant ? variant : "", "unit", row->unit,
 			   "status", sgpu_bench_statuses[status], "parameters", parameters);
 	json_object_update_new(record, more);
-	bench->state->counts[status]++;
-	bench->state->record(bench->state->argument, record);
+	bench->counts[status]++;
+	bench->record(bench->argument, record);
 	json_decref(record);
 }
 
@@ -107,8 +107,9 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 		   struct sgpu_device *device, void (*record)(void *argument, const json_t *record),
 		   void *argument, enum sgpu_bench_status *status, struct sgpu_error *error)
 {
-	struct sgpu_bench_private state = { .row = row, .record = record, .argument = argument };
-	struct sgpu_bench bench = { .options = *options, .state = &state };
+	struct sgpu_bench bench = {
+		.options = *options, .row = row, .record = record, .argument = argument
+	};
 	struct sgpu_error local = { 0 };
 	int rc = SGPU_OK;
 
@@ -125,13 +126,13 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 	sgpu_bench_release(&bench, NULL);
 	local.code = rc;
 	/* A variant's error was recorded already. */
-	if (rc != SGPU_OK && rc != SGPU_ECANCELED && !state.told) {
+	if (rc != SGPU_OK && rc != SGPU_ECANCELED && !bench.told) {
 		sgpu_bench_give_error(&bench, NULL, NULL, &local);
-	} else if (rc == SGPU_OK && sgpu_all_zero(state.counts, sizeof(state.counts))) {
+	} else if (rc == SGPU_OK && sgpu_all_zero(bench.counts, sizeof(bench.counts))) {
 		sgpu_bench_waive(&bench, NULL, NULL, "nothing of the sizes that were asked for");
 	}
-	*status = state.counts[SGPU_BENCH_FAILED]   ? SGPU_BENCH_FAILED
-		  : state.counts[SGPU_BENCH_PASSED] ? SGPU_BENCH_PASSED
+	*status = bench.counts[SGPU_BENCH_FAILED]   ? SGPU_BENCH_FAILED
+		  : bench.counts[SGPU_BENCH_PASSED] ? SGPU_BENCH_PASSED
 						    : SGPU_BENCH_WAIVED;
 	if (rc == SGPU_ECANCELED) {
 		return sgpu_fail(error, rc, "%s", local.text[0] ? local.text : sgpu_strerror(rc));

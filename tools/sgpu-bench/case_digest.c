@@ -128,7 +128,7 @@ static int measure_in_channel(void *argument, struct sgpu_error *error)
 				    &measured, error);
 	rc = rc ? rc : sgpu_session_report(channel->session, SGPU_CH_MEASURE, &measured, error);
 	memcpy(d->digest, measured.digest, sizeof(d->digest));
-	sgpu_bench_give_ns(d->bench, channel->spent_ns[SGPU_CH_MEASURE]);
+	d->bench->ns = channel->spent_ns[SGPU_CH_MEASURE];
 	return rc;
 }
 

@@ -53,7 +53,7 @@ static int open_here(void *argument, struct sgpu_error *error)
 	int rc = bench_open(bench->info.selector, bench->options.jobs, bench->variant == 1, both,
 			    error);
 
-	sgpu_bench_give_ns(bench, both[o->ends]);
+	bench->ns = both[o->ends];
 	return rc;
 }
 
@@ -79,7 +79,7 @@ static int open_in_process(void *argument, struct sgpu_error *error)
 		rc = sgpu_fail(error, SGPU_EDEVICE,
 			       "'sgpu-bench open' did not say how long it took");
 	}
-	sgpu_bench_give_ns(o->bench, (uint64_t)ns);
+	o->bench->ns = (uint64_t)ns;
 	return rc;
 }
 
@@ -236,7 +236,7 @@ static int load_module(void *argument, struct sgpu_error *error)
 							      sizeof(image), &module, error)
 				    : sgpu_secure_module_load(p->context, image, sizeof(image),
 							      digest, &module, error);
-	sgpu_bench_give_ns(p->bench, sgpu_now_ns() - begin);
+	p->bench->ns = sgpu_now_ns() - begin;
 	sgpu_device_module_free(&module);
 	return rc;
 }

@@ -90,10 +90,7 @@ SGPU_MUST_CHECK int bench_verify(const void *memory, uint64_t size, uint64_t see
 /* Returns how often a sample repeats work on `size` bytes, at most `most` times: a sample of large
  * sizes has about 256 MiB. */
 uint64_t bench_repeats(uint64_t size, uint64_t most);
-/* Gives the sample the time of one of two parts of work: from `begin` to `between`, or from there
- * until now. */
-void bench_give_part(struct sgpu_bench *bench, uint64_t begin, uint64_t between, bool is_second);
-/* One of the two is timed. */
+/* Gets memory and gives it back, one of which is timed. */
 SGPU_MUST_CHECK int bench_time_memory(struct sgpu_bench *bench, struct sgpu_device *device,
 				      uint64_t size, bool gives_back, struct sgpu_error *error);
 /* Waits for tasks; `rc` is the code of enqueueing them. Reports the first failure as one of `what`:

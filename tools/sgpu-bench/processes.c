@@ -175,6 +175,6 @@ void watch_end(struct sgpu_bench *bench, const struct watch *watch, int runs)
 	others = others_ns();
 	/* The time of a process is gone when it has ended and another one waited for it. */
 	others = others > watch->others_ns ? others - watch->others_ns : 0;
-	sgpu_bench_give_ns(bench, ns / (uint64_t)runs);
-	sgpu_bench_give_cpu_ns(bench, (own - watch->own_ns + others) / (uint64_t)runs);
+	bench->ns = ns / (uint64_t)runs;
+	bench->cpu_ns = (own - watch->own_ns + others) / (uint64_t)runs;
 }

@@ -82,12 +82,6 @@ int bench_new_sealed(struct sgpu_bench *bench, uint64_t size, uint64_t seed,
 enum { PAGE = 4096 };
 #define HUGE_PAGE ((uint64_t)2 << 20)
 
-static void end_pages(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
-{
-	(void)bench, (void)size;
-	free((void *)what);
-}
-
 int bench_new_pages(struct sgpu_bench *bench, uint64_t size, void **memory,
 		    struct sgpu_error *error)
 {
@@ -99,7 +93,7 @@ int bench_new_pages(struct sgpu_bench *bench, uint64_t size, void **memory,
 	}
 	(void)madvise(*memory, extent, MADV_HUGEPAGE);
 	memset(*memory, 1, size);
-	return sgpu_bench_keep(bench, end_pages, (uintptr_t)*memory, 0, error);
+	return sgpu_bench_keep(bench, sgpu_bench_end_memory, (uintptr_t)*memory, 0, error);
 }
 
 void bench_spoil(void *memory, uint64_t size)
@@ -127,11 +121,6 @@ uint64_t bench_repeats(uint64_t size, uint64_t most)
 	return repeats < 1 ? 1 : sgpu_min_u64(repeats, most);
 }
 
-void bench_give_part(struct sgpu_bench *bench, uint64_t begin, uint64_t between, bool is_second)
-{
-	sgpu_bench_give_ns(bench, is_second ? sgpu_now_ns() - between : between - begin);
-}
-
 int bench_time_memory(struct sgpu_bench *bench, struct sgpu_device *device, uint64_t size,
 		      bool gives_back, struct sgpu_error *error)
 {
@@ -141,7 +130,7 @@ int bench_time_memory(struct sgpu_bench *bench, struct sgpu_device *device, uint
 	const uint64_t between = sgpu_now_ns();
 
 	sgpu_device_free(device, &memory, size);
-	bench_give_part(bench, begin, between, gives_back);
+	bench->ns = gives_back ? sgpu_now_ns() - between : between - begin;
 	return rc;
 }
 

@@ -186,8 +186,8 @@ static int rest(void *argument, struct sgpu_error *error)
 	cpu = process_cpu_ns(s->pid);
 	(void)poll(NULL, 0, s->bench->options.quick ? IDLE_QUICK_MS : IDLE_MS);
 	cpu = process_cpu_ns(s->pid) - cpu;
-	sgpu_bench_give_ns(s->bench, cpu ? cpu : 1);
-	sgpu_bench_give_cpu_ns(s->bench, cpu ? cpu : 1);
+	s->bench->ns = cpu ? cpu : 1;
+	s->bench->cpu_ns = cpu ? cpu : 1;
 	return SGPU_OK;
 }
 
