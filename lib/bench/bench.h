@@ -28,6 +28,8 @@ struct sgpu_bench_statistics {
 	double p99;
 	double low, high; /* 95 % confidence interval of the median; below 6 samples: all */
 };
+/* All zero if n is 0. Overwrites the samples with their distances from the median. */
+void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statistics *statistics);
 
 /* ---- cases ---- */
 /* Units of the value shown to people. */
@@ -177,6 +179,12 @@ SGPU_MUST_CHECK int sgpu_bench_launch(struct sgpu_bench *bench, struct sgpu_stre
 /* ---- records ---- */
 enum sgpu_bench_status { SGPU_BENCH_PASSED, SGPU_BENCH_WAIVED, SGPU_BENCH_FAILED };
 extern const char *const sgpu_bench_statuses[]; /* "passed" and so on, NULL */
+/* Give a record of the running case, a point (or NULL) and a variant (or NULL). One gets more
+ * members, which it frees. The other records that something is lacking, or else a failure. */
+void sgpu_bench_give(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
+		     const char *variant, enum sgpu_bench_status status, json_t *more);
+void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
+			   const char *variant, const struct sgpu_error *error);
 
 /* A record is a measurement as sgpu-bench(1) describes it, an object of JSON. These return a
  * member, or "" and 0 if the record does not have it. */

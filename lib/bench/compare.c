@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/private.h"
+#include "bench/bench.h"
 
 /* Up to `deviations` standard deviations of the samples, a difference of two runs is noise, since
  * runs vary more than samples. Only several runs can tell how much more. deviation_of_mad: standard

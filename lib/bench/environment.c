@@ -20,7 +20,7 @@
 
 #include "crypto/crypto.h"
 #include "stage/stage.h"
-#include "bench/private.h"
+#include "bench/bench.h"
 
 #define CPU "/sys/devices/system/cpu/"
 

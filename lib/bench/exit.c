@@ -6,7 +6,7 @@
 
 #include <sgpu/base.h>
 
-#include "bench/private.h"
+#include "bench/bench.h"
 
 void sgpu_bench_leave_guest(void)
 {

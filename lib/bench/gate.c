@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "ops/ops.h"
-#include "bench/private.h"
+#include "bench/bench.h"
 
 enum { TRIES = 12 };
 static const uint64_t gate_first = (uint64_t)256 << 10, gate_largest = (uint64_t)64 << 20;

@@ -4,7 +4,14 @@
  */
 #include <stdlib.h>
 
-#include "bench/private.h"
+#include "bench/bench.h"
+
+struct sgpu_bench_kept {
+	struct sgpu_bench_kept *before;
+	sgpu_bench_end_fn *end;
+	uintptr_t what;
+	uint64_t size;
+};
 
 int sgpu_bench_keep(struct sgpu_bench *bench, sgpu_bench_end_fn *end, uintptr_t what, uint64_t size,
 		    struct sgpu_error *error)

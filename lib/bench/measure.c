@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/io.h"
-#include "bench/private.h"
+#include "bench/bench.h"
 
 enum {
 	SAMPLES_ENOUGH = 1000,

@@ -10,7 +10,7 @@
 
 #include "base/json.h"
 #include "base/base.h"
-#include "bench/private.h"
+#include "bench/bench.h"
 
 enum { RECORDS_MAX = 100000, VALUES_MAX = 1 << 17 /* of a line, with 100000 samples */ };
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/private.h"
+#include "bench/bench.h"
 
 const char *sgpu_bench_text(const json_t *record, const char *key)
 {

@@ -6,7 +6,7 @@
 #include <stdarg.h>
 
 #include "base/base.h"
-#include "bench/private.h"
+#include "bench/bench.h"
 
 const char *const sgpu_bench_needs[] = { "", "device", "GPU" };
 const char *const sgpu_bench_statuses[] = { "passed", "waived", "failed", NULL };

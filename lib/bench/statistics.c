@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/private.h"
+#include "bench/bench.h"
 
 /* The probability that the true median lies below its interval, and that it lies above. */
 static const double tail = 0.025;

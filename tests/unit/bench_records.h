@@ -5,7 +5,7 @@
 #ifndef BENCH_RECORDS_H
 #define BENCH_RECORDS_H
 
-#include "bench/private.h"
+#include <bench/bench.h>
 
 #include "unit.h"
 

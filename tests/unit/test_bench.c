@@ -9,7 +9,6 @@
 #include <bench/bench.h>
 
 #include "ops/ops.h"
-#include "bench/private.h"
 #include "unit.h"
 
 static struct sgpu_error error;

@@ -7,7 +7,6 @@
 
 #include <bench/bench.h>
 
-#include "bench/private.h"
 #include "bench_records.h"
 
 static enum sgpu_bench_verdict compare_two(double a, double a_mad, double b, double b_mad,

@@ -7,7 +7,6 @@
 
 #include <bench/bench.h>
 
-#include "bench/private.h"
 #include "bench_records.h"
 
 /* The text of a run. */

@@ -7,7 +7,6 @@
 
 #include <bench/bench.h>
 
-#include "bench/private.h"
 #include "unit.h"
 
 static bool near(double a, double b)
