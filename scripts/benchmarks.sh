@@ -44,7 +44,7 @@ while [ $# -gt 0 ]; do
 	shift
 done
 [[ $seconds =~ ^[0-9]+$ ]] || usage
-[ ${#cases[@]} -gt 0 ] || mapfile -t cases < <(sgpu-bench list --device "$device" | sed '1d; s/ .*//')
+[ ${#cases[@]} -gt 0 ] || mapfile -t cases < <(sgpu-bench list | sed '1d; s/ .*//')
 commit=$(sgpu-bench -V | sed -n '1s/.*, commit \([^-]*\).*/\1/p')
 
 # "NVIDIA H200 NVL" is h200; the CPU device is cpu.

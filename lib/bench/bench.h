@@ -37,14 +37,6 @@ void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statist
 #define SGPU_BENCH_OPERATIONS_PER_SECOND "op/s"
 #define SGPU_BENCH_NS "ns"
 
-/* What a case needs. If it is not there, the case is waived, and the reason names it. */
-enum sgpu_bench_need {
-	SGPU_BENCH_NOTHING, /* bench->device is NULL */
-	SGPU_BENCH_DEVICE,
-	SGPU_BENCH_GPU /* a device that opens in its own memory */
-};
-extern const char *const sgpu_bench_needs[]; /* "", "device", "GPU" */
-
 struct sgpu_bench;
 
 /* A case is waived if run() returns SGPU_EUNAVAILABLE or SGPU_ENOMEM, for the reason in the error;
@@ -54,7 +46,6 @@ struct sgpu_bench_case {
 	const char *name; /* "secure-copy"; NULL ends a table */
 	const char *help;
 	const char *unit;
-	enum sgpu_bench_need needs;
 	int (*run)(struct sgpu_bench *bench, struct sgpu_error *error);
 };
 
@@ -238,11 +229,6 @@ struct sgpu_bench {
 	struct sgpu_bench_kept *kept; /* the last one */
 };
 
-/* Returns SGPU_OK if a case can run, or SGPU_EUNAVAILABLE and the reason. info: of the device, or
- * NULL. */
-SGPU_MUST_CHECK int sgpu_bench_can_run(const struct sgpu_bench_case *row,
-				       const struct sgpu_device_info *info,
-				       struct sgpu_error *error);
 /* Runs a case and passes its records, at least one, to `record`. device: may be NULL. *status: of
  * the case, failed if a record failed. Errors: SGPU_ECANCELED; a failing case is no error. */
 SGPU_MUST_CHECK int sgpu_bench_run(const struct sgpu_bench_case *row,

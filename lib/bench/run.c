@@ -8,7 +8,6 @@
 #include "base/base.h"
 #include "bench/bench.h"
 
-const char *const sgpu_bench_needs[] = { "", "device", "GPU" };
 const char *const sgpu_bench_statuses[] = { "passed", "waived", "failed", NULL };
 
 void sgpu_bench_give(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
@@ -91,18 +90,6 @@ int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes, uint64_
 	return SGPU_OK;
 }
 
-int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_device_info *info,
-		       struct sgpu_error *error)
-{
-	if (row->needs != SGPU_BENCH_NOTHING && !info) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "no device");
-	}
-	return row->needs != SGPU_BENCH_GPU || info->opens_on_device
-		       ? SGPU_OK
-		       : sgpu_fail(error, SGPU_EUNAVAILABLE, "no GPU: device '%s' is %s",
-				   info->selector, info->name);
-}
-
 int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_options *options,
 		   struct sgpu_device *device, void (*record)(void *argument, const json_t *record),
 		   void *argument, enum sgpu_bench_status *status, struct sgpu_error *error)
@@ -114,13 +101,10 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 	int rc = SGPU_OK;
 
 	bench.options.jobs = options->jobs ? options->jobs : sgpu_cpu_count();
-	if (row->needs != SGPU_BENCH_NOTHING && device) {
+	if (device) {
 		bench.device = device;
 		rc = sgpu_device_get_info(device, &bench.info, &local);
-	}
-	rc = rc ? rc : sgpu_bench_can_run(row, bench.device ? &bench.info : NULL, &local);
-	if (rc == SGPU_OK && bench.device) {
-		rc = sgpu_bench_new_stream(&bench, device, &bench.stream, &local);
+		rc = rc ? rc : sgpu_bench_new_stream(&bench, device, &bench.stream, &local);
 	}
 	rc = rc ? rc : row->run(&bench, &local);
 	sgpu_bench_release(&bench, NULL);

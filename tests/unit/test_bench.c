@@ -350,29 +350,6 @@ UNIT_TEST(an_interruption_ends_the_run)
 	CHECK(torn_down == 1 && error.code == SGPU_ECANCELED);
 }
 
-UNIT_TEST(a_case_without_its_device_is_waived)
-{
-	struct sgpu_bench_case row = made;
-	enum sgpu_bench_status status;
-	struct sgpu_device *device = NULL;
-	struct sgpu_device_info info = { 0 };
-	const struct sgpu_bench_options options = { .samples = 1 };
-
-	reset();
-	row.needs = SGPU_BENCH_DEVICE;
-	CHECK(sgpu_bench_run(&row, &options, NULL, note, &notes, &status, &error) == SGPU_OK);
-	CHECK(status == SGPU_BENCH_WAIVED && notes.count == 1 &&
-	      strstr(sgpu_bench_text(notes.records[0], "reason"), "no device"));
-	CHECK(set_up == 0 && torn_down == 0);
-	REQUIRE(sgpu_device_open("cpu", NULL, &device, &error) == SGPU_OK);
-	REQUIRE(sgpu_device_get_info(device, &info, &error) == SGPU_OK);
-	CHECK(sgpu_bench_can_run(&row, &info, &error) == SGPU_OK);
-	row.needs = SGPU_BENCH_GPU;
-	CHECK(sgpu_bench_can_run(&row, &info, &error) == SGPU_EUNAVAILABLE &&
-	      strstr(error.text, "'cpu'"));
-	sgpu_device_close(&device);
-}
-
 UNIT_TEST(sizes_that_are_wanted_and_that_fit)
 {
 	struct sgpu_bench bench = { .options = { .size_min = 65536, .size_max = 4 << 20 } };
@@ -479,7 +456,6 @@ static int run_on_device(int (*run)(struct sgpu_bench *, struct sgpu_error *),
 		.name = "gate",
 		.help = "",
 		.unit = SGPU_BENCH_NS,
-		.needs = SGPU_BENCH_DEVICE,
 		.run = run,
 	};
 	const struct sgpu_bench_options options = { .samples = 1 };
@@ -559,7 +535,6 @@ int main(void)
 	UNIT_RUN(a_wrong_result_fails_the_case);
 	UNIT_RUN(what_is_lacking_waives_and_what_breaks_fails);
 	UNIT_RUN(an_interruption_ends_the_run);
-	UNIT_RUN(a_case_without_its_device_is_waived);
 	UNIT_RUN(sizes_that_are_wanted_and_that_fit);
 	UNIT_RUN(streams_wait_behind_the_gate);
 	UNIT_RUN(operations_are_launched_as_the_runner_does);

@@ -44,7 +44,7 @@ static void take(void *argument, const json_t *record)
 
 static enum sgpu_bench_status run_case(void)
 {
-	const struct sgpu_bench_case row = { "dsa", "", SGPU_BENCH_BYTES_PER_SECOND, 0, bench_dsa };
+	const struct sgpu_bench_case row = { "dsa", "", SGPU_BENCH_BYTES_PER_SECOND, bench_dsa };
 	const struct sgpu_bench_options options = {
 		.quick = true, .samples = 3, .size_max = 4096, .jobs = 1
 	};

@@ -94,5 +94,9 @@ int bench_aead_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct aead a = { .bench = bench };
 
+	if (!bench->info.opens_on_device) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "no GPU: device '%s' is %s",
+				 bench->info.selector, bench->info.name);
+	}
 	return bench_each_size(bench, &sizes, measure, &a, error);
 }

@@ -7,7 +7,7 @@
 
 static const struct cli_verb verbs[] = {
 	{ "run", "[CASE...]", "measure, all cases or those that are named", run_options, verb_run },
-	{ "list", "", "list the cases and whether they can run here", list_options, verb_list },
+	{ "list", "", "list the cases", list_options, verb_list },
 	{ "compare", "FIRST SECOND", "say where two runs differ by more than noise",
 	  compare_options, verb_compare },
 	{ "table", "RESULTS", "show a run's results as Markdown", table_options, verb_table },
