@@ -40,7 +40,9 @@ bool sgpu_reader_report(struct sgpu_reader *reader, const char *field, const cha
 
 const char *sgpu_reader_hint(const char *name, const char *const *names, char hint[SGPU_HINT_MAX])
 {
-	const char *nearest = sgpu_nearest_name(name, names);
+	/* The nearest type by its letters may have another size or sign. */
+	const bool types = names[0] && sgpu_dtype_parse(names[0]) != SGPU_NONE;
+	const char *nearest = types ? NULL : sgpu_nearest_name(name, names);
 
 	if (!nearest) {
 		return NULL;

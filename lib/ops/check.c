@@ -14,12 +14,12 @@ static void unknown_kernel(struct sgpu_ops_checker *checker)
 {
 	const struct sgpu_op *const *table = sgpu_ops();
 	const char *names[64] = { NULL }, *hint;
-	char text[SGPU_ERROR_HINT_MAX];
+	char text[SGPU_HINT_MAX];
 
 	for (size_t i = 0; table[i] && i + 1 < SGPU_ARRAY_LENGTH(names); i++) {
 		names[i] = table[i]->name;
 	}
-	hint = sgpu_ops_near(checker->operation->kernel, names, text);
+	hint = sgpu_reader_hint(checker->operation->kernel, names, text);
 	sgpu_ops_report(checker, "kernel", NULL,
 			hint ? hint : "'sgpu-manifest ops' lists the operations",
 			"'%s' is not an operation", checker->operation->kernel);
@@ -135,6 +135,15 @@ static bool take_inputs(struct sgpu_ops_checker *checker, struct sgpu_op_call *c
 	return ready;
 }
 
+/* For a diagnostic of a segment, or of its member. */
+static struct sgpu_reader *segment_at(struct sgpu_ops_checker *checker, int segment,
+				      const char *member)
+{
+	checker->failed = true;
+	snprintf(checker->reader.where, SGPU_WHERE_MAX, "/segments/%d%s", segment, member);
+	return &checker->reader;
+}
+
 static void give_input(struct sgpu_ops_checker *checker, const struct sgpu_op_call *call, int arg,
 		       int segment)
 {
@@ -165,8 +174,8 @@ static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_c
 	}
 	if (s->type_stated && !sgpu_type_equal(&s->type, type)) {
 		sgpu_type_text(&s->type, stated);
-		sgpu_ops_segment_report(checker, segment, "data_type_info", NULL,
-					"is %s, but '%s' makes %s", stated, call->op->name, made);
+		sgpu_reader_report(segment_at(checker, segment, "/data_type_info"), NULL, NULL,
+				   "is %s, but '%s' makes %s", stated, call->op->name, made);
 		return;
 	}
 	if (call->op->at_most && call->op->at_most(call)) {
@@ -226,8 +235,8 @@ static void check_module_output(struct sgpu_ops_checker *checker, int index)
 	} else if (sgpu_segment_is_input(segment)) {
 		checker->missing[index] = true;
 	} else if (!segment->type_given) {
-		sgpu_ops_segment_report(
-			checker, index, NULL,
+		sgpu_reader_report(
+			segment_at(checker, index, ""), NULL,
 			"\"data_type_info\": {\"dtype\": ..., \"shape\": ...}",
 			"'%s' needs data_type_info: what a module writes has no type of its own",
 			segment->id ? segment->id : "");
@@ -312,22 +321,23 @@ static void end_types(struct sgpu_ops_checker *checker)
 		const struct sgpu_segment *segment = &manifest->segments[i];
 
 		if (checker->missing[i] && sgpu_segment_is_input(segment) && !segment->type_given) {
-			sgpu_ops_segment_report(
-				checker, i, NULL,
-				"\"data_type_info\": {\"dtype\": ..., \"shape\": ...}",
-				"'%s' needs data_type_info", segment->id ? segment->id : "");
+			sgpu_reader_report(segment_at(checker, i, ""), NULL,
+					   "\"data_type_info\": {\"dtype\": ..., \"shape\": ...}",
+					   "'%s' needs data_type_info",
+					   segment->id ? segment->id : "");
 		}
 	}
-	for (int i = 0; i < manifest->segment_count && checker->diagnostics->count == 0; i++) {
+	for (int i = 0; i < manifest->segment_count && checker->reader.diagnostics->count == 0;
+	     i++) {
 		struct sgpu_segment *segment = &manifest->segments[i];
 
 		segment->size_of_file &= !checker->known[i];
 		if (segment->size_of_file) {
 			sgpu_segment_set_size(segment, 0);
 		} else if (!checker->known[i]) {
-			sgpu_ops_segment_report(checker, i, NULL, NULL,
-						"the type of '%s' is not known",
-						segment->id ? segment->id : "");
+			sgpu_reader_report(segment_at(checker, i, ""), NULL, NULL,
+					   "the type of '%s' is not known",
+					   segment->id ? segment->id : "");
 		}
 	}
 }
@@ -337,8 +347,8 @@ int sgpu_ops_check(struct sgpu_manifest *manifest, struct sgpu_diagnostics *diag
 {
 	size_t count = manifest->segment_count > 0 ? (size_t)manifest->segment_count : 1;
 	struct sgpu_ops_checker checker = { .report = { .diagnostic = on_diagnostic },
-					    .manifest = manifest,
-					    .diagnostics = diagnostics };
+					    .reader = { .diagnostics = diagnostics },
+					    .manifest = manifest };
 
 	checker.known = calloc(2 * count, sizeof(*checker.known));
 	if (!checker.known) {

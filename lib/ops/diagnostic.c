@@ -4,44 +4,20 @@
  */
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "ops_private.h"
-
-/* At "/list/index/member/name", without member or name where it is NULL. */
-__attribute__((format(printf, 7, 0))) static void add(struct sgpu_ops_checker *checker,
-						      const char *list, int index,
-						      const char *member, const char *name,
-						      const char *hint, const char *format,
-						      va_list arguments)
-{
-	char where[128];
-
-	snprintf(where, sizeof(where), "/%s/%d%s%s", list, index, member ? "/" : "",
-		 member ? member : "");
-	checker->failed = true;
-	if (checker->diagnostics) {
-		sgpu_diagnostic_addv(checker->diagnostics, where, name, hint, format, arguments);
-	}
-}
 
 void sgpu_ops_report(struct sgpu_ops_checker *checker, const char *member, const char *name,
 		     const char *hint, const char *format, ...)
 {
+	struct sgpu_reader *reader = &checker->reader;
 	va_list list;
 
+	checker->failed = true;
+	snprintf(reader->where, SGPU_WHERE_MAX, "/operations/%d%s%s", checker->index,
+		 member ? "/" : "", member ? member : "");
 	va_start(list, format);
-	add(checker, "operations", checker->index, member, name, hint, format, list);
-	va_end(list);
-}
-
-void sgpu_ops_segment_report(struct sgpu_ops_checker *checker, int segment, const char *member,
-			     const char *hint, const char *format, ...)
-{
-	va_list list;
-
-	va_start(list, format);
-	add(checker, "segments", segment, member, NULL, hint, format, list);
+	sgpu_diagnostic_addv(reader->diagnostics, reader->where, name, hint, format, list);
 	va_end(list);
 }
 
@@ -50,26 +26,12 @@ void sgpu_ops_unknown(struct sgpu_ops_checker *checker, const char *member, cons
 		      const char *what, const char *const *row, size_t row_size)
 {
 	const char *names[SGPU_ARGUMENTS_MAX + SGPU_PARAMS_MAX] = { NULL };
-	char hint[SGPU_ERROR_HINT_MAX];
+	char hint[SGPU_HINT_MAX];
 
 	for (int i = 0; *row; i++) {
 		names[i] = *row;
 		row = (const char *const *)(const void *)((const char *)row + row_size);
 	}
-	sgpu_ops_report(checker, member, name, sgpu_ops_near(name, names, hint),
+	sgpu_ops_report(checker, member, name, sgpu_reader_hint(name, names, hint),
 			"'%s' is not %s of '%s'", name, what, checker->operation->kernel);
-}
-
-const char *sgpu_ops_near(const char *name, const char *const *names,
-			  char hint[SGPU_ERROR_HINT_MAX])
-{
-	/* The nearest type by its letters may have another size or sign. */
-	const bool types = names[0] && sgpu_dtype_parse(names[0]) != SGPU_NONE;
-	const char *near = types ? NULL : sgpu_nearest_name(name, names);
-
-	if (!near) {
-		return NULL;
-	}
-	snprintf(hint, SGPU_ERROR_HINT_MAX, "did you mean '%s'?", near);
-	return hint;
 }

@@ -18,6 +18,7 @@
 
 #include <sgpu/base.h>
 
+#include "manifest/reader.h"
 #include "ops/ops.h"
 
 #ifdef __cplusplus
@@ -445,8 +446,8 @@ uint64_t sgpu_ops_keep_largest_scratch(const uint64_t shape[3]);
 /* ---- checking a manifest against the table ---- */
 struct sgpu_ops_checker {
 	struct sgpu_op_report report; /* first, as infer functions get its address */
+	struct sgpu_reader reader;    /* its diagnostics, and their place */
 	struct sgpu_manifest *manifest;
-	struct sgpu_diagnostics *diagnostics; /* NULL: diagnostics only set `failed` */
 	const struct sgpu_operation *operation;
 	int index;
 	bool failed;   /* of the current operation */
@@ -457,15 +458,9 @@ struct sgpu_ops_checker {
 /* Records a diagnostic at /operations/<index>/<member>/<name>; member and name may be NULL. */
 void sgpu_ops_report(struct sgpu_ops_checker *checker, const char *member, const char *name,
 		     const char *hint, const char *format, ...) SGPU_PRINTF(5, 6);
-/* Records a diagnostic at /segments/<segment>/<member>; member may be NULL. */
-void sgpu_ops_segment_report(struct sgpu_ops_checker *checker, int segment, const char *member,
-			     const char *hint, const char *format, ...) SGPU_PRINTF(5, 6);
 /* `row` is the name in the first row of the table of the known ones. */
 void sgpu_ops_unknown(struct sgpu_ops_checker *checker, const char *member, const char *name,
 		      const char *what, const char *const *row, size_t row_size);
-/* Returns the hint "did you mean 'x'?" for the nearest of the names, or NULL if none is near. */
-const char *sgpu_ops_near(const char *name, const char *const *names,
-			  char hint[SGPU_ERROR_HINT_MAX]);
 
 /* Reads and checks the parameters of a call, whose op is set. */
 void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call *call);

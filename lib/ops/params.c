@@ -9,108 +9,54 @@
 
 #include "ops_private.h"
 
-enum { CHOICES_TEXT_MAX = 256 };
-
-static const char *json_kind(const json_t *value)
-{
-	static const char *const kinds[] = {
-		[JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array", [JSON_STRING] = "a string",
-		[JSON_INTEGER] = "a number", [JSON_REAL] = "a number",	[JSON_TRUE] = "a boolean",
-		[JSON_FALSE] = "a boolean",  [JSON_NULL] = "null",
-	};
-
-	return kinds[json_typeof(value)];
-}
-
-static void choices_text(const char *const *choices, char text[CHOICES_TEXT_MAX])
-{
-	size_t used = 0;
-
-	text[0] = '\0';
-	for (int i = 0; choices[i] && used < CHOICES_TEXT_MAX; i++) {
-		used += (size_t)snprintf(text + used, CHOICES_TEXT_MAX - used, "%s%s",
-					 i ? ", " : "", choices[i]);
-	}
-}
-
-static void check_choice(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
+/* Functions here return false after they have reported a diagnostic. */
+static bool check_number(struct sgpu_reader *reader, const struct sgpu_op_param *param,
 			 const json_t *json, double *number)
 {
-	char hint[SGPU_ERROR_HINT_MAX], text[CHOICES_TEXT_MAX];
-	const char *word = json_string_value(json);
+	const bool integer = param->kind == SGPU_PARAM_INTEGER;
+	const double value = *number = json_number_value(json);
 
-	choices_text(param->choices, text);
-	if (!word) {
-		sgpu_ops_report(checker, "params", param->name, NULL,
-				"is %s, must be one of the strings %s", json_kind(json), text);
-		return;
+	/* 3.0 is an integer, too: the canonical form writes it as 3. */
+	if (!json_is_number(json) || (integer && value != floor(value))) {
+		return sgpu_reader_refuse(reader, param->name, NULL, json, "is not %s",
+					  integer ? "an integer" : "a number");
 	}
-	for (int i = 0; param->choices[i]; i++) {
-		if (strcmp(param->choices[i], word) == 0) {
-			*number = i;
-			return;
-		}
+	if (value >= param->min && value <= param->max) {
+		return true;
 	}
-	sgpu_ops_report(checker, "params", param->name, sgpu_ops_near(word, param->choices, hint),
-			"'%s' is not one of %s", word, text);
+	return param->max > (double)FLT_MAX
+		       ? sgpu_reader_refuse(reader, param->name, NULL, json, "is not at %s %.15g",
+					    value < param->min ? "least" : "most",
+					    value < param->min ? param->min : param->max)
+		       : sgpu_reader_refuse(reader, param->name, NULL, json,
+					    "is not from %.15g to %.15g", param->min, param->max);
 }
 
-static void check_number(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
-			 const json_t *json, double *number)
-{
-	bool integer = param->kind == SGPU_PARAM_INTEGER;
-	double value = json_number_value(json);
-
-	*number = value;
-	if (!json_is_number(json)) {
-		sgpu_ops_report(checker, "params", param->name, NULL, "is %s, must be %s",
-				json_kind(json), integer ? "an integer" : "a number");
-	} else if (integer && value != floor(value)) {
-		/* 3.0 is an integer, too: the canonical form writes it as 3. */
-		sgpu_ops_report(checker, "params", param->name, NULL,
-				"is %.15g, must be an integer", value);
-	} else if (value >= param->min && value <= param->max) {
-		return;
-	} else if (param->max > (double)FLT_MAX) {
-		sgpu_ops_report(checker, "params", param->name, NULL,
-				"is %.15g, must be at %s %.15g", value,
-				value < param->min ? "least" : "most",
-				value < param->min ? param->min : param->max);
-	} else {
-		sgpu_ops_report(checker, "params", param->name, NULL,
-				"is %.15g, must be from %.15g to %.15g", value, param->min,
-				param->max);
-	}
-}
-
-static void check_text(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
+static bool check_text(struct sgpu_reader *reader, const struct sgpu_op_param *param,
 		       const json_t *json, const char **text)
 {
-	*text = json_string_value(json);
-	if (!*text) {
-		sgpu_ops_report(checker, "params", param->name, NULL, "is %s, must be a string",
-				json_kind(json));
-	} else if ((double)json_string_length(json) > param->max) {
-		sgpu_ops_report(checker, "params", param->name, NULL,
-				"has %zu characters, at most %.0f are possible",
-				json_string_length(json), param->max);
-	}
+	*text = sgpu_reader_string(reader, param->name, json);
+	return *text && ((double)strlen(*text) <= param->max ||
+			 sgpu_reader_report(reader, param->name, NULL,
+					    "has %zu characters, at most %.0f are possible",
+					    strlen(*text), param->max));
 }
 
-static void check_value(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
+static bool check_value(struct sgpu_reader *reader, const struct sgpu_op_param *param,
 			const json_t *json, struct sgpu_op_call *call, double *number)
 {
-	if (param->kind == SGPU_PARAM_TEXT) {
-		check_text(checker, param, json, &call->text);
-	} else if (param->kind == SGPU_PARAM_CHOICE) {
-		check_choice(checker, param, json, number);
-	} else if (param->kind != SGPU_PARAM_BOOLEAN) {
-		check_number(checker, param, json, number);
-	} else if (json_is_boolean(json)) {
-		*number = json_is_true(json) ? 1 : 0;
-	} else {
-		sgpu_ops_report(checker, "params", param->name, NULL,
-				"is %s, must be true or false", json_kind(json));
+	switch (param->kind) {
+	case SGPU_PARAM_TEXT:
+		return check_text(reader, param, json, &call->text);
+	case SGPU_PARAM_CHOICE:
+		*number = sgpu_reader_choice(reader, param->name, json, param->choices, -1);
+		return *number >= 0;
+	case SGPU_PARAM_BOOLEAN:
+		*number = json_is_true(json);
+		return json_is_boolean(json) ||
+		       sgpu_reader_refuse(reader, param->name, NULL, json, "is not true or false");
+	default:
+		return check_number(reader, param, json, number);
 	}
 }
 
@@ -118,20 +64,25 @@ void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call
 {
 	const struct sgpu_op_param *params = call->op->params;
 	json_t *given = checker->operation->params, *json;
+	struct sgpu_reader *reader = &checker->reader;
 	const char *key;
+	bool good = true;
 
+	snprintf(reader->where, SGPU_WHERE_MAX, "/operations/%d%s", checker->index,
+		 given ? "/params" : "");
 	for (int i = 0; params[i].name; i++) {
 		call->param[i].number = params[i].standard;
 		json = json_object_get(given, params[i].name);
 		if (json) {
 			call->param[i].given = true;
-			check_value(checker, &params[i], json, call, &call->param[i].number);
+			good &= check_value(reader, &params[i], json, call, &call->param[i].number);
 		} else if (params[i].required) {
-			sgpu_ops_report(checker, given ? "params" : NULL, NULL, NULL,
-					"'%s' needs the parameter '%s'", call->op->name,
-					params[i].name);
+			good = sgpu_reader_report(reader, NULL, NULL,
+						  "'%s' needs the parameter '%s'", call->op->name,
+						  params[i].name);
 		}
 	}
+	checker->failed |= !good;
 	json_object_foreach (given, key, json) {
 		if (sgpu_op_param(call->op, key) < 0) {
 			sgpu_ops_unknown(checker, "params", key, "a parameter", &params[0].name,

@@ -52,7 +52,9 @@ int sgpu_ops_load_manifest(const char *text, size_t size, const char *name,
 int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation, struct sgpu_op_call *call,
 		     struct sgpu_error *error)
 {
-	struct sgpu_ops_checker checker = { .index = operation };
+	struct sgpu_diagnostics diagnostics = { 0 };
+	struct sgpu_ops_checker checker = { .reader = { .diagnostics = &diagnostics },
+					    .index = operation };
 
 	memset(call, 0, sizeof(*call));
 	if (operation < 0 || operation >= manifest->operation_count) {
@@ -80,6 +82,7 @@ int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation, struct
 	}
 	if (!checker.operation->module) {
 		sgpu_ops_check_params(&checker, call);
+		sgpu_diagnostics_clear(&diagnostics);
 	}
 	if (checker.failed) {
 		return sgpu_fail(error, SGPU_EINVALID, "the parameters of '%s' were not checked",

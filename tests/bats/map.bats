@@ -90,7 +90,7 @@ END
 	assert_contains "$stderr" "a map needs a string of at most 4096 bytes here, and no 'code'"
 	sed -i 's/"expression": 7/"code": 7/; s/"a": /"x0": /; s/"m": /"x1": /' job.json
 	run --separate-stderr -1 sgpu-manifest check job.json
-	assert_contains "$stderr" "/operations/0/params/code: is a number, must be a string"
+	assert_contains "$stderr" "/operations/0/params/code: 7 is not a string"
 	sed -i "s/\"code\": 7/\"code\": \"$(head -c 3073 /dev/zero | tr '\0' A)\"/" job.json
 	run --separate-stderr -1 sgpu-manifest check job.json
 	assert_contains "$stderr" "has 3073 characters, at most 3072 are possible"

@@ -93,7 +93,7 @@ segment() {
 	    "arguments": { "input": "x", "output": "h" } } ] }
 	END
 	run --separate-stderr -1 sgpu-manifest check job.json
-	assert_contains "$stderr" "must be at most 1e+300"
+	assert_contains "$stderr" "is not at most 1e+300"
 }
 
 @test "an output of 2^53 bytes is too large, one element less is not" {
