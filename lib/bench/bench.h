@@ -136,10 +136,11 @@ SGPU_MUST_CHECK int sgpu_bench_new_pinned(struct sgpu_bench *bench, uint64_t siz
 					  struct sgpu_error *error);
 
 /* ---- patterns ---- */
-/* Fill memory with the pattern of a seed; check it, and return the offset of the first byte that
- * differs, or `size`. */
+/* Fills memory with the pattern of a seed. The other returns SGPU_EDIFFERS, and names the first
+ * byte that differs, unless the memory has it. */
 void sgpu_bench_fill(void *memory, uint64_t size, uint64_t seed);
-uint64_t sgpu_bench_check(const void *memory, uint64_t size, uint64_t seed);
+SGPU_MUST_CHECK int sgpu_bench_check(const void *memory, uint64_t size, uint64_t seed,
+				     struct sgpu_error *error);
 
 /* ---- the cost of an exit ---- */
 struct sgpu_bench_exit {

@@ -3,6 +3,7 @@
  * The pattern that memory is filled with: every word differs from its neighbours and from those of
  * another seed, so that a copy from or to a wrong address is noticed.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include <bench/bench.h>
@@ -47,7 +48,11 @@ void sgpu_bench_fill(void *memory, uint64_t size, uint64_t seed)
 	(void)go_through(memory, size, seed, true);
 }
 
-uint64_t sgpu_bench_check(const void *memory, uint64_t size, uint64_t seed)
+int sgpu_bench_check(const void *memory, uint64_t size, uint64_t seed, struct sgpu_error *error)
 {
-	return go_through((uint8_t *)memory, size, seed, false);
+	const uint64_t at = go_through((uint8_t *)memory, size, seed, false);
+
+	return at == size ? SGPU_OK
+			  : sgpu_fail(error, SGPU_EDIFFERS,
+				      "byte %" PRIu64 " of %" PRIu64 " did not arrive", at, size);
 }

@@ -56,7 +56,7 @@ static int verify_core(void *argument, struct sgpu_error *error)
 	struct core *c = argument;
 	const int rc = c->work == SEAL ? run_core(c, OPEN, 1, error) : SGPU_OK;
 
-	return rc ? rc : bench_verify(c->opened, sizeof(c->opened), SEED, error);
+	return rc ? rc : sgpu_bench_check(c->opened, sizeof(c->opened), SEED, error);
 }
 
 /* Compares the providers. OpenSSL's comes first, since most programs use it. */

@@ -110,7 +110,7 @@ static int verify(void *argument, struct sgpu_error *error)
 	int rc = SGPU_OK;
 
 	if (b->direction->end == WAYS) {
-		rc = bench_verify(memory_of(b, D2H), b->room, SEED, error);
+		rc = sgpu_bench_check(memory_of(b, D2H), b->room, SEED, error);
 	}
 	if (rc == SGPU_OK && b->direction->first == H2D) {
 		rc = bench_verify_target(&(struct bench_target){ b->streams[D2H], b->to, b->room,

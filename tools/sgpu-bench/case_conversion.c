@@ -192,7 +192,7 @@ static int verify_copy(void *argument, struct sgpu_error *error)
 	const struct conversion *c = argument;
 	int rc = bench_from_device(c->bench->stream, c->pool, c->device_memory, c->copied, error);
 
-	return rc ? rc : bench_verify(c->pool, c->copied, SEED, error);
+	return rc ? rc : sgpu_bench_check(c->pool, c->copied, SEED, error);
 }
 
 /* ---- points ---- */

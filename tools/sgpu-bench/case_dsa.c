@@ -31,7 +31,7 @@ static int verify(void *argument, struct sgpu_error *error)
 {
 	const struct work *w = argument;
 
-	return bench_verify(w->to, w->count * w->size, SEED, error);
+	return sgpu_bench_check(w->to, w->count * w->size, SEED, error);
 }
 
 static int run_core(void *argument, struct sgpu_error *error)

@@ -137,8 +137,8 @@ static int verify_down(void *argument, struct sgpu_error *error)
 		return sgpu_fail(error, rc, "what the device sealed does not open at chunk %llu",
 				 (unsigned long long)bad);
 	}
-	return bench_verify(c->bench->variant == PLAIN ? c->host.result : c->memory_result, c->size,
-			    SEED, error);
+	return sgpu_bench_check(c->bench->variant == PLAIN ? c->host.result : c->memory_result,
+				c->size, SEED, error);
 }
 
 /* ---- points ---- */

@@ -83,9 +83,6 @@ SGPU_MUST_CHECK int bench_new_pages(struct sgpu_bench *bench, uint64_t size, voi
 				    struct sgpu_error *error);
 /* Alters every page, so that old contents cannot pass for new ones. */
 void bench_spoil(void *memory, uint64_t size);
-/* SGPU_EDIFFERS when the memory is not what sgpu_bench_fill made with the seed. */
-SGPU_MUST_CHECK int bench_verify(const void *memory, uint64_t size, uint64_t seed,
-				 struct sgpu_error *error);
 
 /* Returns how often a sample repeats work on `size` bytes, at most `most` times: a sample of large
  * sizes has about 256 MiB. */

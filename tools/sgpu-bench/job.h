@@ -31,9 +31,6 @@ struct job_type {
 };
 enum job_kind { JOB_INPUT, JOB_BETWEEN, JOB_OUTPUT };
 
-/* Makes a job, kept until the case, or its part, ends. */
-SGPU_MUST_CHECK int job_new(struct sgpu_bench *bench, const struct job_side *side,
-			    struct bench_job **job, struct sgpu_error *error);
 /* Adds a segment. JOB_BETWEEN has no type; only JOB_INPUT has data, which must stay valid. */
 void job_segment(struct bench_job *job, enum job_kind kind, const char *id, struct job_type type,
 		 const void *data);
@@ -42,14 +39,9 @@ void job_data(struct bench_job *job, const char *id, const void *data);
 /* Takes over arguments and params (or NULL). after: the operation to wait for, or NULL. */
 void job_operation(struct bench_job *job, const char *id, const char *kernel, json_t *arguments,
 		   json_t *params, const char *after);
-/* Makes the batch: sealed or with digests, signed. */
-SGPU_MUST_CHECK int job_finish(struct bench_job *job, struct sgpu_error *error);
 
 /* Rewinds a job's file. cuts: it ends where it was read or written last. */
 SGPU_MUST_CHECK int job_rewind(int fd, bool cuts, struct sgpu_error *error);
-/* Reads a response, once after each run. results: the authentic plaintext of all outputs, in the
- * manifest's order, result_size bytes. */
-SGPU_MUST_CHECK int job_read(struct bench_job *job, void *results, struct sgpu_error *error);
 
 /* ---- variants that run jobs ---- */
 struct job_side {
@@ -91,31 +83,9 @@ SGPU_MUST_CHECK int options_new(struct sgpu_bench *bench, uint64_t size, struct 
 				struct sgpu_error *error);
 SGPU_MUST_CHECK int options_check(const struct job_side *side, const void *results,
 				  struct sgpu_error *error);
-/* Fills in types and parameters. */
-void options_describe(const struct job_side *side, struct sgpu_op_call *call);
 
-/* ---- bare.c: the device calls that such a job makes in the end, with memory that stays ---- */
-enum { BARE_TASKS = 2 * OPTIONS_VECTORS + 1 };
-
-/* Vectors, the inputs first, and a launch on one stream. */
-struct bare {
-	struct sgpu_bench *bench;
-	const struct job_side *side;
-	struct sgpu_stream *stream;
-	struct sgpu_op_call call;
-	uint8_t *host; /* of the device's pool: all vectors, side->size bytes each */
-	sgpu_devptr memory;
-	/* All vectors as they cross the bus, a chunk run each: sealed_size bytes, `stride` bytes
-	 * from one to the next. */
-	uint8_t *sealed_host;
-	sgpu_devptr sealed_memory;
-	uint64_t sealed_size, stride, chunks;
-	struct sgpu_sealed_keys keys;
-	struct sgpu_aead *aead;
-	struct sgpu_device_key *key;
-	/* copies, then openings and sealings, then the launch */
-	struct sgpu_task tasks[BARE_TASKS];
-};
+/* The device calls that such a job makes in the end, with memory that stays. */
+struct bare;
 /* What it makes is kept. `side` must stay. */
 SGPU_MUST_CHECK int bare_new(struct sgpu_bench *bench, const struct job_side *side,
 			     struct bare **bare, struct sgpu_error *error);

@@ -105,15 +105,6 @@ void bench_spoil(void *memory, uint64_t size)
 	}
 }
 
-int bench_verify(const void *memory, uint64_t size, uint64_t seed, struct sgpu_error *error)
-{
-	uint64_t at = sgpu_bench_check(memory, size, seed);
-
-	return at == size ? SGPU_OK
-			  : sgpu_fail(error, SGPU_EDIFFERS, "byte %llu of %llu did not arrive",
-				      (unsigned long long)at, (unsigned long long)size);
-}
-
 uint64_t bench_repeats(uint64_t size, uint64_t most)
 {
 	const uint64_t repeats = ((uint64_t)256 << 20) / size;
@@ -186,5 +177,5 @@ int bench_verify_target(void *target, struct sgpu_error *error)
 
 	bench_spoil(t->scratch, t->size);
 	rc = bench_from_device(t->stream, t->scratch, t->memory, t->size, error);
-	return rc ? rc : bench_verify(t->scratch, t->size, t->seed, error);
+	return rc ? rc : sgpu_bench_check(t->scratch, t->size, t->seed, error);
 }
