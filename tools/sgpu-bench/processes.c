@@ -19,6 +19,7 @@
 
 #include "base/io.h"
 #include "sizes.h"
+#include "start.h"
 
 enum { REST_ROUNDS = 50 };
 #define MS UINT64_C(1000000)
@@ -28,15 +29,12 @@ static const uint64_t at_rest_ns = 20000; /* of processor time in a millisecond 
 int program_start(const char *const *words, const char *folder, int *talk, pid_t *pid,
 		  struct sgpu_error *error)
 {
-	char path[PATH_MAX + SGPU_BENCH_NAME_MAX] = "", *slash = NULL;
+	char beside[PATH_MAX];
+	const char *path =
+		strncmp(words[0], "sgpu-", 5) == 0 ? runner_beside(words[0], beside) : words[0];
 	int ends[2] = { -1, -1 }, failed;
 	posix_spawn_file_actions_t actions;
 
-	if (strncmp(words[0], "sgpu-", 5) == 0 &&
-	    readlink("/proc/self/exe", path, PATH_MAX - 1) > 0) {
-		slash = strrchr(path, '/');
-	}
-	snprintf(slash ? slash + 1 : path, SGPU_BENCH_NAME_MAX, "%s", words[0]);
 	failed = posix_spawn_file_actions_init(&actions);
 	if (talk && !failed) {
 		failed = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) ? errno : 0;
