@@ -105,6 +105,16 @@ uint64_t sgpu_ops_count(const struct sgpu_type *type)
 	return sgpu_ops_extent(type, 0, type->rank);
 }
 
+uint64_t sgpu_ops_parts_scratch(const struct sgpu_op_call *call)
+{
+	const struct sgpu_type *type = &call->type[0];
+	const uint64_t width = type->shape[type->rank - 1];
+
+	return width > SGPU_ROW_PART
+		       ? sgpu_ops_extent(type, 0, type->rank - 1) * sgpu_ops_parts(width) * 16
+		       : 0;
+}
+
 int sgpu_ops_for(struct sgpu_launch *launch, uint64_t count, uint64_t grain,
 		 void (*body)(void *argument, uint64_t begin, uint64_t end), void *argument)
 {

@@ -105,6 +105,8 @@ SGPU_INLINE uint64_t sgpu_ops_parts(uint64_t width)
 {
 	return sgpu_ops_ceil(width, SGPU_ROW_PART);
 }
+/* 16 bytes for each part of every row of the first input, for devices that cut rows. */
+uint64_t sgpu_ops_parts_scratch(const struct sgpu_op_call *call);
 
 /* ---- conversions of `count` elements that start at element `begin` of `data` ----
  * Loading is exact, but for integers beyond 2^53, which are rounded to nearest. Storing rounds to

@@ -53,18 +53,6 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(block, sizeof(block));
 }
 
-/* Scratch memory for devices that divide a long row: each part's largest element and its
- * position. */
-static uint64_t scratch(const struct sgpu_op_call *call)
-{
-	const struct sgpu_type *type = &call->type[INPUT];
-	uint64_t width = type->shape[type->rank - 1];
-
-	return width > SGPU_ROW_PART
-		       ? sgpu_ops_extent(type, 0, type->rank - 1) * sgpu_ops_parts(width) * 16
-		       : 0;
-}
-
 static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	const struct sgpu_type *type = &call->type[INPUT];
@@ -83,6 +71,6 @@ const struct sgpu_op sgpu_op_argmax = {
 	  "indexes from 0, the shape without the last axis" },
 	},
 	.infer = infer,
-	.scratch = scratch,
+	.scratch = sgpu_ops_parts_scratch, /* the largest element and its position */
 	.cpu = cpu,
 };

@@ -68,16 +68,6 @@ SGPU_INLINE void rows(bool wide, const struct sgpu_op_call *call, uint64_t begin
 }
 SGPU_OPS_REAL(rows)
 
-/* Scratch memory for devices that divide a long row: two numbers for each part of every row. */
-static uint64_t scratch(const struct sgpu_op_call *call)
-{
-	const struct sgpu_type *type = &call->type[INPUT];
-	uint64_t count = type->shape[type->rank - 1],
-		 rows = sgpu_ops_extent(type, 0, type->rank - 1);
-
-	return count > SGPU_ROW_PART ? rows * sgpu_ops_parts(count) * 2 * sizeof(double) : 0;
-}
-
 static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	const struct sgpu_type *type = &call->type[INPUT];
@@ -96,6 +86,6 @@ const struct sgpu_op sgpu_op_softmax = {
 	{ "output", false, SGPU_TYPES_FLOAT, 1, SGPU_RANK_MAX, "the type and shape of input" },
 	},
 	.infer = sgpu_ops_infer_same,
-	.scratch = scratch,
+	.scratch = sgpu_ops_parts_scratch, /* two numbers */
 	.cpu = cpu,
 };
