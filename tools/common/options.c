@@ -155,7 +155,7 @@ bool cli_list_add(struct cli_list *list, const char *value)
 
 static int store_value(const struct cli_option *option, void *values, const char *value)
 {
-	void *to = (char *)values + option->offset;
+	void *to = values ? (char *)values + option->offset : NULL;
 	char name[64];
 
 	snprintf(name, sizeof(name), "--%s", option->name);
