@@ -197,38 +197,31 @@ static int verify_copy(void *argument, struct sgpu_error *error)
 
 /* ---- points ---- */
 /* Measures ways that all make the same call, after a copy if there are bytes to copy. */
-static int measure(struct conversion *c, struct sgpu_bench_point point, struct call call,
-		   const struct way *ways, int count, struct sgpu_error *error)
-{
-	struct sgpu_bench_variant variants[WAYS_MAX];
-	const bool copies = point.bytes > 0;
-
-	c->ways = ways;
-	c->call = call;
-	c->copied = point.bytes;
-	for (int i = 0; i < count; i++) {
-		variants[i] =
-			(struct sgpu_bench_variant){ ways[i].name, copies ? spoil_copy : NULL,
-						     run_way, copies ? verify_copy : NULL, c };
-	}
-	return sgpu_bench_measure(c->bench, &point, variants, count, error);
-}
-
-static int measure_call(struct conversion *c, const char *what, const char *source,
-			struct call call, const struct way *ways, int count,
-			struct sgpu_error *error)
+static int measure(struct conversion *c, const char *what, const char *source, struct call call,
+		   uint64_t copied, const struct way *ways, int count, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = {
 		.parameters = { { "what", what, 0 },
 				{ "source", source, 0 },
+				{ copied ? "size_bytes" : NULL, NULL, copied },
 				{ "page_bytes", NULL, call.page_bytes },
-				{ "pages", NULL, call.pages },
+				{ copied ? NULL : "pages", NULL, call.pages },
 				{ strcmp(what, "conversion") == 0 ? "direction" : NULL,
 				  call.to_private ? "to private" : "to shared", 0 } },
-		.operations = call.pages,
+		.bytes = copied,
+		.operations = copied ? 1 : call.pages,
 	};
+	struct sgpu_bench_variant variants[WAYS_MAX];
 
-	return measure(c, point, call, ways, count, error);
+	c->ways = ways;
+	c->call = call;
+	c->copied = copied;
+	for (int i = 0; i < count; i++) {
+		variants[i] =
+			(struct sgpu_bench_variant){ ways[i].name, copied ? spoil_copy : NULL,
+						     run_way, copied ? verify_copy : NULL, c };
+	}
+	return sgpu_bench_measure(c->bench, &point, variants, count, error);
 }
 
 /* Compares copies through a pool that stays shared with copies that convert each buffer by two
@@ -240,18 +233,10 @@ static int measure_stream(struct conversion *c, const char *source, uint64_t pag
 	int rc = SGPU_OK;
 
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(sizes); i++) {
-		const struct sgpu_bench_point point = {
-			.parameters = { { "what", "stream", 0 },
-					{ "source", source, 0 },
-					{ "size_bytes", NULL, sizes[i] },
-					{ "page_bytes", NULL, page_bytes } },
-			.bytes = sizes[i],
-		};
-
 		if (sizes[i] <= c->room && sgpu_bench_wants(c->bench, sizes[i])) {
-			rc = measure(c, point,
+			rc = measure(c, "stream", source,
 				     (struct call){ false, sizes[i] / page_bytes, page_bytes },
-				     ways, count, error);
+				     sizes[i], ways, count, error);
 		}
 	}
 	return rc;
@@ -276,9 +261,9 @@ static int measure_heap(struct conversion *c, struct sgpu_error *error)
 	}
 	c->heaps[1] = open("/dev/dma_heap/system", O_RDONLY | O_CLOEXEC);
 	for (int i = 0; rc == SGPU_OK && i < 2 * BATCHES; i++) {
-		rc = measure_call(c, "conversion", "hardware",
-				  (struct call){ i % 2, batches[i / 2], SMALL }, ways + 2,
-				  c->heaps[1] < 0 ? 1 : 2, error);
+		rc = measure(c, "conversion", "hardware",
+			     (struct call){ i % 2, batches[i / 2], SMALL }, 0, ways + 2,
+			     c->heaps[1] < 0 ? 1 : 2, error);
 	}
 	rc = rc ? rc : measure_stream(c, "hardware", SMALL, ways, 3, error);
 	close(c->heaps[0]);
@@ -302,13 +287,13 @@ static int measure_model(struct conversion *c, uint64_t page_bytes, struct sgpu_
 		{ "converted, tdx", MODEL, true, true, true, TDX_EXITS, 0 },
 	};
 	const int most = c->bench->options.quick ? 1 : BATCHES;
-	int rc = measure_call(c, "terms", "primitives", (struct call){ true, FAULTS, page_bytes },
-			      terms, c->has_exits ? 4 : 3, error);
+	int rc = measure(c, "terms", "primitives", (struct call){ true, FAULTS, page_bytes }, 0,
+			 terms, c->has_exits ? 4 : 3, error);
 
 	for (int i = 0; rc == SGPU_OK && i < 2 * most; i++) {
-		rc = measure_call(c, "conversion", "model",
-				  (struct call){ i % 2, batches[i / 2], page_bytes }, flows,
-				  c->has_exits ? 3 : 1, error);
+		rc = measure(c, "conversion", "model",
+			     (struct call){ i % 2, batches[i / 2], page_bytes }, 0, flows,
+			     c->has_exits ? 3 : 1, error);
 	}
 	return rc ? rc
 		  : measure_stream(c, "model", page_bytes, streams, c->has_exits ? 5 : 3, error);
