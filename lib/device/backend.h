@@ -65,16 +65,9 @@ struct sgpu_device_key_calls {
 		     struct sgpu_error *error);
 };
 
+struct sgpu_frames; /* space.h */
 struct sgpu_device_page_calls {
-	int (*info)(struct sgpu_device *device, struct sgpu_pages_info *info,
-		    struct sgpu_error *error);
-	int (*space_create)(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
-			    sgpu_devptr *base, struct sgpu_error *error);
-	void (*space_free)(struct sgpu_space *space);
-	int (*map)(struct sgpu_space *space, uint64_t at, const uint32_t *frames, size_t count,
-		   uint64_t page_size, struct sgpu_error *error);
-	int (*unmap)(struct sgpu_space *space, uint64_t at, uint64_t size,
-		     struct sgpu_error *error);
+	struct sgpu_frames *(*frames)(struct sgpu_device *device);
 	int (*access)(struct sgpu_space *space, bool on, struct sgpu_error *error);
 };
 
@@ -225,7 +218,7 @@ void sgpu_code_file_unmap(const void *image, size_t size);
 /* ---- the interface between the program and sgpu-cuda.so, which exports one symbol ---- */
 /* Incremented whenever the interface changes: a struct of sgpu/device.h, a call of
  * device/backend.h, or struct sgpu_op_call. */
-enum { SGPU_CUDA_PLUGIN_ABI = 13 };
+enum { SGPU_CUDA_PLUGIN_ABI = 14 };
 #define SGPU_CUDA_PLUGIN_SYMBOL "sgpu_cuda_plugin"
 
 struct sgpu_cuda_plugin {

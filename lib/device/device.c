@@ -39,7 +39,6 @@ FREE(sgpu_stream_free, sgpu_stream, stream->free)
 FREE(sgpu_event_free, sgpu_event, stream->event_free)
 FREE(sgpu_device_key_free, sgpu_device_key, key->free)
 FREE(sgpu_device_module_free, sgpu_device_module, module->free)
-FREE(sgpu_space_free, sgpu_space, page->space_free)
 #undef FREE
 
 void sgpu_device_close(struct sgpu_device **device)
@@ -377,46 +376,4 @@ void sgpu_device_evidence_clear(struct sgpu_device_evidence *evidence)
 int sgpu_device_synchronize(struct sgpu_device *device, struct sgpu_error *error)
 {
 	return BACKEND(device)->synchronize(under(device), error);
-}
-
-/* ---- pages ---- */
-static int check_pages(const struct sgpu_device *device, struct sgpu_error *error)
-{
-	return BACKEND(device)->page && !GUARD(device)
-		       ? SGPU_OK
-		       : sgpu_fail(error, SGPU_EUNAVAILABLE, "the device maps no pages");
-}
-
-int sgpu_device_pages(struct sgpu_device *device, struct sgpu_pages_info *info,
-		      struct sgpu_error *error)
-{
-	int rc = check_pages(device, error);
-
-	memset(info, 0, sizeof(*info));
-	return rc < 0 ? rc : BACKEND(device)->page->info(device, info, error);
-}
-
-int sgpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
-		      sgpu_devptr *base, struct sgpu_error *error)
-{
-	int rc = check_pages(device, error);
-
-	*space = NULL;
-	return rc < 0 ? rc : BACKEND(device)->page->space_create(device, size, space, base, error);
-}
-
-int sgpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *frames, size_t count,
-		  uint64_t page_size, struct sgpu_error *error)
-{
-	return BACKEND(space)->page->map(space, at, frames, count, page_size, error);
-}
-
-int sgpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error)
-{
-	return BACKEND(space)->page->unmap(space, at, size, error);
-}
-
-int sgpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error)
-{
-	return BACKEND(space)->page->access(space, on, error);
 }

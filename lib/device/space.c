@@ -85,13 +85,29 @@ static struct sgpu_space *space_of(struct sgpu_range *range)
 		     : NULL;
 }
 
-int sgpu_frames_info(struct sgpu_frames *frames, struct sgpu_pages_info *info,
-		     struct sgpu_error *error)
+static struct sgpu_frames *frames_of(struct sgpu_device *device, struct sgpu_error *error)
 {
+	const struct sgpu_device_page_calls *calls = sgpu_device_backend_of(device)->page;
+
+	if (calls && !sgpu_device_guard_of(device)) {
+		return calls->frames(device);
+	}
+	(void)sgpu_fail(error, SGPU_EUNAVAILABLE, "the device maps no pages");
+	return NULL;
+}
+
+int sgpu_device_pages(struct sgpu_device *device, struct sgpu_pages_info *info,
+		      struct sgpu_error *error)
+{
+	struct sgpu_frames *frames = frames_of(device, error);
 	int rc;
 
+	memset(info, 0, sizeof(*info));
+	if (!frames) {
+		return SGPU_EUNAVAILABLE;
+	}
 	pthread_mutex_lock(&frames->lock);
-	rc = frames->calls->prepare(frames->device, error);
+	rc = frames->calls->prepare(device, error);
 	if (rc == SGPU_OK) {
 		*info = (struct sgpu_pages_info){ .small = frames->small,
 						  .big = frames->big,
@@ -130,19 +146,25 @@ static int add_space(struct sgpu_frames *frames, struct sgpu_space *space, uint6
 	return rc;
 }
 
-int sgpu_frames_space(struct sgpu_frames *frames, uint64_t size, struct sgpu_space **space,
+int sgpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
 		      sgpu_devptr *base, struct sgpu_error *error)
 {
-	struct sgpu_space *new = calloc(1, sizeof(*new));
+	struct sgpu_frames *frames = frames_of(device, error);
+	struct sgpu_space *new;
 	int rc;
 
+	*space = NULL;
+	if (!frames) {
+		return SGPU_EUNAVAILABLE;
+	}
+	new = calloc(1, sizeof(*new));
 	if (!new) {
 		return sgpu_fail_nomem(error);
 	}
-	new->object.backend = sgpu_device_backend_of(frames->device);
+	new->object.backend = sgpu_device_backend_of(device);
 	new->frames = frames;
 	pthread_mutex_lock(&frames->lock);
-	rc = frames->calls->prepare(frames->device, error);
+	rc = frames->calls->prepare(device, error);
 	rc = rc ? rc : add_space(frames, new, size, error);
 	pthread_mutex_unlock(&frames->lock);
 	if (rc < 0) {
@@ -174,14 +196,19 @@ static int wait_idle(struct sgpu_frames *frames, struct sgpu_error *error)
 	return sgpu_device_backend_of(frames->device)->synchronize(frames->device, error);
 }
 
-void sgpu_frames_space_free(struct sgpu_space *space)
+void sgpu_space_free(struct sgpu_space **space)
 {
-	struct sgpu_frames *frames = space->frames;
+	struct sgpu_frames *frames;
 
+	if (!space || !*space) {
+		return;
+	}
+	frames = (*space)->frames;
 	(void)wait_idle(frames, NULL); /* nothing runs on a device that is lost */
 	pthread_mutex_lock(&frames->lock);
-	remove_space(space);
+	remove_space(*space);
 	pthread_mutex_unlock(&frames->lock);
+	*space = NULL;
 }
 
 void sgpu_frames_empty(struct sgpu_frames *frames)
@@ -194,8 +221,8 @@ void sgpu_frames_empty(struct sgpu_frames *frames)
 }
 
 /* ---- pages ---- */
-int sgpu_frames_map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
-		    uint64_t page_size, struct sgpu_error *error)
+int sgpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
+		  uint64_t page_size, struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = space->frames;
 	int rc;
@@ -211,8 +238,7 @@ int sgpu_frames_map(struct sgpu_space *space, uint64_t at, const uint32_t *list,
 	return rc;
 }
 
-int sgpu_frames_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
-		      struct sgpu_error *error)
+int sgpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = space->frames;
 	bool reachable;
@@ -230,6 +256,11 @@ int sgpu_frames_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
 	}
 	pthread_mutex_unlock(&frames->lock);
 	return rc;
+}
+
+int sgpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error)
+{
+	return space->object.backend->page->access(space, on, error);
 }
 
 int sgpu_frames_access(struct sgpu_space *space, bool on, struct sgpu_error *error)

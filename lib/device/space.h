@@ -68,17 +68,7 @@ void sgpu_frames_empty(struct sgpu_frames *frames);
  * anywhere. The lock is held. */
 void sgpu_space_fault(struct sgpu_space *space);
 
-/* The calls of struct sgpu_device_page_calls. */
-SGPU_MUST_CHECK int sgpu_frames_info(struct sgpu_frames *frames, struct sgpu_pages_info *info,
-				     struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_frames_space(struct sgpu_frames *frames, uint64_t size,
-				      struct sgpu_space **space, sgpu_devptr *base,
-				      struct sgpu_error *error);
-void sgpu_frames_space_free(struct sgpu_space *space);
-SGPU_MUST_CHECK int sgpu_frames_map(struct sgpu_space *space, uint64_t at, const uint32_t *list,
-				    size_t count, uint64_t page_size, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_frames_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
-				      struct sgpu_error *error);
+/* As sgpu_space_access. */
 SGPU_MUST_CHECK int sgpu_frames_access(struct sgpu_space *space, bool on, struct sgpu_error *error);
 
 /* The next two are for those who hold the lock, and for the one who alone changes the space. */

@@ -57,14 +57,6 @@ static inline struct paged_device *paged_of(void *device)
 	return device;
 }
 
-static inline int paged_info(struct sgpu_device *device, struct sgpu_pages_info *info,
-			     struct sgpu_error *error)
-{
-	(void)error;
-	*info = paged_of(device)->pager.info;
-	return SGPU_OK;
-}
-
 /* The space at an address. The processor asks for no other. */
 static inline struct paged_space *paged_at(struct paged_device *device, sgpu_devptr address)
 {
@@ -81,10 +73,9 @@ static inline void *paged_handle(const struct sgpu_space *space)
 	return paged_at(paged_of(space->frames->device), space->range.address)->handle;
 }
 
-static inline int paged_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
-			       sgpu_devptr *base, struct sgpu_error *error)
+static inline struct sgpu_frames *paged_frames(struct sgpu_device *device)
 {
-	return sgpu_frames_space(&paged_of(device)->frames, size, space, base, error);
+	return &paged_of(device)->frames;
 }
 
 static inline int paged_prepare(struct sgpu_device *device, struct sgpu_error *error)
@@ -199,11 +190,7 @@ static inline struct sgpu_device *paged_device(struct paged_device *made,
 								.free = paged_stream_free,
 								.sync = paged_sync,
 								.enqueue = paged_enqueue };
-	static const struct sgpu_device_page_calls page = { .info = paged_info,
-							    .space_create = paged_create,
-							    .space_free = sgpu_frames_space_free,
-							    .map = sgpu_frames_map,
-							    .unmap = sgpu_frames_unmap,
+	static const struct sgpu_device_page_calls page = { .frames = paged_frames,
 							    .access = paged_access };
 	static const struct sgpu_frame_calls frames = { .prepare = paged_prepare,
 							.reserve = paged_reserve,

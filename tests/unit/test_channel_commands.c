@@ -361,7 +361,7 @@ UNIT_TEST(a_processor_needs_sizes_that_make_sense)
 	      !processor);
 	config.frames = 0;
 	CHECK(sgpu_processor_create(device, &config, &processor, NULL) == SGPU_EUSAGE);
-	fake.device.pager.info.big = SMALL * 3;
+	fake.device.frames.big = SMALL * 3;
 	config.frames = 16;
 	CHECK(sgpu_processor_create(device, &config, &processor, NULL) == SGPU_EUSAGE);
 	fake_pager_clear(&fake);

@@ -309,23 +309,12 @@ void sgpu_cuda_pages_close(struct sgpu_device *device)
 	free(pages->list);
 }
 
-static int pages_info(struct sgpu_device *device, struct sgpu_pages_info *info,
-		      struct sgpu_error *error)
+static struct sgpu_frames *frames_of(struct sgpu_device *device)
 {
-	return sgpu_frames_info(&device->pages.frames, info, error);
-}
-
-static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
-			sgpu_devptr *base, struct sgpu_error *error)
-{
-	return sgpu_frames_space(&device->pages.frames, size, space, base, error);
+	return &device->pages.frames;
 }
 
 const struct sgpu_device_page_calls sgpu_cuda_page_calls = {
-	.info = pages_info,
-	.space_create = space_create,
-	.space_free = sgpu_frames_space_free,
-	.map = sgpu_frames_map,
-	.unmap = sgpu_frames_unmap,
+	.frames = frames_of,
 	.access = sgpu_frames_access,
 };
