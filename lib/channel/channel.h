@@ -106,7 +106,7 @@ enum sgpu_refusal {
 	SGPU_REFUSED_NOT_MAPPED,   /* the range is not mapped in this channel */
 	SGPU_REFUSED_COUNTER = 15, /* a group was lost, replayed or reordered */
 	SGPU_REFUSED_SEAL,	   /* the group does not verify under the CEK */
-	SGPU_REFUSED_LIMIT,	   /* no serial number, or no memory for a table, is left */
+	SGPU_REFUSED_LIMIT,	   /* no serial number is left */
 	SGPU_REFUSED_DEVICE,	   /* the device failed, or a channel cannot be made */
 	SGPU_REFUSALS
 };

@@ -6,6 +6,7 @@
  */
 #include <sgpu/base.h>
 
+#include "base/base.h"
 #include "channel/group.h"
 #include "channel/wire.h"
 
@@ -123,7 +124,7 @@ int sgpu_item_ranges_decode(const struct sgpu_item *item,
 			    struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = item->tail, .left = item->tail_size };
-	uint8_t nonzero = sgpu_take_u8(&reader);
+	const uint8_t zero = sgpu_take_u8(&reader);
 
 	*count = sgpu_take_u8(&reader);
 	reader.bad = reader.bad || *count > SGPU_MODULE_RANGES_MAX ||
@@ -133,10 +134,7 @@ int sgpu_item_ranges_decode(const struct sgpu_item *item,
 		ranges[i].offset = sgpu_take_u64(&reader);
 		ranges[i].size = sgpu_take_u64(&reader);
 	}
-	while (!reader.bad && reader.left > 0) {
-		nonzero |= sgpu_take_u8(&reader);
-	}
-	return reader.bad || nonzero
+	return reader.bad || zero || !sgpu_all_zero(reader.next, reader.left)
 		       ? sgpu_fail(error, SGPU_EINVALID, "the ranges of a job are malformed")
 		       : SGPU_OK;
 }
