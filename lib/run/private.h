@@ -360,7 +360,7 @@ bool sgpu_operations_ended(const struct sgpu_run *run);
  * graph has ended. */
 int sgpu_graph_outcome(struct sgpu_run *run, int operation, const char **text);
 
-/* ---- moves.c: sealed copies between the runner's devices ---- */
+/* ---- memory.c: sealed copies between the runner's devices ---- */
 /* Opens the sealed paths (struct sgpu_peer) that the plan needs, and keeps them in the runner. */
 SGPU_MUST_CHECK int sgpu_moves_open(struct sgpu_run *run, struct sgpu_error *error);
 /* Moves a segment that is there to the devices that read it, and waits. */
@@ -412,8 +412,8 @@ void sgpu_outputs_begin(struct sgpu_run *run, int operation, const struct sgpu_o
 			bool failed, uint64_t elements);
 /* Ends an output whose transfer has ended. */
 void sgpu_output_moved(struct sgpu_payload *output, const struct sgpu_transfer_result *result);
-/* Frees the results' memory. No output may be under way. */
-void sgpu_outputs_clear(struct sgpu_run *run);
+/* Frees the payloads' keys and the results' memory. None may be under way. */
+void sgpu_payloads_clear(struct sgpu_run *run);
 
 /* ---- respond.c ---- */
 struct sgpu_moved {

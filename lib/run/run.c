@@ -337,10 +337,7 @@ static void respond(struct sgpu_run *run)
 static void tear_down(struct sgpu_run *run)
 {
 	atomic_store(&run->busy_ns, sgpu_now_ns());
-	for (int i = 0; run->payloads && i < 2 * run->job.batch->segment_count; i++) {
-		sgpu_device_key_free(&run->payloads[i].key);
-	}
-	sgpu_outputs_clear(run);
+	sgpu_payloads_clear(run);
 	sgpu_modules_unload(run);
 	sgpu_memory_clear(run);
 	sgpu_presence_cleared(run);
