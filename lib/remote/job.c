@@ -45,7 +45,8 @@ struct started {
 
 struct sgpu_job_run {
 	struct sgpu_job *job;
-	atomic_bool failed; /* the remaining steps are skipped */
+	struct sgpu_job_run *next; /* the next spare run */
+	atomic_bool failed;	   /* the remaining steps are skipped */
 	int count;
 	struct started started[];
 };
@@ -59,7 +60,8 @@ struct sgpu_job {
 	 * which no operation reads any more */
 	struct step *steps;
 	int step_count;
-	sgpu_devptr scratch; /* as much as any step needs */
+	struct sgpu_job_run *spare; /* for reuse */
+	sgpu_devptr scratch;	    /* as much as any step needs */
 	uint64_t scratch_size;
 	uint64_t bytes; /* all device memory of the job */
 };
@@ -77,6 +79,12 @@ static void free_job(void **job)
 		sgpu_device_free(j->device, &j->places[i].memory, j->places[i].size);
 	}
 	sgpu_device_free(j->device, &j->scratch, j->scratch_size);
+	while (j->spare) {
+		struct sgpu_job_run *next = j->spare->next;
+
+		free(j->spare);
+		j->spare = next;
+	}
 	sgpu_manifest_free(&j->manifest);
 	free(j->places);
 	free(j->steps);
@@ -348,10 +356,13 @@ static int start_job(void *job, struct sgpu_stream *stream, const struct sgpu_de
 	if (rc < 0) {
 		return rc;
 	}
-	r = malloc(sizeof(*r) + (size_t)j->step_count * sizeof(r->started[0]));
+	/* There are as many runs as were ever under way at one time. */
+	r = j->spare ? j->spare
+		     : calloc(1, sizeof(*r) + (size_t)j->step_count * sizeof(r->started[0]));
 	if (!r) {
 		return sgpu_fail_nomem(error);
 	}
+	j->spare = r->next;
 	*r = (struct sgpu_job_run){ .job = j };
 	*run = r;
 	for (int i = 0; rc == SGPU_OK && i < j->step_count; i++) {
@@ -376,7 +387,8 @@ static int end_job(void **run, struct sgpu_error *error)
 			     ? SGPU_OK
 			     : fail_step(s->step, "operation", &s->task, s->task.code, error);
 	}
-	free(r);
+	r->next = r->job->spare;
+	r->job->spare = r;
 	return rc;
 }
 
