@@ -52,7 +52,7 @@ void sgpu_bench_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *p
 	va_list arguments;
 
 	va_start(arguments, format);
-	sgpu_message_format(why.text, sizeof(why.text), format, &arguments);
+	sgpu_message_format(why.text, sizeof(why.text), format, arguments);
 	va_end(arguments);
 	sgpu_bench_give_error(bench, point, variant, &why);
 }
