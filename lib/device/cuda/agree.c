@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The agreement on a session key, made once for each device before its first segment key. The
- * device makes an X25519 key from its own entropy and shows the public half. From then on, segment
- * keys cross the bus sealed, so whoever only listens there learns no key. Whoever can change the
- * traffic can impersonate the device.
+ * device makes an X25519 key from its own entropy. From then on, segment keys cross the bus sealed:
+ * whoever only listens there learns none; whoever can change the traffic can impersonate the
+ * device.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +17,7 @@
 #include "crypto/entropy.h"
 
 /* Bits of entropy claimed for a sample; factor by which its estimate must exceed them; bits needed
- * in all. A source's true entropy is unknown: the claim is so small that even dependent sources
- * have enough. */
+ * in all. The true entropy is unknown: the claim is small enough even for dependent sources. */
 static const double claimed = 0.5, margin = 2, needed = 1024;
 
 struct agreement {
@@ -130,7 +129,7 @@ static int exchange(struct agreement *a, struct sgpu_error *error)
 	return rc;
 }
 
-/* Makes the session key's state on the device, in the order of the internal stream. */
+/* Makes the session key's state on the device. */
 static int keep(struct agreement *a, struct sgpu_error *error)
 {
 	struct sgpu_cuda_trust *trust = &a->device->keys.trust;
@@ -180,10 +179,9 @@ static int agree(struct sgpu_device *device, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- a known-answer test of the kernels that set up keys and open: code that was loaded cannot be
- * read back from a device. So before it gets its first key, each kernel that opens must open one
- * chunk correctly, and refuse the chunk if one bit of it or of the sealed key was changed. A device
- * that fails is not used any more. ---- */
+/* ---- a known-answer test: loaded code cannot be read back from a device. So before the first key,
+ * each kernel that opens must open a chunk correctly, and refuse it if one bit of the chunk or of
+ * the sealed key was changed. A device that fails is not used any more. ---- */
 enum { COUNTER = 256 }; /* bytes for counters in `room`, before the state */
 
 struct test {
@@ -210,7 +208,7 @@ static uint8_t pattern(size_t i)
 	return (uint8_t)(i * 131 >> 3);
 }
 
-/* Makes the chunk and seals it on the host, where the tag must be the known one, too. */
+/* Seals the chunk on the host, where the tag must be the known one, too. */
 static int make_chunk(struct test *t, struct sgpu_error *error)
 {
 	struct sgpu_aead *aead = NULL;
@@ -232,7 +230,7 @@ static int make_chunk(struct test *t, struct sgpu_error *error)
 	return rc;
 }
 
-/* Brings the key to the device. change: flips a bit of the sealed key. */
+/* change: flips a bit of the sealed key. */
 static int bring_key(struct test *t, bool change, struct sgpu_error *error)
 {
 	struct sgpu_cuda_keys *all = &t->device->keys;
@@ -300,8 +298,7 @@ static bool opened_right(const struct test *t, const struct sgpu_cuda_verdict *v
 	return right;
 }
 
-/* Returns what is wrong with a kernel that opens, or NULL. *code: of a failed step, or 0.
- */
+/* Returns what is wrong with a kernel, or NULL. *code: of a failed step, or 0. */
 static const char *run_kernel(struct test *t, enum sgpu_cuda_kernel kernel, int *code,
 			      struct sgpu_error *error)
 {
@@ -391,7 +388,7 @@ int sgpu_cuda_keys_ready(struct sgpu_device *device, struct sgpu_error *error)
 			sgpu_cuda_trust_close(device);
 		}
 		if (why.code == SGPU_EDEVICE) {
-			/* Final: a device that failed once may fail again without being noticed. */
+			/* Final: a device that failed once may fail again unnoticed. */
 			trust->error = why;
 		}
 	}

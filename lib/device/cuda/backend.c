@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening and closing a GPU, what is known about it, and the symbol by which the program finds the
- * CUDA device. The device uses the primary context, as the CUDA runtime under the kernels does.
+ * Opening and closing a GPU, what is known about it, and the program's symbol for the CUDA device,
+ * which uses the primary context, as the CUDA runtime under the kernels does.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -16,8 +16,7 @@
 #include <device/cuda/kernels.h>
 #include <ops/cuda/ops_cuda.h>
 
-/* ---- which GPU a selector means: indexes and UUIDs are those of the devices that
- * CUDA_VISIBLE_DEVICES leaves visible ---- */
+/* ---- which GPU a selector means, of those that CUDA_VISIBLE_DEVICES leaves visible ---- */
 static int read_uuid(int ordinal, char *text, size_t size, struct sgpu_error *error)
 {
 	CUdevice handle;
@@ -37,8 +36,7 @@ static int read_uuid(int ordinal, char *text, size_t size, struct sgpu_error *er
 	return SGPU_OK;
 }
 
-/* Chooses a GPU by the Slurm task's number on its node: tasks that see all GPUs use different
- * ones. */
+/* By the Slurm task's number on its node: tasks that see all GPUs use different ones. */
 static int by_task(void)
 {
 	const char *local = getenv("SLURM_LOCALID");
@@ -193,9 +191,9 @@ static void look_closer(struct sgpu_device *device)
 	}
 }
 
-/* Gets the primary context, which takes the driver 100 ms. NVML is loaded meanwhile. The context
- * stays to the end of the process: libraries keep handles of it, the next device that is opened
- * need not wait for a new one, and after a fault the driver gives no other. */
+/* Gets the primary context, which takes the driver 100 ms, and loads NVML meanwhile. The context
+ * stays to the end of the process: libraries keep handles of it, the next opening need not wait for
+ * a new one, and after a fault the driver gives no other. */
 static int take_context(struct sgpu_device *device, struct sgpu_error *error)
 {
 	pthread_t beside;
@@ -306,8 +304,8 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 		return rc;
 	}
 	look_closer(new);
-	/* The kernel lengthens a sleep by the thread's timer slack, 50 us unless it is set. Threads
-	 * that wait for the device inherit it from this one. */
+	/* A sleep lasts longer by the thread's timer slack, 50 us unless it is set. Threads that
+	 * wait for the device inherit it from this one. */
 	(void)prctl(PR_SET_TIMERSLACK, 1000UL);
 	rc = set_up(new, config, error);
 	if (rc < 0) {

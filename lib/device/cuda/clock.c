@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The times of tasks. A mark follows the work of a timed task, and its time is told on the host's
- * clock by a base: one moment of which both clocks' times are known.
+ * The times of tasks. A mark follows a timed task's work; a base, one moment of which both clocks'
+ * times are known, gives its time on the host's clock.
  *
- * A mark is an event. In confidential computing mode, where events tell wrong times, it is a word
- * in device memory in which a kernel of one thread stores %globaltimer. Host memory would be slower
- * there: the driver moves it first, and the next task would be charged with that.
+ * A mark is an event or, in confidential computing mode, where events tell wrong times, a word of
+ * device memory in which a kernel stores %globaltimer. Host memory would be slower there: the
+ * driver moves it first, and the next task would be charged with that.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -14,11 +14,11 @@
 #include <device/cuda/moment.h>
 #include <device/cuda/stream.h>
 
-/* The age at which a base is replaced: the clocks drift apart by some 10 us a second, and a float
- * is exact to 0.1 us one second after the base. */
+/* The age at which a base is replaced: the clocks drift apart by some 10 us a second, and an event
+ * time is a float, exact to 0.1 us after one second. */
 #define BASE_NS ((uint64_t)1000000000)
-/* Taking a base may last CLOSE_NS without another try, PATIENCE_NS at most, and FIRST_NS at most
- * for the first base, which loads a kernel. */
+/* Taking a base may last CLOSE_NS without another try, and PATIENCE_NS at most; FIRST_NS for the
+ * first base, which loads a kernel. */
 #define CLOSE_NS ((uint64_t)50000)
 #define PATIENCE_NS ((uint64_t)3000000)
 #define FIRST_NS ((uint64_t)10000000000)
@@ -33,7 +33,7 @@ struct sgpu_cuda_mark {
 
 struct sgpu_cuda_timer {
 	enum sgpu_device_timer name;
-	/* Makes a mark; may give others to the device, too. Returns NULL if out of memory. */
+	/* Makes a mark, and may give others to the device; NULL: out of memory. */
 	struct sgpu_cuda_mark *(*make)(struct sgpu_device *device);
 	CUresult (*put)(CUstream native, struct sgpu_cuda_mark *mark);
 	CUresult (*measure)(struct sgpu_device *device, struct sgpu_cuda_mark *from,
@@ -144,8 +144,8 @@ static const struct sgpu_cuda_timer stamps = { SGPU_TIMER_GLOBALTIMER, make_stam
 					       between_stamps };
 
 /* ---- the base ---- */
-/* Takes the time on the clock's stream, and the host's before and after. The stream is empty, but
- * the GPU may work for another process or be full of kernels. Fails after `patience`. */
+/* Takes the time on the clock's stream, which is empty, and the host's before and after. Since the
+ * GPU may be busy, this fails after `patience`. */
 static bool take_moment(struct sgpu_device *device, struct sgpu_cuda_base *base, uint64_t patience)
 {
 	const CUstream native = device->clock.native;
@@ -165,7 +165,7 @@ static bool take_moment(struct sgpu_device *device, struct sgpu_cuda_base *base,
 	return result == CUDA_SUCCESS;
 }
 
-/* Replaces the base. If that fails, the present one stays. */
+/* Replaces the base; if that fails, the old one stays. */
 static bool renew_base(struct sgpu_device *device, uint64_t patience)
 {
 	struct sgpu_cuda_base new = { .mark = take(device), .error_ns = UINT64_MAX }, old;
@@ -232,8 +232,8 @@ bool sgpu_cuda_time_of(struct sgpu_device *device, struct sgpu_cuda_mark *mark, 
 	possible = sgpu_cuda_moment(clock->base.host_ns, clock->base.error_ns,
 				    result == CUDA_SUCCESS ? ns : NAN, from, now, time);
 	if (possible) {
-		/* If the time had to be moved into its possible range, the base is wrong by as
-		 * much. Move the base, too, so that the differences of later times stay true. */
+		/* If the time was clamped, the base is wrong by as much. Move the base, too, so
+		 * that differences of later times stay true. */
 		clock->base.host_ns = *time - (uint64_t)(int64_t)ns;
 	}
 	pthread_mutex_unlock(&clock->lock);
@@ -256,7 +256,7 @@ int sgpu_cuda_clock_open(struct sgpu_device *device, enum sgpu_device_timer time
 			       : &events;
 	snprintf(device->info.timer, sizeof(device->info.timer), "%s",
 		 sgpu_device_timer_name(clock->timer->name));
-	/* Take it three times: a stream's first event and a kernel's first launch take long. */
+	/* Three times: a stream's first event and a kernel's first launch take long. */
 	for (int round = 0; round < 3; round++) {
 		if (!renew_base(device, FIRST_NS)) {
 			return sgpu_fail(error, SGPU_EDEVICE, "cannot read the device's clock");

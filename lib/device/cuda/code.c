@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Digest of the kernels in this shared object: of their images in this process's memory, from where
- * the driver loads them. The object's file only says where they are. On the device, neither kernels
- * nor copies can read code.
+ * Digest of this shared object's kernels: of their images in this process's memory, from where the
+ * driver loads them; the file only says where they are. On the device nothing can read code.
  */
 #include <dlfcn.h>
 #include <link.h>

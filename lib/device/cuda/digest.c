@@ -60,8 +60,7 @@ CUresult sgpu_cuda_digest(struct sgpu_stream *stream, const struct sgpu_work *wo
 			   : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Allocates the stream's scratch memory at its first measure. One is enough, since a stream's work
- * runs in order. */
+/* A stream's work runs in order, so one scratch memory, made at its first measure, is enough. */
 CUresult sgpu_cuda_measure(struct sgpu_stream *stream, const struct sgpu_work *work,
 			   struct sgpu_cuda_record *record)
 {

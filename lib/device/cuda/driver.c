@@ -79,7 +79,7 @@ int sgpu_cuda_fail(struct sgpu_error *error, CUresult result, const char *what)
 			 sgpu_cuda_text(result));
 }
 
-/* Explains why cuInit failed or found no device, though the library is there. */
+/* Explains why cuInit failed or found no device. */
 static int init_failed(CUresult result, struct sgpu_error *error)
 {
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -125,7 +125,7 @@ bool sgpu_cuda_find(void *library, const char *name, void *function)
 #define TEXT_OF(name) #name
 #define TEXT(name) TEXT_OF(name)
 
-/* Finds all functions that are there. Returns the name of one that is missing, or NULL. */
+/* Finds the functions that are there. Returns the name of a missing one, or NULL. */
 static const char *find_all(void *library)
 {
 	const char *missing = NULL;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA Driver API, from the libcuda.so.1 that the machine's driver brings, loaded when it is
- * first needed.
+ * The CUDA Driver API, from the driver's libcuda.so.1, loaded when first needed.
  */
 #ifndef SGPU_DEVICE_CUDA_DRIVER_H
 #define SGPU_DEVICE_CUDA_DRIVER_H
@@ -14,7 +13,7 @@
 
 /* Packed by hand: each line has functions of one kind. */
 /* clang-format off */
-/* Every function that is used. cuda.h maps these names to the versions that it declares. */
+/* Every function used; cuda.h maps these names to the versions that it declares. */
 #define SGPU_CUDA_FUNCTIONS(F) \
 	F(cuGetErrorName) F(cuGetErrorString) F(cuDriverGetVersion) \
 	F(cuInit) F(cuDeviceGetCount) F(cuDeviceGet) F(cuDeviceGetName) F(cuDeviceGetUuid) \
@@ -44,15 +43,14 @@ struct sgpu_cuda_driver {
 /* Filled once sgpu_cuda_driver_load has succeeded. */
 extern struct sgpu_cuda_driver sgpu_cu;
 
-/* Loads and initialises the driver once. Errors: SGPU_EUNAVAILABLE with what is missing and how to
- * get it. From any thread. */
+/* Loads the driver once, from any thread. SGPU_EUNAVAILABLE: what is missing and how to get it. */
 SGPU_MUST_CHECK int sgpu_cuda_driver_load(struct sgpu_error *error);
 
 bool sgpu_cuda_find(void *library, const char *name, void *function);
 /* Fills in an error, "WHAT: CUDA_ERROR_... (its text)". Returns SGPU_ENOMEM, SGPU_EUNAVAILABLE or
  * SGPU_EDEVICE. */
 int sgpu_cuda_fail(struct sgpu_error *error, CUresult result, const char *what);
-/* Returns a result's name, or a text with its number; valid until the next call in this thread. */
+/* Returns a result's name, or its number as text; valid until this thread's next call. */
 const char *sgpu_cuda_name(CUresult result);
 const char *sgpu_cuda_text(CUresult result);
 bool sgpu_cuda_sticky(CUresult result);

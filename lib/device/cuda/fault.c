@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CUDA's errors: of the program, of the device, and those that make the context unusable. The last
- * kind faults the device: pending work ends with the error, no more CUDA calls are made, and host
- * data are untouched. After such a fault, the driver gives the process no new context on any GPU,
- * so the process has to be started again.
+ * CUDA's errors: of the program, of the device, and those that make the context unusable, which
+ * fault the device: pending work ends with the error, no more CUDA calls are made, and host data
+ * are untouched. The driver then gives the process no new context on any GPU, so the process has to
+ * be started again.
  */
 #include <stdio.h>
 #include <string.h>

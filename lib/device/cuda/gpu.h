@@ -9,7 +9,7 @@
 
 enum {
 	SGPU_CUDA_PIECE = 16 << 20, /* plaintext bytes of a chunk run in a large transfer */
-	SGPU_CUDA_EVENTS = 256,	    /* most idle events that are kept */
+	SGPU_CUDA_EVENTS = 256,	    /* most idle events kept */
 };
 
 extern const struct sgpu_device_backend sgpu_cuda_backend;
@@ -17,23 +17,21 @@ extern const struct sgpu_device_backend sgpu_cuda_backend;
 struct sgpu_cuda_mark;
 struct sgpu_cuda_timer;
 
-/* One moment by the device's clock and by the host's. Device times are measured from a recent base,
- * since event times are floats and the clocks drift. */
+/* One moment by the device's clock and by the host's (clock.c). */
 struct sgpu_cuda_base {
 	struct sgpu_cuda_mark *mark;
 	uint64_t host_ns, error_ns; /* error_ns: how far host_ns may be from that moment */
 };
 
 struct sgpu_cuda_clock {
-	const struct sgpu_cuda_timer *timer; /* chosen when the device is opened */
-	CUstream native;		     /* for bases and for reading marks */
-	pthread_mutex_t lock;		     /* everything below */
+	const struct sgpu_cuda_timer *timer;
+	CUstream native;      /* for bases and for reading marks */
+	pthread_mutex_t lock; /* everything below */
 	struct sgpu_cuda_mark *idle;
 	struct sgpu_cuda_base base;
 	uint64_t tried_ns; /* when a new base was last wanted */
 };
 
-/* ---- the device ---- */
 struct sgpu_device {
 	struct sgpu_device_object object;
 	int ordinal;
@@ -58,8 +56,8 @@ struct sgpu_device {
 	atomic_bool kernels_loaded;
 	atomic_uint_fast64_t cancel_ns; /* 0, or when all work was cancelled */
 
-	pthread_mutex_t lock;			    /* everything below */
-	struct sgpu_stream *streams, *idle_streams; /* all; those that are free */
+	pthread_mutex_t lock; /* everything below */
+	struct sgpu_stream *streams, *idle_streams;
 	CUevent idle_events[SGPU_CUDA_EVENTS];
 	unsigned event_count;
 };
@@ -67,16 +65,14 @@ struct sgpu_device {
 /* ---- fault.c ---- */
 /* Makes the device's context current in the thread; fails if the device is faulted. */
 SGPU_MUST_CHECK int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_error *error);
-/* Returns 0, or fills in an error whose text begins with `what` and returns its code. A result
- * after which the context is unusable faults the device. */
+/* Fails with a text that begins with `what`. Faults the device if the context is unusable. */
 SGPU_MUST_CHECK int sgpu_cuda_check(struct sgpu_device *device, CUresult result, const char *what,
 				    struct sgpu_error *error);
-/* The same for a call without which the device is of no use: any failure faults the device. */
+/* The same, but any failure faults the device, which is of no use without this call. */
 SGPU_MUST_CHECK int sgpu_cuda_must(struct sgpu_device *device, CUresult result,
 				   struct sgpu_error *error);
 void sgpu_cuda_note(struct sgpu_device *device, CUresult result);
-/* Faults the device: all work, pending and later, ends with `code`. SGPU_ECANCELED: a kernel does
- * not end. */
+/* All work, pending and later, ends with `code`. SGPU_ECANCELED: a kernel does not end. */
 void sgpu_cuda_fault(struct sgpu_device *device, int code, const char *text);
 int sgpu_cuda_faulted(struct sgpu_device *device, struct sgpu_error *error);
 /* Returns SGPU_EDEVICE if a fault has made CUDA unusable in this process. */
@@ -90,13 +86,12 @@ bool sgpu_cuda_cancelled(const struct sgpu_device *device);
 
 /* ---- wait.c ---- */
 CUresult sgpu_cuda_event_take(struct sgpu_device *device, CUevent *event);
-/* Takes an event and records it on the stream. *event is to be given back even after a failure. */
+/* Records an event, which is to be given back even after a failure. */
 CUresult sgpu_cuda_event_after(struct sgpu_device *device, CUstream native, CUevent *event);
 void sgpu_cuda_event_give(struct sgpu_device *device, CUevent event);
 void sgpu_cuda_events_close(struct sgpu_device *device);
-/* Faults the device if work that was not done at `since_ns` still goes on long after that and after
- * the device was cancelled. Returns whether the device is faulted. Whoever waits for work calls
- * this, so no wait lasts for ever. */
+/* Faults the device if work pending at `since_ns` goes on long after that and after the device was
+ * cancelled. Returns whether the device is faulted. Every wait calls this, so each one ends. */
 bool sgpu_cuda_overdue(struct sgpu_device *device, uint64_t since_ns);
 /* Fails only if the device is faulted. */
 SGPU_MUST_CHECK int sgpu_cuda_wait(struct sgpu_device *device, CUevent event,
@@ -105,8 +100,7 @@ SGPU_MUST_CHECK int sgpu_cuda_wait(struct sgpu_device *device, CUevent event,
 void sgpu_cuda_wait_until_idle(struct sgpu_stream *stream);
 
 /* ---- stream.c ---- */
-/* Waits until the work enqueued on all streams has ended, and ends its records. Fails only if the
- * device is faulted. */
+/* Waits for the work on all streams, and ends its records. Fails only if the device is faulted. */
 SGPU_MUST_CHECK int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error);
 
 /* ---- backend.c ---- */
@@ -115,9 +109,9 @@ bool sgpu_cuda_in_confidential_mode(const struct sgpu_device *device);
 /* ---- module.c ---- */
 extern const struct sgpu_device_module_calls sgpu_cuda_module_calls;
 
-/* ---- nvml.c: what NVIDIA's management library knows, if installed ---- */
-/* Loads the library in a thread that the caller joins. Returns false if no thread was started; then
- * the first call that needs the library loads it. */
+/* ---- nvml.c ---- */
+/* Loads the library in a thread that the caller joins. False: no thread was started, and the first
+ * call that needs the library loads it. */
 bool sgpu_cuda_nvml_start(pthread_t *thread);
 /* state: "on", "off", "devtools" or "unknown". version: the driver's, "" if not known. */
 void sgpu_cuda_confidential(char *state, size_t size);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels' interface to the CUDA device. Calls with a `stream` (a CUstream of the current
- * context) enqueue on it and return a cudaError_t, 0 if enqueued. Addresses are device addresses.
+ * The kernels' interface. Calls with a `stream`, a CUstream of the current context, enqueue on it
+ * and return a cudaError_t, 0 if enqueued. Addresses are device addresses.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_H
 #define SGPU_DEVICE_CUDA_KERNELS_H
@@ -17,70 +17,66 @@ extern "C" {
 /* ---- aead.cu: AES-256-GCM for the sealed format ---- */
 enum {
 	SGPU_CUDA_MATERIAL = 48,     /* bytes: key (32), base nonce (12), zeros; aligned to 16 */
-	SGPU_CUDA_DELIVERED = 44,    /* bytes of key and base nonce in a delivery */
+	SGPU_CUDA_DELIVERED = 44,    /* bytes of key and base nonce */
 	SGPU_CUDA_KEY_STATE = 16896, /* bytes: round keys, powers of H, the nonce */
 	SGPU_CUDA_KEYS = 32,	     /* most deliveries of a message */
-	SGPU_CUDA_SMALL_CHUNKS = 12, /* most chunks of a run for the small kernel, which spreads
-					each chunk over multiprocessors */
+	SGPU_CUDA_SMALL_CHUNKS = 12, /* most chunks of a run for the small kernel */
 	SGPU_CUDA_RUNS = 32,	     /* most runs of a launch of that kernel */
 };
 
-/* A key and its base nonce, sealed under the session key (delivery.cuh). */
+/* A sealed key and its base nonce (delivery.cuh). */
 struct sgpu_cuda_delivery {
 	uint64_t counter;
 	uint32_t words[SGPU_CUDA_DELIVERED / 4];
 	uint32_t tag[4];
 	uint32_t zero;
 };
-/* Deliveries, each with a tag of its own; a kernel parameter. */
+/* A kernel parameter. */
 struct sgpu_cuda_message {
 	uint64_t session; /* address of the session key's state */
 	uint64_t states;  /* address of the first key's state; the others' follow */
 	struct sgpu_cuda_delivery keys[SGPU_CUDA_KEYS];
 };
 
-/* The result of a chunk run, in host memory that the device writes. The host first sets `bad` to
- * UINT64_MAX and the others to 0, so a kernel that never ran has verified nothing. */
+/* The result of a chunk run, in host memory. The host first sets `bad` to UINT64_MAX and the others
+ * to 0: a kernel that never ran has verified nothing. */
 struct sgpu_cuda_verdict {
 	uint64_t bad;	  /* lowest chunk that does not verify */
-	uint64_t done;	  /* chunks that were opened and did verify, or that were sealed */
+	uint64_t done;	  /* chunks that verified or were sealed */
 	uint64_t refused; /* 1: the key was changed on its way; nothing was done */
 };
-/* A run of chunks, opened as sgpu_open_chunks does or sealed as sgpu_seal_chunks does, at any
- * alignment. The end of a run that is opened is checked, too: a wrong length or end is reported
- * like a bad tag. */
+/* A run that is opened as by sgpu_open_chunks or sealed as by sgpu_seal_chunks, at any alignment.
+ * In opening, a wrong length or end is reported like a bad tag. */
 struct sgpu_cuda_run {
 	uint64_t state; /* of the key */
 	uint64_t in, out;
 	uint64_t size;
 	uint64_t first;	   /* number of the first chunk */
-	uint64_t verdict;  /* device address of a struct sgpu_cuda_verdict */
-	uint64_t counter;  /* device address of 256 bytes that are zero, for the kernel's use */
-	uint64_t expected; /* set by the call: what `done` is after a success; 0: no kernel runs */
+	uint64_t verdict;  /* address of a struct sgpu_cuda_verdict */
+	uint64_t counter;  /* address of 256 zero bytes for the kernel's use */
+	uint64_t expected; /* set by the call: `done` after a success; 0: no kernel runs */
 	bool last;
 };
 
-/* Which kernel runs: the faster one, the one for short runs (SGPU_CUDA_SMALL_CHUNKS at most), or
- * the one for long runs. */
 enum sgpu_cuda_kernel { SGPU_CUDA_FASTEST, SGPU_CUDA_SMALL, SGPU_CUDA_LARGE };
 
-/* Call once for each device, before the others, with its context current. */
+/* Call first, once for each device, with its context current. */
 int sgpu_cuda_aead_prepare(void);
-/* Makes `state` from `material`, which the kernel clears after reading it. */
+/* Makes `state` from `material`, which the kernel then clears. */
 int sgpu_cuda_key_setup(void *stream, uint64_t material, uint64_t state);
-/* Makes the states of `count` keys. Where a delivery does not verify, the state, which must be
- * clear before, stays so: it opens and seals nothing. */
+/* Makes states, which must be clear before, of `count` keys. The state of a delivery that does not
+ * verify stays clear: it opens and seals nothing. */
 int sgpu_cuda_keys_deliver(void *stream, const struct sgpu_cuda_message *message, unsigned count);
-/* Opens or seals runs by one kernel. Several runs are all short, of SGPU_CUDA_SMALL_CHUNKS at most,
- * and none may write what another reads or writes. SGPU_CUDA_SMALL: the sealed bytes may be in the
- * host's memory, which may change meanwhile, so each byte is read once. */
+/* Opens or seals runs by one kernel. Several runs, and those for SGPU_CUDA_SMALL, are of
+ * SGPU_CUDA_SMALL_CHUNKS at most; none may write what another reads or writes. SGPU_CUDA_SMALL
+ * reads each byte once, so sealed bytes may be in host memory that changes meanwhile. */
 int sgpu_cuda_run_chunks(void *stream, int multiprocessors, bool open, struct sgpu_cuda_run *runs,
 			 int count, enum sgpu_cuda_kernel kernel);
 
 /* ---- digest.cu: KangarooTwelve (RFC 9861, KT128) of device memory ----
  * The GPU computes the leaves, one a thread, and the head: the state of the final node after the
- * message's first 8 KiB. The final node is one chain of permutations that threads cannot share and
- * that is slow in a single GPU thread, so the CPU absorbs the chaining values, 1/256 of the data.
+ * message's first 8 KiB. The final node is one chain of permutations, which is slow in a single GPU
+ * thread, so the CPU absorbs the chaining values, 1/256 of the data.
  *
  * Chaining values and the head cross the bus, never the message. But whoever knows its first 8064
  * bytes can compute the next 128 from the head. A message of one node stays on the GPU. */
@@ -90,12 +86,12 @@ int sgpu_cuda_digest_enqueue(void *stream, uint64_t memory, uint64_t size, void 
 /* Makes the digest of what the kernel left in `room`, of `size` bytes. */
 void sgpu_cuda_digest_finish(const void *room, size_t size, uint8_t *result);
 
-/* ---- measure.cu: the digests of pages of device memory, of which a measure is made ----
- * Nothing else of the memory leaves the GPU. The CPU computes the digest of their list. */
+/* ---- measure.cu: the digests of pages of device memory ----
+ * No more of the memory leaves the GPU. The CPU makes the measure, the digest of their list. */
 struct sgpu_measure_custom; /* crypto/measure.h */
 size_t sgpu_cuda_measure_scratch(void);
-/* Enqueues the digests. Work enqueued on the stream later finds SGPU_KT128_SIZE bytes a page at
- * `digests`, in host memory, and `scratch` cleared. After a failure some work may still run. */
+/* Later work on the stream finds SGPU_KT128_SIZE bytes a page at `digests`, in host memory, and
+ * `scratch` cleared. After a failure some work may still run. */
 int sgpu_cuda_measure_enqueue(void *stream, uint64_t memory, uint64_t size,
 			      const struct sgpu_measure_custom *custom, uint64_t scratch,
 			      uint8_t *digests);
@@ -104,8 +100,7 @@ int sgpu_cuda_measure_enqueue(void *stream, uint64_t memory, uint64_t size,
 int sgpu_cuda_store_time(void *stream, uint64_t address);
 
 /* ---- agree.cu: an agreement on a key, in the order in which the kernels run ----
- * `room`: device memory that nothing else reaches, of sgpu_cuda_agree_room() bytes.
- */
+ * `room`: memory of sgpu_cuda_agree_room() bytes that nothing else reaches. */
 enum {
 	SGPU_CUDA_SOURCES_MAX = 1024,
 	SGPU_CUDA_SAMPLES = 1024, /* of a source */
@@ -113,7 +108,7 @@ enum {
 	SGPU_CUDA_AGREE_ZERO = 2, /* `done` if the shared secret is zero */
 };
 
-/* A kernel's answer, in a status line, which the device writes. */
+/* A kernel's answer, in a status line. */
 struct sgpu_cuda_answer {
 	uint8_t bytes[32];
 	uint64_t none[3];
@@ -131,8 +126,7 @@ int sgpu_cuda_agree_gather(void *stream, uint64_t room, unsigned sources);
 /* Makes the private key from the digests, which are cleared. The answer is the public key. */
 int sgpu_cuda_agree_make(void *stream, uint64_t room, unsigned sources, const uint8_t random[32],
 			 uint64_t answer);
-/* Makes the session key as material; the private key is cleared. The answer is the device's
- * proof. */
+/* Makes the session key as material; the private key is cleared. The answer is the proof. */
 int sgpu_cuda_agree_finish(void *stream, uint64_t room, const uint8_t host_public[32],
 			   uint64_t answer);
 

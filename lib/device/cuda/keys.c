@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys of sealed segments on the GPU. They cross the bus sealed under the session key (agree.c), as
- * parameters of the kernel that makes their states. Keys that are loaded by one launch are a group,
- * whose states are one block of memory that no copy reaches.
+ * Keys of sealed segments. They cross the bus sealed under the session key (agree.c), as parameters
+ * of the kernel that makes their states. The keys of a launch are a group, whose states are in one
+ * block that no copy reaches.
  *
- * Other streams that use a key wait for its set-up alone: an event is recorded directly after the
- * set-up, since later work of its stream may never end.
+ * Other streams wait for a key's set-up alone, by an event directly after it, since later work of
+ * its stream may never end.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,13 +24,13 @@ struct group {
 	struct sgpu_device *device;
 	struct sgpu_stream *stream; /* on which it is set up */
 	CUdeviceptr states;
-	CUevent ready;	  /* recorded after the set-up */
+	CUevent ready;
 	atomic_bool done; /* the set-up is known to have ended */
 	atomic_int live;  /* keys that are not freed */
 	struct sgpu_device_key keys[];
 };
 
-/* Seals the keys for the device, and enqueues the set-up. The stream's lock is held. */
+/* Seals the keys and enqueues the set-up. The stream's lock is held. */
 static CUresult set_up(struct group *group, const struct sgpu_sealed_keys *material, int count)
 {
 	struct sgpu_cuda_keys *all = &group->device->keys;
@@ -119,8 +119,7 @@ static int load_group(struct sgpu_stream *stream, const struct sgpu_sealed_keys 
 	return SGPU_OK;
 }
 
-/* No work with the key is pending, but its set-up may be, if it was not used. The last key of a
- * group is cleared with the group. */
+/* Only an unused key's set-up may be pending. A group's last key is cleared with the group. */
 void sgpu_cuda_key_free(struct sgpu_device_key *key)
 {
 	struct group *group = key->group;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Device memory outside of pages. A caller's block is an allocation of the driver's, which may wait
- * for kernels: runs have pages. Blocks for the device's own use are cut from regions, and cleared
- * and given out again in the order of the internal stream, without a driver call. Memory is cleared
- * when it is freed. All blocks in use are known, to check addresses and to free all memory.
+ * Device memory outside of pages. A caller's block is the driver's allocation, which may wait for
+ * kernels: runs have pages. Blocks for the device's own use are cut from regions, and cleared and
+ * reused in the order of the internal stream, without a driver call. Memory is cleared when freed.
+ * All blocks in use are known, to check addresses and to free all memory.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include <device/cuda/gpu.h>
 
-/* Bytes: of a region for the device's own use, and of the first one; of the smallest request that
- * obtain() compares with free memory. */
+/* Bytes of a region, of the first, and of the smallest request that is compared with free
+ * memory. */
 #define REGION (((uint64_t)32 << 20) - SGPU_CUDA_PAGE)
 #define FIRST_REGION (((uint64_t)2 << 20) - SGPU_CUDA_PAGE)
 #define ASKED_FIRST ((uint64_t)256 << 20)
 
-/* Memory from the driver: a caller's block, or a region. */
+/* A caller's block, or a region. */
 struct sgpu_cuda_region {
 	struct sgpu_range range; /* in whole pages */
 	uint64_t size;		 /* as asked for */
@@ -81,9 +81,8 @@ int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_
 }
 
 /* ---- memory from the driver ---- */
-/* A driver that cannot serve a request first takes all free memory, which other processes then
- * lack. So a large request is first compared with what is free. The driver's memory may begin at
- * any multiple of 512. */
+/* Before it refuses a request, the driver takes all free memory from other processes; so a large
+ * request is first compared with that. The driver's memory may begin at any multiple of 512. */
 static int obtain(struct sgpu_device *device, uint64_t size, struct sgpu_cuda_region **region,
 		  struct sgpu_error *error)
 {
@@ -107,8 +106,7 @@ static int obtain(struct sgpu_device *device, uint64_t size, struct sgpu_cuda_re
 	return SGPU_OK;
 }
 
-/* Clears and frees a region. Memory that cannot be cleared is not freed. A faulted device's memory
- * is freed with its context. */
+/* Memory that cannot be cleared is not freed. */
 static void release(struct sgpu_device *device, struct sgpu_cuda_region *region)
 {
 	CUresult result;
@@ -167,8 +165,7 @@ int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit, struct sgp
 	return rc ? rc : add_region(device, FIRST_REGION, 0, NULL, error);
 }
 
-/* Takes a block of memory that is known to be clear, or returns NULL. *serial: of the clearings
- * under way. */
+/* Takes a block that is known to be clear, or returns NULL. *serial: of the clearings under way. */
 static struct sgpu_block *take(struct sgpu_cuda_memory *memory, uint64_t size, uint64_t *serial)
 {
 	struct sgpu_block *block;
@@ -202,8 +199,7 @@ int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t size, CUdevicep
 	return rc;
 }
 
-/* Enqueues the clearing of the block, which can be given out again after it. Memory that cannot be
- * cleared is never given out again. */
+/* Memory that cannot be cleared is never given out again. */
 void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr start)
 {
 	struct sgpu_cuda_memory *memory = &device->memory;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A GPU's memory, the host's pinned memory, pages, and keys, which are in memory that no copy
- * reaches.
+ * A GPU's memory and pages, the host's pinned memory, and keys.
  */
 #ifndef SGPU_DEVICE_CUDA_MEMORY_H
 #define SGPU_DEVICE_CUDA_MEMORY_H
@@ -30,7 +29,7 @@ struct sgpu_cuda_memory {
 	void *shared; /* ranges that another device reaches, too (peer.c) */
 	/* for the device's own use, which copies do not reach */
 	struct sgpu_arena own;
-	struct sgpu_cuda_region *regions; /* that it is cut from */
+	struct sgpu_cuda_region *regions; /* that `own` is cut from */
 	uint64_t used, limit, total;
 };
 SGPU_MUST_CHECK int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit,
@@ -45,15 +44,15 @@ SGPU_MUST_CHECK int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devpt
 					  uint64_t size, struct sgpu_task *task);
 void sgpu_cuda_memory_limit(struct sgpu_device *device, uint64_t bytes);
 void sgpu_cuda_memory_figures(struct sgpu_device *device, uint64_t *total, uint64_t *available);
-/* Allocates memory for the device's own use, which no copy reaches. It is clear. May wait. */
+/* Allocates clear memory for the device's own use, which no copy reaches. May wait. */
 SGPU_MUST_CHECK int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t size,
 					    CUdeviceptr *memory, struct sgpu_error *error);
 /* Clears and frees such memory, in the order of the internal stream. Accepts 0. */
 void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr memory);
 SGPU_MUST_CHECK int sgpu_cuda_sync_internal(struct sgpu_device *device, struct sgpu_error *error);
-/* Clears memory, and waits for that; the context is current. */
+/* Clears memory and waits for that; the context is current. */
 CUresult sgpu_cuda_clear(struct sgpu_device *device, CUdeviceptr memory, uint64_t size);
-/* Counts memory that was allocated elsewhere against the limit. Errors: SGPU_ENOMEM. */
+/* Counts memory allocated elsewhere against the limit. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_cuda_memory_count(struct sgpu_device *device, uint64_t size,
 					   struct sgpu_error *error);
 void sgpu_cuda_memory_uncount(struct sgpu_device *device, uint64_t size);
@@ -83,13 +82,13 @@ CUresult sgpu_cuda_handle_make(struct sgpu_device *device, uint64_t size,
 CUresult sgpu_cuda_page_access(struct sgpu_device *device, CUdeviceptr at, uint64_t size, bool on);
 void sgpu_cuda_pages_close(struct sgpu_device *device);
 
-/* ---- peer.c: memory that two GPUs reach ---- */
+/* ---- peer.c ---- */
 extern const struct sgpu_device_peer_calls sgpu_cuda_peer_calls;
 
-/* ---- pinned.c: pinned host memory ---- */
+/* ---- pinned.c ---- */
 struct sgpu_cuda_host {
 	pthread_mutex_t lock;
-	struct sgpu_arena arena;	 /* blocks in use, and free ones */
+	struct sgpu_arena arena;
 	struct sgpu_cuda_pinned *pinned; /* steps of the pool, and registered memory */
 	uint64_t step;			 /* bytes of the next step */
 	struct sgpu_cuda_status *idle;
@@ -112,7 +111,7 @@ CUdeviceptr sgpu_cuda_reach(struct sgpu_device *device, const void *memory, uint
 			    bool write);
 
 /* ---- keys.c ---- */
-/* The agreement between the host and the device, which has to succeed before any key is loaded. */
+/* The agreement on a session key, without which no key is loaded. */
 struct sgpu_cuda_trust {
 	pthread_mutex_t lock; /* held during the agreement; taken before the keys' lock */
 	atomic_bool ready;
@@ -132,20 +131,20 @@ SGPU_MUST_CHECK int sgpu_cuda_keys_load(struct sgpu_stream *stream,
 					struct sgpu_device_key **keys, struct sgpu_error *error);
 void sgpu_cuda_key_free(struct sgpu_device_key *key);
 void sgpu_cuda_key_was_used(struct sgpu_device_key *key);
-/* Gets the state's address, and makes later work of `stream` wait until the key is set up, as it
- * does already if the key was loaded together with `before`, unless that is NULL. */
+/* Gets the state's address and makes later work of `stream` wait for the key's set-up, as it does
+ * already if the key was loaded together with `before`, which may be NULL. */
 CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key,
 			   const struct sgpu_device_key *before, uint64_t *state);
 
 /* ---- agree.c ---- */
 struct sgpu_cuda_delivery;
-/* Runs the known-answer test and the agreement, unless they have succeeded before. A failure of the
- * device is final. The device's context is current. */
+/* Runs the agreement and the known-answer test, unless they have succeeded. A failure of the device
+ * is final. The device's context is current. */
 SGPU_MUST_CHECK int sgpu_cuda_keys_ready(struct sgpu_device *device, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_cuda_agree(struct sgpu_device *device,
 				    struct sgpu_device_agreement *agreement,
 				    struct sgpu_error *error);
-/* Seals a key for the device; the lock of the keys is held. */
+/* Seals a key for the device; the keys' lock is held. */
 SGPU_MUST_CHECK int sgpu_cuda_seal_key(struct sgpu_device *device,
 				       const struct sgpu_sealed_keys *material,
 				       struct sgpu_cuda_delivery *delivery);

@@ -18,9 +18,9 @@ struct sgpu_device_module {
 };
 
 /* ---- all kernels ----
- * CUDA loads a kernel when it is first used. This keeps the start short, but a load may wait for
- * running kernels. Kernels of operations end by themselves. A module's kernel may not end, and no
- * deadline could stop a load that waits for it. So all kernels are loaded before the first module.
+ * CUDA loads a kernel when first used, which keeps the start short, but a load may wait for running
+ * kernels. Kernels of operations end, but a module's kernel may not, and no deadline could stop a
+ * load that waits for it. So all kernels are loaded before the first module.
  *
  * The linker redirects the runtime's registration of each kernel here (--wrap, in the Makefile). */
 /* Declared as compiled objects call it (crt/host_runtime.h). */
@@ -180,8 +180,7 @@ static void module_free(struct sgpu_device_module *module)
 	free(module);
 }
 
-/* Checks that the kernel's parameters match the caller's arguments: a kernel with more parameters
- * would read memory after the arguments. */
+/* A kernel with more parameters than the caller's arguments would read memory after them. */
 static int check_args(CUfunction function, const char *name, const size_t *sizes, int count,
 		      struct sgpu_error *error)
 {
@@ -249,7 +248,7 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 	CUfunction native;
 	int rc = sgpu_cuda_begin(stream, task);
 
-	(void)memory; /* not used: a function on the GPU reaches all memory that is mapped */
+	(void)memory; /* a function on the GPU reaches all memory that is mapped */
 	if (rc < 0) {
 		return rc;
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Converts a device's time to the host's clock, and tells whether that time is possible.
+ * A device's time on the host's clock.
  */
 #ifndef SGPU_DEVICE_CUDA_MOMENT_H
 #define SGPU_DEVICE_CUDA_MOMENT_H
@@ -9,15 +9,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How far off a device's time may be, apart from the base's error: STEP_NS, and 1 ns for each DRIFT
- * ns since the base, twice the 10 us a second by which the clocks drift apart. Event times have
- * steps of 0.5 us, and the host reads its clock a little before or after the device. */
+/* How far off a device's time may be, besides the base's error: STEP_NS, and 1 ns for each DRIFT ns
+ * since the base, twice the 10 us a second by which the clocks drift apart. Event times have steps
+ * of 0.5 us, and the host reads its clock a little before or after the device. */
 #define SGPU_CUDA_STEP_NS ((uint64_t)20000)
 #define SGPU_CUDA_DRIFT 50000
 
-/* By the device, work ended `since_ns` after `base`, a time of the host's clock that is known to
- * within `error_ns`. *moment: when the work ended, clamped to `from` and `now`. Returns whether the
- * device's time is possible. */
+/* By the device, work ended `since_ns` after `base`, a host time known to within `error_ns`.
+ * *moment: that end, clamped to `from` and `now`. Returns whether the device's time is possible. */
 static inline bool sgpu_cuda_moment(uint64_t base, uint64_t error_ns, double since_ns,
 				    uint64_t from, uint64_t now, uint64_t *moment)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What NVIDIA's management library says, if installed. Its header is not in every toolkit, so the
- * parts used here are declared below. A GPU without confidential computing answers "not supported",
+ * What NVIDIA's management library says, if installed. Not every toolkit has its header, so the
+ * parts used are declared below. A GPU without confidential computing answers "not supported",
  * which is reported as "off".
  */
 #include <dlfcn.h>
@@ -87,8 +87,7 @@ bool sgpu_cuda_nvml_found(void)
 	return usable;
 }
 
-/* Loads the library and gets a handle of each GPU: that takes as long as the loading, so this
- * thread does it, too. */
+/* Getting a handle of each GPU takes as long as loading the library. */
 static void *load_beside(void *argument)
 {
 	unsigned count = 0, i;

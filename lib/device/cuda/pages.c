@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pages of a GPU: their memory, and where it is mapped. A space is a reservation of addresses; a
- * page is an allocation of its own, since the driver maps only whole allocations. The driver needs
- * about as long to grant or revoke access to a page of 64 MiB as of 2 MiB, so there are big pages
- * of 64 MiB, too.
+ * Pages of a GPU. A space is a reservation of addresses; a page is an allocation, since the driver
+ * maps only whole ones. To grant or revoke access takes the driver about as long for 64 MiB as for
+ * 2 MiB, so there are big pages of 64 MiB, too.
  *
- * A page gets memory when it is first mapped, and keeps it. The memory is cleared when it is made,
- * since the driver promises nothing about its contents, and before it is returned to the driver,
- * each time through a mapping at a separate address.
+ * A page gets memory when first mapped, and keeps it. The memory is cleared, through a mapping at a
+ * separate address, when it is made, since the driver promises nothing about its contents, and
+ * before it is returned to the driver.
  */
 #include <stdlib.h>
 
@@ -53,8 +52,7 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 	return sgpu_cuda_check(device, result, "cannot tell the size of the device's pages", error);
 }
 
-/* Divides the device's memory into frames, on the first call. Makes the device's context current.
- */
+/* Makes the context current and, on the first call, divides the memory into frames. */
 static int prepare(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_cuda_pages *pages = &device->pages;
@@ -117,8 +115,7 @@ static CUresult clear_handle(struct sgpu_device *device, const struct sgpu_cuda_
 	return result == CUDA_SUCCESS ? unmapped : result;
 }
 
-/* Clears a page's memory and returns it to the driver. If it cannot be cleared, the frame keeps the
- * memory, which stays counted. */
+/* Clears and returns a page's memory to the driver. Memory that cannot be cleared stays counted. */
 static CUresult give_back(struct sgpu_device *device, struct sgpu_cuda_frame *frame)
 {
 	uint64_t size = frame->big ? PAGE_BIG : PAGE_SMALL;
@@ -151,8 +148,7 @@ static CUresult give_back_others(struct sgpu_device *device, uint32_t frame, boo
 	return result;
 }
 
-/* Makes the memory of a page of this size, if need be. If these frames have memory for
- * pages of the other size, that is cleared and returned to the driver first. */
+/* If need be, makes a page's memory, and first gives back that of the other page size. */
 static int make_frame(struct sgpu_device *device, uint32_t number, uint64_t page_size,
 		      struct sgpu_error *error)
 {
@@ -197,7 +193,7 @@ static int reserve(struct sgpu_device *device, uint64_t extent, sgpu_devptr *bas
 	return rc;
 }
 
-/* Unmaps the mapped pages of a range, with one call for consecutive ones. Since nobody knows what a
+/* Unmaps a range's mapped pages, with one call for consecutive ones. Since nobody knows what a
  * failure leaves mapped, it faults the device. */
 static int unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error)
 {
@@ -288,7 +284,7 @@ const struct sgpu_frame_calls sgpu_cuda_frame_calls = {
 	.lose = lose,
 };
 
-/* Unmaps, clears and frees all pages. A faulted device's pages are freed with its context. */
+/* A faulted device's pages are freed with its context. */
 void sgpu_cuda_pages_close(struct sgpu_device *device)
 {
 	struct sgpu_cuda_pages *pages = &device->pages;

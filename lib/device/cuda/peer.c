@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of one GPU that another reaches, too. Each range is an allocation of its own, mapped for
- * these two GPUs only, because access between contexts (cuCtxEnablePeerAccess) would open all other
- * memory of the GPU as well.
+ * Memory of one GPU that another reaches, too. Each range is an allocation, mapped for these two
+ * GPUs only: access between contexts (cuCtxEnablePeerAccess) would open all other memory, too.
  */
 #include <stdlib.h>
 
@@ -77,7 +76,7 @@ static struct sgpu_range *leave(struct sgpu_device *device, sgpu_devptr address)
 	return range;
 }
 
-/* Clears and frees the memory. A faulted device's memory is freed with its context. */
+/* A faulted device's memory is freed with its context. */
 static void destroy(struct sgpu_device *device, struct shared *old, CUdeviceptr address)
 {
 	CUresult result;

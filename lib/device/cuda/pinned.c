@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pinned host memory: a pool that grows in steps, from which blocks are allocated; and lines for
- * status words that the device writes. Pinning takes longer than the copies that it speeds up, so
- * no memory is returned to the driver before the device is closed.
+ * Pinned host memory: a pool of blocks that grows in steps, and status lines. Pinning takes longer
+ * than the copies that it speeds up, so all memory stays until the device is closed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +18,7 @@
 #define STEP_MAX ((uint64_t)256 << 20)
 enum { LINE_BYTES = 64, SLAB_LINES = 1024 };
 
-/* Pinned memory: a step of the pool, or what the caller registered. */
+/* A step of the pool, or what the caller registered. */
 struct sgpu_cuda_pinned {
 	void *memory;
 	uint64_t size;
@@ -34,8 +33,7 @@ struct sgpu_cuda_slab {
 	struct sgpu_cuda_status lines[SLAB_LINES];
 };
 
-/* Allocates pinned memory on the device's NUMA node: pages are placed while they are pinned, by the
- * policy of this thread. */
+/* Pins memory on the device's NUMA node: a page is placed when pinned, by this thread's policy. */
 static CUresult pin(struct sgpu_device *device, uint64_t size, void **memory)
 {
 	CUresult result;
@@ -301,8 +299,7 @@ CUdeviceptr sgpu_cuda_reach(struct sgpu_device *device, const void *memory, uint
 	const uintptr_t begin = (uintptr_t)memory;
 	CUdeviceptr address = 0;
 
-	/* In confidential computing mode the driver may move pinned memory, so kernels have no
-	 * address of it. */
+	/* In confidential computing mode the driver may move pinned memory. */
 	if (!device->info.registers) {
 		return 0;
 	}
@@ -329,8 +326,7 @@ int sgpu_cuda_host_open(struct sgpu_device *device, struct sgpu_error *error)
 					    "no host memory can be pinned for the device");
 }
 
-/* Frees all memory, except a faulted device's pinned memory: a hung kernel may still write to
- * it. */
+/* A faulted device's pinned memory is not freed: a hung kernel may still write to it. */
 void sgpu_cuda_host_close(struct sgpu_device *device)
 {
 	struct sgpu_cuda_host *host = &device->host;

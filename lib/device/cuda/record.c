@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of work: whoever learns that the device has passed a record ends all records up to it, in
- * order, and makes each task's outcome from the status words.
+ * The end of work: records end in order, and status words make each task's outcome.
  */
 #include <device/cuda/kernels.h>
 #include <device/cuda/stream.h>
 
-/* Returns the code that a kernel left in a status word. A value that is no enum sgpu_code counts as
- * an error of the kernel, SGPU_EDEVICE. */
+/* Returns a status word's code. A value that is no enum sgpu_code is the kernel's error. */
 static int code_from(int64_t word)
 {
 	return word <= 0 && word >= SGPU_ESEGMENTS ? (int)word : SGPU_EDEVICE;

@@ -13,7 +13,6 @@
 #define VERDICT_NS ((uint64_t)100000)
 
 /* ---- streams ---- */
-/* Makes another stream, which the device keeps until it is closed. */
 static int make(struct sgpu_device *device, struct sgpu_stream **stream, struct sgpu_error *error)
 {
 	struct sgpu_stream *new = calloc(1, sizeof(*new));
@@ -57,8 +56,8 @@ static int stream_create(struct sgpu_device *device, struct sgpu_stream **stream
 }
 
 /* Whether the stream's last work opens or seals and reports success of all its runs within
- * `patience`: to poll for that is faster than an event and needs no driver call. All earlier work
- * has then ended as well. The lock is held. */
+ * `patience`; all earlier work has then ended, too. Polling is faster than an event and needs no
+ * driver call. The lock is held. */
 static bool hears_verdict(const struct sgpu_stream *stream, uint64_t patience)
 {
 	const struct sgpu_cuda_record *record = stream->tail ? stream->latest : NULL;
@@ -211,8 +210,8 @@ static int append(struct sgpu_stream *stream, const struct sgpu_cuda_record *wha
 	return SGPU_OK;
 }
 
-/* Releases what a record holds, after a failure. The caller may then free memory, so this first
- * waits for the enqueued work and clears what it opened. */
+/* Releases what a record holds, after a failure: first waits for the enqueued work and clears what
+ * it opened, since the caller may then free memory. */
 static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 {
 	struct sgpu_device *device = stream->device;
@@ -303,7 +302,7 @@ static int event_create(struct sgpu_device *device, struct sgpu_event **event,
 	return SGPU_OK;
 }
 
-/* Frees an event. Work that waits for it still does: the driver keeps what the wait needs. */
+/* Work that waits for the event still does: the driver keeps what the wait needs. */
 static void event_free(struct sgpu_event *event)
 {
 	sgpu_cuda_event_give(event->device, event->native);

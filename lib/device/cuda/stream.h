@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Streams of the CUDA device.
+ * A stream of the CUDA device is a CUDA stream and a queue of records, one for each piece of work
+ * whose outcome the host wants. The device has no thread of its own: whoever waits for a stream or
+ * an event, or asks for one, ends the stream's records up to there, in order, and fills in their
+ * tasks. So no task shows an outcome before its work was checked. After a fault, whoever next uses
+ * a stream ends all its records.
  *
- * A stream is a CUDA stream and a queue of records, one for each piece of work whose outcome the
- * host wants to know. The device has no thread of its own: whoever waits for a stream or for an
- * event, or asks for one, ends the stream's records up to there, in order (sgpu_cuda_advance), and
- * thereby fills in their tasks. So no task shows an outcome before its work was checked. After a
- * fault, whoever next does anything with a stream ends all its records.
- *
- * Locks, in the order in which they are taken: a stream's (held while work is enqueued, so that the
- * queue has the order of the CUDA stream, and while records are ended), the keys'; then at most one
- * of the other locks.
+ * Locks, in the order in which they are taken: a stream's (held while work is enqueued, to give the
+ * queue the CUDA stream's order, and while records are ended), the keys', then at most one other.
  */
 #ifndef SGPU_DEVICE_CUDA_STREAM_H
 #define SGPU_DEVICE_CUDA_STREAM_H
@@ -18,7 +15,7 @@
 #include <device/cuda/gpu.h>
 
 enum {
-	SGPU_CUDA_COUNTER_SETS = 64, /* launches between two clearings of a stream's counters */
+	SGPU_CUDA_COUNTER_SETS = 64, /* launches between clearings of the counters */
 	SGPU_CUDA_COUNTER_BYTES = SGPU_CUDA_COUNTER_SETS * SGPU_LAUNCH_COUNTERS * 4,
 };
 
@@ -39,8 +36,8 @@ struct sgpu_cuda_record {
 	struct sgpu_cuda_record *next;
 };
 
-/* Streams stay until the device is closed. One that is freed is idle, and is given out again with
- * its native stream, its counters and its numbers. */
+/* Streams stay until the device is closed: a freed one is given out again with its native stream,
+ * counters and numbers. */
 struct sgpu_stream {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
@@ -48,7 +45,7 @@ struct sgpu_stream {
 	struct sgpu_stream *next;      /* of the device */
 	struct sgpu_stream *next_idle; /* under the device's lock */
 	pthread_mutex_t lock;	       /* everything below */
-	CUdeviceptr counters;	       /* sets of counters for launches; 0: none yet */
+	CUdeviceptr counters;	       /* sets of counters; 0: none yet */
 	unsigned counters_used;
 	CUdeviceptr scratch;	    /* for measures; 0: none yet */
 	uint64_t enqueued;	    /* the number of the last work */
@@ -86,8 +83,7 @@ void sgpu_cuda_streams_close(struct sgpu_device *device);
 /* Also for an event of another device. */
 SGPU_MUST_CHECK int sgpu_cuda_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 
-/* Work is enqueued between begin and commit. Begin takes the stream's lock; commit releases it.
- * Commit copies the record. */
+/* Begin takes the stream's lock for enqueueing; commit copies the record and releases the lock. */
 SGPU_MUST_CHECK int sgpu_cuda_begin(struct sgpu_stream *stream, struct sgpu_task *task);
 /* `result` is that of the enqueueing; if it failed, the error's text begins with `what`. */
 SGPU_MUST_CHECK int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record,
@@ -98,7 +94,7 @@ SGPU_MUST_CHECK int sgpu_cuda_commit_all(struct sgpu_stream *stream,
 					 CUresult result, const char *what);
 
 /* ---- record.c ---- */
-/* Ends all records up to this number, which the device must have passed; all, if the device is
+/* Ends the records up to `passed`, which the device must have passed; all, if the device is
  * faulted. The stream's lock is held. */
 void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t passed);
 /* Where the kernels report on a record that opens or seals. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The driver's events, kept for reuse, and waiting for them.
+ * The driver's events, which are reused, and waiting for them.
  */
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requests to a stream of the CUDA device: the checks that each passes, and its enqueueing.
+ * Requests to a stream: the checks that each passes, and its enqueueing.
  */
 #include <device/cuda/kernels.h>
 #include <device/cuda/stream.h>
@@ -25,8 +25,7 @@ static CUresult move(struct sgpu_stream *stream, const struct sgpu_work *work,
 	}
 }
 
-/* Gives the next `count` sets of counters, for one launch; they are zero. When too few are left,
- * all are cleared. */
+/* Gives `count` sets of zero counters, for one launch. When too few are left, all are cleared. */
 static CUresult counters(struct sgpu_stream *stream, int count, unsigned **words)
 {
 	CUresult result = CUDA_SUCCESS;
@@ -63,7 +62,7 @@ static uint64_t written(const struct sgpu_work *work)
 			   : sgpu_run_sealed_size(work->size, work->last);
 }
 
-/* Prepares a run and its record. before: the key of the run before in the same launch, or NULL. */
+/* before: the key of the run before in the same launch, or NULL. */
 static CUresult prepare(struct sgpu_stream *stream, const struct sgpu_work *work,
 			struct sgpu_device_key *before, const unsigned *words,
 			struct sgpu_cuda_record *record, struct sgpu_cuda_run *run)
@@ -111,7 +110,7 @@ static CUresult chunks(struct sgpu_stream *stream, const struct sgpu_work *work,
 	return result;
 }
 
-/* Whether a short run is all that the piece is. */
+/* Whether the piece is one short run. */
 static bool is_short(const struct sgpu_work *work)
 {
 	return work->kind >= SGPU_WORK_OPEN &&
@@ -123,7 +122,7 @@ static bool meet(CUdeviceptr a, uint64_t a_size, CUdeviceptr b, uint64_t b_size)
 	return a < b + b_size && b < a + a_size;
 }
 
-/* Whether one launch can do the piece together with those of `group`: no order is kept there. */
+/* Whether one launch, which keeps no order, can do the piece together with `group`. */
 static bool joins(const struct sgpu_work *group, int count, const struct sgpu_work *work)
 {
 	bool can = is_short(group) && is_short(work) && opens(group) == opens(work);
@@ -168,8 +167,7 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 		result = counters(stream, 1, &launch.counters);
 	}
 	if (result == CUDA_SUCCESS) {
-		/* Take the time now: the first kernel may run before the last is enqueued.
-		 */
+		/* Take the time now: the first kernel may run before all are enqueued. */
 		record.enqueue_ns = sgpu_now_ns();
 		record.code = function(&launch, argument);
 	}
@@ -193,8 +191,7 @@ static const struct {
 	[SGPU_WORK_SEAL_TO] = { NULL, "cannot seal on the device" },
 };
 
-/* Checks a piece of work. here: the same, with the device's address of the host's memory that a
- * short run reads or writes. */
+/* here: the same work, with the device's address of host memory for a short run. */
 static int admit(struct sgpu_device *device, const struct sgpu_work *work, struct sgpu_work *here)
 {
 	const bool write = work->kind == SGPU_WORK_SEAL_TO;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AES-256-GCM over runs of chunks of the sealed format, opening and sealing, in one pass.
+ * Opens and seals runs of chunks by AES-256-GCM, in one pass.
  *
- * A warp takes a chunk, row by row: a row is 32 blocks of 16 bytes, one a lane. A lane's part of
- * GHASH is a Horner scheme in H^32 over every 32nd block; products by the constant H^32 are read
- * from tables in shared memory. At the end each lane multiplies its sum once, by the power of H for
- * its position, and the warp adds the products.
+ * A warp takes a chunk, by rows of 32 blocks of 16 bytes, one a lane. A lane's part of GHASH is a
+ * Horner scheme in H^32 over every 32nd block, with tables in shared memory (ghash.cuh). At the end
+ * each lane multiplies its sum by the power of H for its position, and the warp adds the products.
  *
- * Chunks too few to keep all multiprocessors busy are split: several warps of a thread block share
- * a chunk, each with some of its rows. Runs of a few chunks go to aead_small.cu.
+ * If chunks are too few to keep all multiprocessors busy, several warps of a thread block share the
+ * rows of each. Runs of a few chunks go to aead_small.cu.
  */
 #include <cuda_runtime.h>
 
@@ -42,7 +41,7 @@ struct worker {
 	uint32_t lane;
 };
 
-/* Deciphers or enciphers one block of a row, and returns the ciphertext for GHASH. */
+/* Deciphers or enciphers a block, and returns the ciphertext. */
 template <bool OPEN, bool ALIGNED>
 static __device__ __forceinline__ uint4 do_block(const worker &w, const sgpu_aes::start &s,
 						 const chunk &c, int index, uint4 data)
@@ -69,9 +68,8 @@ static __device__ __forceinline__ uint4 fetch(const chunk &c, int index, int blo
 					 : load_part(c.in + 16 * index, c.size - 16 * index);
 }
 
-/* Does rows [part * rows / split, (part + 1) * rows / split) of a chunk, and returns the warp's
- * share of GHASH, without the length block. Rows are aligned to the chunk's end, so the first may
- * begin before the chunk; blocks there are zero. */
+/* Does a warp's part of a chunk's rows, and returns its share of GHASH, without the length block.
+ * Rows are aligned to the chunk's end; blocks of the first row before the chunk are zero. */
 template <bool OPEN, bool ALIGNED>
 static __device__ __forceinline__ uint4 do_rows(const worker &w, const job &j, const chunk &c,
 						unsigned part, unsigned split)
@@ -114,8 +112,7 @@ static __device__ __forceinline__ void end_chunk(const job &j, rest *r, const ch
 	atomicAdd(&r->done[0], 1);
 }
 
-/* Does unsplit chunks, one a warp, in strides of the number of warps. The tag masks of a warp's
- * next 32 chunks are made together, one a lane. */
+/* Does unsplit chunks, one a warp. A warp's next 32 tag masks are made together, one a lane. */
 template <bool OPEN, bool ALIGNED>
 static __device__ __forceinline__ void do_whole(const worker &w, const large_job &j, rest *r)
 {
@@ -136,8 +133,7 @@ static __device__ __forceinline__ void do_whole(const worker &w, const large_job
 	}
 }
 
-/* Does the remaining chunks: `split` warps of a thread block share each. All threads of a block
- * make the same passes, to synchronise. */
+/* Does the other chunks. All threads of a block make the same passes, to synchronise. */
 template <bool OPEN, bool ALIGNED>
 static __device__ __forceinline__ void do_split(const worker &w, const large_job &j, rest *r)
 {
@@ -212,8 +208,7 @@ static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const large_job 
 	/* Wipe shared memory: the next kernel on this multiprocessor may be another user's. */
 	__syncthreads();
 	if (threadIdx.x == 0) {
-		/* Data for the host or another GPU must arrive before the word that reports them.
-		 */
+		/* Data for the host or another GPU must arrive before the word about them. */
 		__threadfence_system();
 		report_done(j, r->done[0], gridDim.x);
 	}
@@ -248,12 +243,11 @@ extern "C" int sgpu_cuda_aead_prepare(void)
 	return rc == cudaSuccess ? sgpu_aead_small_prepare() : rc;
 }
 
-/* Clock cycles for which a row and a final product keep a multiprocessor busy, on an H200.
- */
+/* Cycles for which a row and a final product keep an H200's multiprocessor busy. */
 enum { ROW_WORK = 265, END_WORK = 225 };
 
-/* Returns the cycles of one pass of a multiprocessor over `together` chunks, each split over
- * `split` warps. The second term, fitted to measurements, is for the stalls of few warps. */
+/* Returns the cycles of a multiprocessor's pass over `together` chunks of `split` warps each. The
+ * second term, fitted to measurements, is for the stalls of few warps. */
 static uint64_t pass_time(uint64_t together, unsigned split)
 {
 	uint64_t warps = together * split, work = together * (ROWS * ROW_WORK + split * END_WORK);
@@ -261,8 +255,7 @@ static uint64_t pass_time(uint64_t together, unsigned split)
 	return work + work * 8 / warps;
 }
 
-/* Shares out the chunks: as many as give each warp the same number stay unsplit, one a warp; the
- * others are split so that they end soonest. */
+/* Chunks that give each warp the same number stay unsplit; the others are split to end soonest. */
 static void share_out(large_job *j, int multiprocessors, unsigned *blocks)
 {
 	uint64_t all = (uint64_t)multiprocessors, left = j->count % (all * WARPS),

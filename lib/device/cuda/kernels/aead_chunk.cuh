@@ -18,8 +18,8 @@ struct job {
 	const key_state *state;
 	const unsigned char *in;
 	unsigned char *out;
-	uint64_t first;	   /* number of the first chunk */
-	uint64_t count;	   /* chunks in the run */
+	uint64_t first;
+	uint64_t count;
 	uint64_t end_size; /* plaintext bytes of the last chunk */
 	uint64_t bad_end;  /* chunk at which the run's length or end is wrong, or UINT64_MAX */
 	sgpu_cuda_verdict *verdict;
@@ -76,7 +76,7 @@ static __device__ __forceinline__ void add_to(uint32_t *sum, uint4 a)
 	atomicXor(&sum[3], a.w);
 }
 
-/* Tells the host of a chunk, by its number, that does not verify. */
+/* Tells the host the number of a chunk that does not verify. */
 static __device__ __forceinline__ void report_bad(const job &j, uint64_t number)
 {
 	atomicMin((unsigned long long *)&j.verdict->bad, (unsigned long long)number);
@@ -94,7 +94,7 @@ static __device__ __forceinline__ void report_done(const job &j, uint64_t good, 
 	}
 }
 
-/* Whether a chunk's tag equals `came`, the one that came with it; if not, reports the chunk. */
+/* Whether a chunk's tag equals `came`, the received one; if not, reports the chunk. */
 static __device__ __forceinline__ bool is_tag(const job &j, uint64_t index, uint4 tag, uint4 came)
 {
 	uint4 d = tag ^ came;
@@ -117,8 +117,7 @@ static __device__ __forceinline__ void wipe_block(unsigned char *at)
 
 } // namespace sgpu_aead
 
-/* aead_small.cu: tells whether a run is small enough to be split over more multiprocessors than it
- * has chunks, and launches the kernel for such runs. */
+/* aead_small.cu: for runs short enough to split over more multiprocessors than they have chunks. */
 bool sgpu_aead_is_small(const sgpu_aead::job *j, int multiprocessors);
 void sgpu_aead_small(const sgpu_aead::job *jobs, unsigned count, bool open, void *stream);
 int sgpu_aead_small_prepare(void);

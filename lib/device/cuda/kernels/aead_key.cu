@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes the states of keys on the device, one by each thread block: opens the key if it is sealed,
- * expands it, and computes the powers of H.
+ * Makes keys' states, one a thread block: opens sealed keys, expands keys, and computes powers of
+ * H.
  */
 #include <cuda_runtime.h>
 

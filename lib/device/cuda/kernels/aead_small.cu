@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AES-256-GCM over runs of a few chunks, for which latency counts more than total work: the blocks
- * of a chunk are spread over several multiprocessors, one block of 16 bytes a thread, and each is
- * multiplied by its own power of H, so that the tables of GHASH are not needed. A part is what one
- * thread block does of a chunk; the part that ends last makes or checks the tag. A launch takes
- * several runs, each with its own key and verdict.
+ * AES-256-GCM over runs of a few chunks, where latency counts more than total work: a chunk's
+ * blocks of 16 bytes are spread over several multiprocessors, one a thread, and each is multiplied
+ * by its own power of H, without GHASH's tables. A part is what one thread block does of a chunk;
+ * the part that ends last makes or checks the tag.
  *
- * The input of an opening may be in the host's memory, and change meanwhile. So each byte is read
- * once, and the bytes that are deciphered are those that GHASH covers.
+ * Bytes to open may be in host memory that changes meanwhile. So each is read once: GHASH covers
+ * the very bytes that are deciphered.
  */
 #include <cuda_runtime.h>
 
@@ -16,12 +15,10 @@
 using namespace sgpu_aead;
 
 enum {
-	PART = 128, /* blocks of 16 bytes in a part, one a thread; one more warp makes the tag's
-		       mask */
+	PART = 128, /* blocks in a part; one more warp makes the tag's mask */
 	THREADS = PART + 32,
 	PARTS = CHUNK / 16 / PART, /* of a full chunk */
-	WORDS = 5, /* counter words of a chunk: its sum, and the parts that have ended; zero at
-		      first */
+	WORDS = 5, /* counter words of a chunk: its sum, and the parts that have ended */
 };
 static_assert(2 + SGPU_CUDA_SMALL_CHUNKS * WORDS <= 64, "the counters of a run are 64 words");
 
@@ -32,7 +29,7 @@ struct table {
 };
 static_assert(sizeof(table) <= 4096, "every driver takes parameters of 4 KiB");
 
-/* The last chunk of a run may be shorter, and have fewer parts. */
+/* A run's last chunk may have fewer parts. */
 static __host__ __device__ __forceinline__ unsigned parts_of(uint64_t size)
 {
 	return size <= 16 * PART ? 1 : (unsigned)((size + 16 * PART - 1) / (16 * PART));
@@ -59,9 +56,8 @@ static __device__ __forceinline__ uint64_t join(uint64_t low, uint64_t high, uns
 	return shift == 0 ? low : low >> shift | high << (64 - shift);
 }
 
-/* Loads the first `size` bytes of a block, and zeros for the others. Over the bus a byte takes as
- * long as a word, so whole words are read; some of their bytes may lie outside the block, but in
- * its page. */
+/* Loads the first `size` bytes of a block, then zeros. Over the bus a byte takes as long as a word,
+ * so whole words are read: some bytes may lie outside the block, but in its page. */
 static __device__ __forceinline__ uint4 load_bytes(const unsigned char *from, int size)
 {
 	const uintptr_t base = (uintptr_t)from & ~(uintptr_t)7;
@@ -138,8 +134,7 @@ static __device__ __forceinline__ uint4 do_block(const sgpu_aes::cipher &cipher,
 	return sgpu_gf_product(OPEN ? data : other, __ldg(&j.state->power[blocks - index + 1]));
 }
 
-/* One thread of each part calls it. The last part of a chunk makes or checks the tag; the last
- * chunk tells the host. */
+/* One thread of each part calls it. */
 template <bool OPEN>
 static __device__ __forceinline__ void end_part(const job &j, const chunk &c, uint64_t index,
 						const uint32_t *part, unsigned parts)

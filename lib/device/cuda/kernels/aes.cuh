@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AES-256 in counter mode on the GPU, by look-up tables in shared memory (FIPS 197; the tables
- * combine SubBytes, ShiftRows and MixColumns).
+ * AES-256 (FIPS 197) in counter mode, by tables in shared memory that combine SubBytes, ShiftRows
+ * and MixColumns.
  *
  * Each lane of a warp has its own copy of all 256 entries, so that no two lanes use the same bank.
- * Two tables are interleaved, so a table's entries are 256 bytes apart. Then the byte that is
- * looked up is the second byte of the entry's offset, and 4 times the lane the lowest; one byte
- * permutation joins them.
+ * Two tables are interleaved, so a table's entries are 256 bytes apart: the lowest byte of an
+ * entry's offset is 4 times the lane, the second the byte that is looked up; one byte permutation
+ * joins them.
  *
  * Words of the state are columns, read little-endian: row 0 is the lowest byte.
  */
@@ -74,12 +74,12 @@ static __device__ __forceinline__ uint32_t permute(uint32_t a, uint32_t b, uint3
 	return r;
 }
 
-/* What a warp needs for its look-ups. T2 and T3 are T0 and T1 rotated by 16 bits: on an H200
- * separate tables were no faster, and they take 64 KiB of shared memory that an A100 lacks. */
+/* T2 and T3 are T0 and T1 rotated by 16 bits: on an H200 separate tables were no faster, and they
+ * take 64 KiB of shared memory that an A100 lacks. */
 struct cipher {
 	const unsigned char *tables; /* in shared memory: TABLE_BYTES */
 	const uint4 *keys;	     /* in shared memory: the round keys */
-	uint32_t lane;		     /* 4 times the number of the lane */
+	uint32_t lane;		     /* 4 times the lane */
 
 	template <int TABLE, int BYTE> __device__ __forceinline__ uint32_t raw(uint32_t word) const
 	{
@@ -111,8 +111,7 @@ struct cipher {
 	}
 };
 
-/* The first two rounds of a chunk's counter blocks, as far as they do not depend on the counter:
- * only its two lowest bytes change within a chunk. */
+/* What a chunk's counter blocks, of which two bytes change, share of their first two rounds. */
 struct start {
 	uint32_t k0, k1, u0, u1, u2, u3;
 };
@@ -167,7 +166,7 @@ static __device__ __forceinline__ uint4 counter_block(const cipher &c, const sta
 		c.last_column(s2, s3, s0, s1) ^ key.z, c.last_column(s3, s0, s1, s2) ^ key.w);
 }
 
-/* Fills the tables; all threads of the block call it. Each store writes copies for four lanes. */
+/* All threads of the block call it. Each store writes copies for four lanes. */
 template <int THREADS> static __device__ __forceinline__ void fill_tables(unsigned char *tables)
 {
 #pragma unroll

@@ -46,8 +46,7 @@ SGPU_ON_DEVICE void sgpu_aes_expand(const uint32_t *t0, const uint32_t *key, uin
 	}
 }
 
-/* Returns what byte `row` of a word adds to a column: its entry in T_row, which is T0 rotated by
- * `row` bytes. */
+/* Returns what byte `row` of a word adds to a column: its entry in T0, rotated by `row` bytes. */
 SGPU_ON_DEVICE uint32_t sgpu_aes_turned(const uint32_t *t0, uint32_t word, int row)
 {
 	uint32_t t = t0[word >> 8 * row & 0xff];

@@ -2,13 +2,12 @@
  *
  * Kernels that gather entropy and agree on a key.
  *
- * Each multiprocessor is a source of entropy. All of them at the same time add to shared words in
- * device memory and read words back past the first-level cache, at positions that depend on the
- * values read. A sample is the low eight bits of the number of clock cycles that this takes one
- * thread. It depends on how the requests of all multiprocessors meet in the crossbar, in the
- * second-level cache and in memory, whose clocks are not those of the multiprocessors. The samples
- * never leave shared memory; their digest, which stays on the device, and the counts of the health
- * tests do.
+ * Each multiprocessor is a source of entropy. All at once, they add to shared words in device
+ * memory and read words back past the first-level cache, at positions that depend on the values
+ * read. A sample is the low eight bits of the clock cycles that this takes one thread. It depends
+ * on how the requests of all multiprocessors meet in the crossbar, the second-level cache and
+ * memory, whose clocks are not those of the multiprocessors. The samples never leave shared memory;
+ * their digest, which stays on the device, and the health tests' counts do.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_AGREE_KERNELS_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_AGREE_KERNELS_CUH
@@ -156,8 +155,8 @@ static __device__ void answer(sgpu_cuda_answer *to, const uint8_t *bytes, uint64
 	*(volatile uint64_t *)&to->done = done;
 }
 
-/* Runs in one thread block, whose first thread does the work. The secrets lie in shared memory; the
- * other threads only help to wipe them. */
+/* Runs in one thread block, whose first thread does the work; the others only help to wipe the
+ * secrets in shared memory. */
 static __device__ void make(sgpu_agree_work *w, room *r, unsigned sources, const bytes32 &random,
 			    sgpu_cuda_answer *to)
 {

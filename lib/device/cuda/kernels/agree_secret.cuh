@@ -27,8 +27,7 @@ struct sgpu_agree_work {
 	uint8_t out[SGPU_AGREE_KEY + SGPU_AGREE_PROOF];
 };
 
-/* Makes the public key and the private key, which is the SHA-256 of the label, the host's random
- * bytes and `count` digests of sources. */
+/* The private key is the SHA-256 of the label, the host's random bytes and the sources' digests. */
 SGPU_ON_DEVICE void sgpu_agree_make(struct sgpu_agree_work *w, const uint8_t host_random[32],
 				    const uint8_t *digests, uint32_t count, uint8_t private_key[32],
 				    uint8_t public_key[32])

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A key on its way to the device: AES-256 key and base nonce, 44 bytes, sealed with AES-256-GCM
- * under the session key. The nonce is four zero bytes and a counter; there are no associated data.
- * Threads of the kernel that opens it (aead_key.cu) call these functions.
+ * A key on its way to the device (aead_key.cu): AES-256 key and base nonce, 44 bytes, sealed with
+ * AES-256-GCM under the session key. The nonce is four zero bytes and a counter; there are no
+ * associated data.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_DELIVERY_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_DELIVERY_CUH

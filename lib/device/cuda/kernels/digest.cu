@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * KT128 of device memory: the GPU hashes the chunks, and the CPU makes the final node of what they
- * leave in host memory.
+ * KT128 of device memory, except the final node, which the CPU makes (kernels.h).
  */
 #include <string.h>
 
@@ -13,8 +12,7 @@
 
 enum { THREADS = 64 /* of a block */ };
 
-/* What the kernel leaves in host memory: each chunk's chaining value. Chunk 0 has none: its state
- * is that of the final node. */
+/* The final node after chunk 0, and the other chunks' chaining values. */
 struct sgpu_cuda_nodes {
 	uint64_t head[SGPU_KECCAK_LANES];
 	alignas(16) uint8_t values[][SGPU_KT128_VALUE];
@@ -47,8 +45,7 @@ static __device__ __forceinline__ void whole_chunk(const digest_work &work, uint
 	}
 }
 
-/* Hashes one of the one or two chunks that reach past the message. All threads of a warp call
- * it. */
+/* Hashes a chunk that reaches past the message. All threads of a warp call it. */
 static __device__ __noinline__ void odd_chunk(const digest_work &work, uint64_t index)
 {
 	const message m = { work.message, work.size, work.suffix, work.suffix_size };
@@ -67,7 +64,7 @@ static __device__ __noinline__ void odd_chunk(const digest_work &work, uint64_t 
 template <bool ALIGNED>
 static __global__ void __launch_bounds__(THREADS) chunks(const __grid_constant__ digest_work work)
 {
-	/* Chunks that are not whole have the first thread block of their own, with a warp each. */
+	/* Chunks that are not whole have the first thread block, with a warp each. */
 	const uint64_t index = ((uint64_t)blockIdx.x - 1) * THREADS + threadIdx.x;
 
 	if (blockIdx.x == 0) {

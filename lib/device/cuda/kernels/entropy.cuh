@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes the counts of crypto/entropy.h on the device. The threads of a block divide the calls among
- * them.
+ * Makes the counts of crypto/entropy.h on the device. A block's threads share out the calls.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_ENTROPY_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_ENTROPY_CUH
@@ -39,8 +38,8 @@ SGPU_ON_DEVICE uint32_t sgpu_entropy_times(const uint8_t *samples, uint32_t size
 	return times;
 }
 
-/* Counts the samples that equal the one `lag` earlier. The first SGPU_ENTROPY_LAGS are left out, so
- * that every lag compares the same number. */
+/* Counts samples equal to the one `lag` earlier, without the first SGPU_ENTROPY_LAGS, so that every
+ * lag compares the same number. */
 SGPU_ON_DEVICE uint32_t sgpu_entropy_again(const uint8_t *samples, uint32_t size, uint32_t lag)
 {
 	uint32_t again = 0;

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Multiplication in GHASH's field, GF(2^128) modulo x^128 + x^7 + x^2 + x + 1 (NIST SP 800-38D,
- * section 6.3), for the few products of two variables. The many products by one constant use tables
- * (ghash.cuh).
+ * section 6.3), for the few products of two variables. ghash.cuh has tables for a constant factor.
  *
  * A block is 16 bytes as in SP 800-38D, read as four little-endian words: the leftmost bit of the
- * first byte is the coefficient of x^0. In a gf, bit i of the 128-bit number is the coefficient of
- * x^i.
+ * first byte is the coefficient of x^0. In a gf, bit i is the coefficient of x^i.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_GF128_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_GF128_CUH
@@ -44,9 +42,9 @@ static __device__ __forceinline__ uint4 to_block(gf a)
 		reverse_bytes_bits((uint32_t)a.high), reverse_bytes_bits((uint32_t)(a.high >> 32)));
 }
 
-/* The carry-less product of two words by integer products: of factors with only every fourth bit
- * set, at most eight terms add up at a bit, so that no carry reaches the next bit that is used. Not
- * inlined: products are rare, and every inlined copy would have to be fetched. */
+/* The carry-less product of two words by integer products of factors with only every fourth bit
+ * set: at most eight terms add up at a bit, so no carry reaches the next bit in use. Not inlined:
+ * products are rare, and every copy would have to be fetched. */
 static __device__ __noinline__ uint64_t clmul32(uint32_t a, uint32_t b)
 {
 	const uint32_t m = 0x11111111u;
@@ -79,8 +77,8 @@ static __device__ __forceinline__ wide clmul64(uint64_t a, uint64_t b)
 	return r;
 }
 
-/* Reduces a product of four words, the lowest first. x^128 = x^7 + x^2 + x + 1; folding by this
- * leaves at most 7 bits past x^127 (`over`), which are folded once more. */
+/* Reduces a product of four words, the lowest first. Folding by x^128 = x^7 + x^2 + x + 1 leaves at
+ * most 7 bits past x^127 (`over`), which are folded once more. */
 static __device__ __forceinline__ gf reduced(uint64_t c0, uint64_t c1, uint64_t c2, uint64_t c3)
 {
 	const uint64_t over = c3 >> 63 ^ c3 >> 62 ^ c3 >> 57;

@@ -4,9 +4,8 @@
  * shared memory, which each thread block makes.
  *
  * The table has an entry for each value of a byte at each of its sixteen positions in a block, so a
- * product is sixteen look-ups. Lane l begins at position l mod 8 of each half. So the eight lanes
- * that a shared-memory access of 16 bytes serves together always read eight different positions,
- * which lie in different banks.
+ * product is sixteen look-ups. Lane l begins at position l mod 8 of each half, so that the eight
+ * lanes that a shared-memory access of 16 bytes serves together read different banks.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_GHASH_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_GHASH_CUH
@@ -27,10 +26,9 @@ struct hash {
 	bool swap;
 };
 
-/* Makes the table of a constant. Entry 16 * b + p is the block whose byte p is b and whose others
- * are 0, times the constant. So each b has 256 bytes, the first 128 for positions in the block's
- * first half. Bytes of a single bit come first, then half bytes, then the rest. All THREADS
- * threads, at least 512, call it. */
+/* Entry 16 * b + p is the constant times the block whose byte p is b and whose others are 0. So
+ * each b has 256 bytes, the first 128 for the block's first half. Bytes of a single bit come first,
+ * then half bytes, then the rest. All THREADS threads, at least 512, call it. */
 template <int THREADS>
 static __device__ __forceinline__ void make_table(uint4 *table, uint4 constant)
 {

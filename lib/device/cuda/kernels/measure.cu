@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * KT128 of pages of memory on the GPU: a thread hashes each chunk; then a warp makes each page's
- * final node of the chunks' chaining values.
+ * KT128 of pages of memory: a thread hashes each chunk, then a warp makes each page's final node.
  */
 #include <string.h>
 
@@ -20,7 +19,7 @@ enum {
 	THREADS = 64, /* of a block that computes chunks */
 	VALUE_WORDS = SGPU_KT128_VALUE / 8,
 	AFTER_HEAD = SGPU_KT128_CHUNK % SGPU_TURBOSHAKE_RATE / 8 +
-		     SGPU_KT128_MARKER / 8, /* words of the head's last block that are in use */
+		     SGPU_KT128_MARKER / 8, /* words in use of the head's last block */
 };
 static_assert(AFTER_HEAD + VALUE_WORDS == RATE_WORDS,
 	      "the first chaining value ends the head's block");
@@ -28,9 +27,8 @@ static_assert(AFTER_HEAD + VALUE_WORDS == RATE_WORDS,
 struct scratch {
 	alignas(16) uint8_t values[STEP_PAGES][PAGE_CHUNKS]
 				  [SGPU_KT128_VALUE]; /* chaining values of chunks 1 and up */
-	alignas(16) uint8_t digests[STEP_PAGES][SGPU_KT128_SIZE]; /* of the pages */
-	uint64_t heads[STEP_PAGES][SGPU_KECCAK_LANES]; /* states of final nodes that have absorbed
-							  chunk 0 and the marker */
+	alignas(16) uint8_t digests[STEP_PAGES][SGPU_KT128_SIZE];
+	uint64_t heads[STEP_PAGES][SGPU_KECCAK_LANES]; /* states after chunk 0 and the marker */
 };
 
 struct measure_step {
@@ -121,8 +119,7 @@ static __device__ __forceinline__ uint64_t end_word(unsigned count)
 			   : count >> 8 | (count & 255) << 8 | 2 << 16 | end << 24;
 }
 
-/* Makes each page's final node by a warp: absorbs words of the chaining values, then the end
- * word. */
+/* Makes each page's final node: absorbs the chaining values, then the end word. */
 static __global__ void __launch_bounds__(WARP)
 	pages(const __grid_constant__ struct measure_step work)
 {
@@ -231,8 +228,7 @@ int sgpu_cuda_measure_enqueue(void *native, uint64_t memory, uint64_t size,
 			digests += (size_t)work.pages * SGPU_KT128_SIZE;
 		}
 	}
-	/* Clear the heads: whoever knows most of a page's first chunk could compute the rest of it
-	 * from the head. */
+	/* Clear the heads: whoever knows most of a page's first chunk could compute its rest. */
 	if (result == cudaSuccess && size > 0) {
 		result = cudaMemsetAsync(work.scratch, 0, sizeof(*work.scratch), stream);
 	}

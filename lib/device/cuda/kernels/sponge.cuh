@@ -100,9 +100,8 @@ static __device__ __forceinline__ void put_value(const uint64_t *a, uint8_t *val
 	((ulonglong2 *)value)[1] = make_ulonglong2(a[2], a[3]);
 }
 
-/* Makes the words of a chunk's last block: the rest of the chunk, the domain separation byte, the
- * end of the padding. For chunk 0 (`head`), the marker follows the rest, and later data fill the
- * block. */
+/* Makes the words of a chunk's last block: the rest, the domain separation byte, the padding's end.
+ * For chunk 0 (`head`), the marker follows the rest, and later data fill the block. */
 template <bool ALIGNED>
 static __device__ __forceinline__ void last_block(reader<ALIGNED> &from, bool head,
 						  uint64_t (&words)[RATE_WORDS])
@@ -117,9 +116,9 @@ static __device__ __forceinline__ void last_block(reader<ALIGNED> &from, bool he
 	words[RATE_WORDS - 1] = head ? 0 : (uint64_t)0x80 << 56;
 }
 
-/* Absorbs a whole chunk into a state of zeros. `head`: it is chunk 0 of several, and the state
- * becomes that of the final node before the permutation of the block with the marker. Otherwise the
- * state then begins with the chunk's chaining value. */
+/* Absorbs a whole chunk into a state of zeros, which then begins with the chaining value. `head`:
+ * the state of chunk 0 of several is the final node's before the permutation of the marker's
+ * block. */
 template <bool ALIGNED>
 static __device__ __forceinline__ void absorb_whole(const uint8_t *chunk, bool head,
 						    uint64_t (&a)[LANES])

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chunks of KT128 messages on the GPU that are not whole: a warp for each chunk, a lane of the
- * state in each of its first 25 threads. A warp needs less time for a chunk than a thread does, but
- * more work in all. All threads of the warp call these functions; those after the 25th repeat what
- * the first ones do.
+ * KT128 chunks that are not whole: a warp for each, a lane of the state in each of its first 25
+ * threads, whose work the others repeat. A warp needs less time for a chunk than a thread does, but
+ * more work in all. All threads of the warp call these functions.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_SPONGE_WARP_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_SPONGE_WARP_CUH
@@ -35,7 +34,7 @@ struct place {
 		}
 		left = 5 * y + (x + 4) % 5;
 		right = 5 * y + (x + 1) % 5;
-		/* The lanes that the step pi moves to this lane and to the next two of its row. */
+		/* The lanes that the step pi moves to this lane and the next two of its row. */
 #pragma unroll
 		for (unsigned i = 0; i < 3; i++) {
 			unsigned to = (x + i) % 5;
@@ -84,10 +83,9 @@ struct message {
 	}
 };
 
-/* Absorbs chunk `index` of a message, whole or not, into a state of zeros. Returns true if it is
- * chunk 0 of several: then the state is that of the final node before the permutation of the block
- * with the marker. Otherwise the state begins with the chunk's chaining value, or with the digest
- * of a message that is one chunk. */
+/* Absorbs chunk `index`, whole or not, into a state of zeros. Returns true if it is chunk 0 of
+ * several: then the state is the final node's before the permutation of the marker's block.
+ * Otherwise the state begins with the chunk's chaining value, or a one-chunk message's digest. */
 static __device__ __forceinline__ bool absorb_by_warp(const message &m, uint64_t index, uint64_t &a)
 {
 	const place p;

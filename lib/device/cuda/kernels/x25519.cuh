@@ -3,8 +3,8 @@
  * X25519 (RFC 7748) by one thread, in constant time: no branch and no address depends on a secret.
  *
  * A number modulo p = 2^255 - 19 is ten limbs of 26 bits. Limbs need not be reduced: a product's
- * limbs are at most 2^26, and sums and differences of two products can be multiplied as they are.
- * All secrets are in struct sgpu_x25519, which the caller keeps where it can be wiped: on a GPU in
+ * are at most 2^26, and sums and differences of two products can be multiplied as they are. All
+ * secrets are in struct sgpu_x25519, which the caller keeps where it can be wiped: on a GPU in
  * shared memory, not on a thread's stack.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_X25519_CUH
@@ -78,7 +78,7 @@ SGPU_ON_DEVICE void sgpu_fe_add(struct sgpu_fe *r, const struct sgpu_fe *a, cons
 	}
 }
 
-/* r = a - b + 64 p: the limbs of 64 p are all larger than those of b, so none becomes negative. */
+/* r = a - b + 64 p: the limbs of 64 p exceed those of b, so none becomes negative. */
 SGPU_ON_DEVICE void sgpu_fe_subtract(struct sgpu_fe *r, const struct sgpu_fe *a,
 				     const struct sgpu_fe *b)
 {
