@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Bins of free blocks, one for each power of two of pages, so that the cost of taking and releasing
- * a block hardly grows with the number of blocks.
+ * blocks hardly grows with their number.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include <device/arena.h>
 
-/* Blocks of a bin that are compared to find the best fit. */
+/* Blocks of a bin compared to find the best fit. */
 enum { LOOKS = 32 };
 
 static int bin_of(uint64_t extent)
@@ -54,7 +54,7 @@ static void pull(struct sgpu_arena *arena, struct sgpu_block *block)
 	block->previous = block->next = NULL;
 }
 
-/* Returns the smallest fitting block among the first `looks` blocks of a bin, or NULL. */
+/* The smallest fitting block among the first `looks` of a bin, or NULL. */
 static struct sgpu_block *best_of(const struct sgpu_arena *arena, int bin, uint64_t extent,
 				  unsigned looks)
 {
@@ -153,8 +153,7 @@ void sgpu_arena_clear(struct sgpu_arena *arena)
 }
 
 /* ---- blocks ---- */
-/* Splits the part beyond `extent` off the block. Without memory for the part's record, the block
- * keeps its size. */
+/* Without memory for the record of the rest, the block keeps its size. */
 static void cut(struct sgpu_arena *arena, struct sgpu_block *block, uint64_t extent)
 {
 	struct sgpu_block *rest;
@@ -174,7 +173,7 @@ static void cut(struct sgpu_arena *arena, struct sgpu_block *block, uint64_t ext
 	put(arena, rest);
 }
 
-/* Merges `block` into `left`, the block before it; neither is in a bin. */
+/* Neither block is in a bin. */
 static struct sgpu_block *join(struct sgpu_block *left, struct sgpu_block *block)
 {
 	left->range.extent += block->range.extent;

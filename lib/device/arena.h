@@ -2,7 +2,7 @@
  *
  * Which bytes of kept memory are in use: pages of a secure context, regions of a GPU's memory,
  * pinned host memory. Blocks are cut from regions, best fit, and adjacent free blocks are merged.
- * Not safe for several threads at a time.
+ * Not safe for several threads.
  */
 #ifndef SGPU_DEVICE_ARENA_H
 #define SGPU_DEVICE_ARENA_H
@@ -55,14 +55,14 @@ struct sgpu_arena {
 /* Adds a region, all of it free. Errors: SGPU_EUSAGE (it overlaps another region), SGPU_ENOMEM
  * (host memory). */
 SGPU_MUST_CHECK int sgpu_arena_add(struct sgpu_arena *arena, sgpu_devptr address, uint64_t extent);
-/* Takes a block of `size` bytes into use. NULL: no free block is large enough. */
+/* NULL: no free block is large enough. */
 struct sgpu_block *sgpu_arena_take(struct sgpu_arena *arena, uint64_t size);
 static inline struct sgpu_block *sgpu_arena_find(const struct sgpu_arena *arena,
 						 sgpu_devptr address)
 {
 	return (struct sgpu_block *)(void *)sgpu_ranges_find(&arena->used, address);
 }
-/* Marks a block as no longer in use. It is not given out again before sgpu_arena_release. */
+/* Ends a block's use; the block is not given out again before sgpu_arena_release. */
 void sgpu_arena_leave(struct sgpu_arena *arena, struct sgpu_block *block);
 void sgpu_arena_release(struct sgpu_arena *arena, struct sgpu_block *block);
 /* Appends an unused block to those in clearing, with the next serial. */
@@ -82,9 +82,7 @@ static inline uint64_t sgpu_arena_extent(uint64_t size)
 	return (size + (size == 0) + SGPU_ARENA_PAGE - 1) / SGPU_ARENA_PAGE * SGPU_ARENA_PAGE;
 }
 
-/* ---- unused memory ----
- * It is poisoned for AddressSanitizer, which then finds a kernel that accesses memory outside of
- * its buffer. */
+/* ---- unused memory is poisoned: AddressSanitizer finds kernels that leave their buffers ---- */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define SGPU_POISONS 1

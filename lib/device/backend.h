@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The calls that a backend implements; sgpu/device.h and device.h describe them. device.c clears
- * the out-parameters before it makes a call. Backends clear memory before they free it.
+ * out-parameters before a call. Backends clear memory before they free it.
  */
 #ifndef SGPU_DEVICE_BACKEND_H
 #define SGPU_DEVICE_BACKEND_H
 
 #include "device/device.h"
 
-/* Sets memory_limit of struct sgpu_device_config; memory already above it stays allocated. The
- * limit covers allocations and all pages that were ever mapped, since the device keeps these, but
- * not a driver's own memory and code. 0: none. For any thread, also for a secure context. */
+/* Sets memory_limit of struct sgpu_device_config; memory above it stays allocated. The limit covers
+ * allocations and all pages ever mapped, since the device keeps these, but not a driver's own
+ * memory and code. 0: none. For any thread, also for a secure context. */
 void sgpu_device_set_limit(struct sgpu_device *device, uint64_t bytes);
 
 struct sgpu_device_memory_calls {
@@ -25,14 +25,14 @@ struct sgpu_device_memory_calls {
 			     struct sgpu_error *error);
 	void (*host_unregister)(struct sgpu_device *device, const void *memory);
 	void (*limit)(struct sgpu_device *device, uint64_t bytes);
-	/* Refuses a range that is not in one allocation of the device: a kernel or a copy past its
-	 * end would reach other data. */
+	/* Refuses a range that is not in one allocation, past whose end work would reach other
+	 * data. */
 	int (*check)(struct sgpu_device *device, sgpu_devptr memory, uint64_t size,
 		     struct sgpu_task *task);
 };
 
-/* Tells the ranges of device memory that `work` touches; returns their number, 1 or 2. Check
- * ranges[0] first: unless it is allocated, its size may have made ranges[1] wrap around. */
+/* The ranges of device memory that `work` touches; returns their number, 1 or 2. Check ranges[0]
+ * first: unless it is allocated, its size may have made ranges[1] wrap around. */
 int sgpu_work_ranges(const struct sgpu_work *work, struct sgpu_device_range ranges[2]);
 struct sgpu_device_stream_calls {
 	int (*create)(struct sgpu_device *device, struct sgpu_stream **stream,
@@ -54,11 +54,10 @@ struct sgpu_device_stream_calls {
 };
 
 struct sgpu_device_key_calls {
-	/* All keys or none. */
 	int (*load)(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material, int count,
 		    struct sgpu_device_key **keys, struct sgpu_error *error);
 	void (*free)(struct sgpu_device_key *key);
-	/* NULL: device memory is host memory. */
+	/* NULL: kernels reach no host memory. */
 	bool (*reaches)(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
 	/* NULL: keys never leave host memory, so no agreement is needed. */
 	int (*agree)(struct sgpu_device *device, struct sgpu_device_agreement *agreement,
@@ -86,18 +85,16 @@ struct sgpu_device_module_calls {
 		      const char *function, const struct sgpu_module_shape *shape,
 		      void *const *args, const size_t *arg_sizes, int arg_count,
 		      const struct sgpu_module_memory *memory, struct sgpu_task *task);
-	/* The next two are NULL if modules run on the device itself, where they are not confined.
-	 */
+	/* Both NULL: modules run on the device itself, unconfined. */
 	int (*confinement)(struct sgpu_device *device, struct sgpu_module_confinement *confinement,
 			   struct sgpu_error *error);
 	bool (*broke_rules)(struct sgpu_device *device);
 };
 
-/* Each backend defines one of these, and kinds.c lists them. */
+/* kinds.c lists the backends. */
 struct sgpu_device_backend {
 	const char *name; /* "cpu" */
-	/* Checks that a device is available; if not, *error says what is missing and how to get it.
-	 */
+	/* If no device is available, *error says what is missing and how to get it. */
 	int (*probe)(struct sgpu_error *error);
 	int (*open)(const char *selector, const struct sgpu_device_config *config,
 		    struct sgpu_device **device, struct sgpu_error *error);
@@ -106,11 +103,10 @@ struct sgpu_device_backend {
 		    struct sgpu_error *error);
 	int (*synchronize)(struct sgpu_device *device, struct sgpu_error *error);
 	void (*cancel)(struct sgpu_device *device, bool cancel);
-	/* Each of the next five is NULL if the backend computes on no processor of the host, has no
-	 * operations of its own, needs no parts, loads no code, or has no evidence. */
+	/* `pool` is NULL if the backend computes on no processor of the host. The next four may be
+	 * NULL, too. */
 	struct sgpu_pool *(*pool)(struct sgpu_device *device);
 	sgpu_op_fn (*op)(const char *name);
-	/* fills in SGPU_DEVICE_PARTS_MAX at most; returns how many */
 	int (*parts)(struct sgpu_device_part *parts);
 	int (*code)(struct sgpu_device *device,
 		    struct sgpu_device_code *list); /* returns how many */
@@ -127,9 +123,9 @@ struct sgpu_device_backend {
 extern const struct sgpu_device_backend sgpu_device_cpu;
 extern const struct sgpu_device_backend sgpu_device_cuda; /* loads sgpu-cuda.so on first use */
 
-/* The guard of a secure context (lib/channel), which is used as a device. The context has the calls
- * of the device under it, and its streams, keys and modules are that device's. Requests
- * that touch device memory ask the guard first. */
+/* The guard of a secure context (lib/channel), which is used as a device. The context's calls,
+ * streams, keys and modules are those of the device under it. Requests that touch device memory ask
+ * the guard first. */
 struct sgpu_device_guard {
 	const struct sgpu_device_guard_calls *calls;
 	struct sgpu_device *device; /* under the context */
@@ -143,7 +139,7 @@ struct sgpu_device_guard_calls {
 	int (*check)(struct sgpu_device_guard *guard, sgpu_devptr memory, uint64_t size,
 		     struct sgpu_task *task);
 	/* Begins a request that touches these ranges; the caller then enqueues the request and
-	 * calls leave. After an error the caller must not call leave. */
+	 * calls leave, but not after an error. */
 	int (*enter)(struct sgpu_device_guard *guard, const struct sgpu_device_range *ranges,
 		     int count, struct sgpu_task *task);
 	void (*leave)(struct sgpu_device_guard *guard);
@@ -166,7 +162,6 @@ static inline struct sgpu_device_guard *sgpu_device_guard_of(const void *object)
 	return ((const struct sgpu_device_object *)object)->guard;
 }
 
-/* If there is a guard, begins a request, which sgpu_guard_leave ends; that returns `rc`. */
 static inline int sgpu_guard_enter(struct sgpu_device_guard *guard,
 				   const struct sgpu_device_range *ranges, int count,
 				   struct sgpu_task *task)
@@ -186,15 +181,14 @@ SGPU_MUST_CHECK int sgpu_device_check(struct sgpu_device *device,
 				      const struct sgpu_device_range *ranges, int count,
 				      struct sgpu_task *task);
 
-/* Store in the task, which may be NULL, why nothing was enqueued, and return `code`, or SGPU_EUSAGE
- * for a range that is not in one allocation. */
+/* Store in the task, or NULL, why nothing was enqueued; return `code`, or SGPU_EUSAGE for a range
+ * that is not in one allocation. */
 int sgpu_task_refuse(struct sgpu_task *task, int code, const char *text);
 int sgpu_task_refuse_range(struct sgpu_task *task, sgpu_devptr address, uint64_t size);
 
 /* ---- elf.c: shared objects before the loader sees them ---- */
 /* Returns why the loader should not see a file, such as "was cut short", or NULL. The loader would
- * read past the end of a truncated file, and would say of one for another processor that it does
- * not exist. */
+ * read past the end of a truncated file, and say that one for another processor does not exist. */
 const char *sgpu_elf_fault(const void *image, size_t size);
 
 struct sgpu_elf_section {
@@ -202,8 +196,7 @@ struct sgpu_elf_section {
 	uint64_t address; /* relative to the load address */
 	uint64_t size;
 };
-/* Finds the section `name`. False unless it exists, is loaded, is not empty and lies wholly in the
- * file. */
+/* False unless the section exists, is loaded, is not empty and lies wholly in the file. */
 bool sgpu_elf_find_section(const void *image, size_t size, const char *name,
 			   struct sgpu_elf_section *section);
 
@@ -216,8 +209,8 @@ SGPU_MUST_CHECK int sgpu_code_file_map(const char *path, const void **image, siz
 void sgpu_code_file_unmap(const void *image, size_t size);
 
 /* ---- the interface between the program and sgpu-cuda.so, which exports one symbol ---- */
-/* Incremented whenever the interface changes: a struct of sgpu/device.h, a call of
- * device/backend.h, or struct sgpu_op_call. */
+/* Incremented with each change of a struct of sgpu/device.h, a call of device/backend.h, or struct
+ * sgpu_op_call. */
 enum { SGPU_CUDA_PLUGIN_ABI = 14 };
 #define SGPU_CUDA_PLUGIN_SYMBOL "sgpu_cuda_plugin"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA backend as the program sees it: a shared object, ../lib/sgpu/sgpu-cuda.so relative to
- * the program's folder, loaded on first use. A device that the object opens has the object's own
- * table of calls, so the table in this file has only the entries that need no device.
+ * The CUDA backend for the program: a shared object, ../lib/sgpu/sgpu-cuda.so relative to the
+ * program's folder, loaded on first use. A device of the object has the object's table of calls, so
+ * the table here has only the entries that need no device.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -73,7 +73,7 @@ static const char *fault_of(const char *path)
 	return fault;
 }
 
-/* Loads the object from a path relative to the program, so it is trusted as the program is. */
+/* The path is relative to the program, so the object is trusted as the program is. */
 static int load(struct sgpu_error *error)
 {
 	char path[PATH_MAX + 32];
@@ -143,7 +143,7 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 	return rc == SGPU_OK ? loaded->open(selector, config, device, error) : rc;
 }
 
-/* Loads the object but needs no GPU: the object has a table of operations. */
+/* Needs no GPU: the object has a table of operations. */
 static sgpu_op_fn op(const char *name)
 {
 	return plugin(NULL) == SGPU_OK ? loaded->op(name) : NULL;

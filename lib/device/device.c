@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The calls of devices. Each checks its arguments, asks the guard if there is one, and calls the
- * backend.
+ * The calls of devices: each checks its arguments, asks the guard, if any, and calls the backend.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,13 +11,13 @@
 #define BACKEND(object) sgpu_device_backend_of(object)
 #define GUARD(object) sgpu_device_guard_of(object)
 
-/* Returns the device under a secure context, or else `device`. */
+/* The device under a secure context, or else `device`. */
 static struct sgpu_device *under(struct sgpu_device *device)
 {
 	return GUARD(device) ? GUARD(device)->device : device;
 }
 
-/* If rc is SGPU_OK, gives a new object the guard of its maker, a device or a stream. */
+/* Gives a new object the guard of its maker, a device or a stream. */
 static int guarded(int rc, void *made, const void *maker)
 {
 	if (rc == SGPU_OK) {

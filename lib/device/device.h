@@ -24,31 +24,29 @@ struct sgpu_op_call; /* ops/ops.h */
 struct sgpu_device_code {
 	char name[64]; /* "sgpu-cuda.so .nv_fatbin" */
 	uint64_t size;
-	uint8_t digest[32]; /* KT128 of the bytes that the driver gets, customised by
-			       SGPU_MEASURE_CUSTOM */
+	uint8_t digest[32]; /* KT128, customised by SGPU_MEASURE_CUSTOM, of what the driver gets */
 };
 enum { SGPU_DEVICE_CODE_MAX = 8 };
 
 /* A GPU's own attestation, from NVML. */
 struct sgpu_device_evidence {
 	char architecture[16];	 /* "HOPPER", "BLACKWELL" */
-	uint8_t *report, *chain; /* for sgpu_device_evidence_clear; chain: PEM certificates */
+	uint8_t *report, *chain; /* chain: PEM certificates */
 	size_t report_size, chain_size;
 };
 
-/* Passed to a launch's function. The CPU device calls the function on the stream's thread, which
- * holds a token of `pool`; CUDA calls the function during the enqueue, and the function enqueues
- * kernels on `native` (a CUstream). A non-zero return becomes the task's code. CUDA may make the
- * first use of a kernel wait for running kernels. If one of these may never end, set
- * CUDA_MODULE_LOADING=EAGER before the device is opened. */
+/* Passed to a launch's function. The CPU device calls it on the stream's thread, which holds a
+ * token of `pool`; CUDA calls it during the enqueue, to enqueue kernels on `native` (a CUstream). A
+ * non-zero return becomes the task's code. CUDA may make the first use of a kernel wait for running
+ * ones; if these may never end, set CUDA_MODULE_LOADING=EAGER before opening the device. */
 struct sgpu_launch {
 	struct sgpu_device *device;
 	struct sgpu_pool *pool;
 	void *native;
 	struct sgpu_error *error;
-	/* Two words, zero at first, for results of the kernels. CUDA: host memory at an address
-	 * that kernels can write. status[0]: an enum sgpu_code; unless 0, it becomes the task's
-	 * code. status[1]: the task's `actual`. */
+	/* Two words for results of the kernels, zero at first. CUDA: host memory that kernels can
+	 * write. status[0]: an enum sgpu_code; unless 0, the task's code. status[1]: the task's
+	 * `actual`. */
 	int64_t *status;
 	/* CUDA: SGPU_LAUNCH_COUNTERS scratch words in device memory, zero at every launch. */
 	unsigned *counters;
@@ -57,7 +55,7 @@ enum { SGPU_LAUNCH_COUNTERS = 64 };
 typedef int (*sgpu_op_fn)(struct sgpu_op_call *call, struct sgpu_launch *launch);
 typedef int (*sgpu_launch_fn)(struct sgpu_launch *launch, void *argument);
 
-/* A part of the system, such as a driver, that a kind of devices needs and that may be missing. */
+/* A part of the system that a kind of devices needs, such as a driver. */
 struct sgpu_device_part {
 	char name[32]; /* "driver" */
 	bool found;
@@ -67,28 +65,26 @@ struct sgpu_device_part {
 enum { SGPU_DEVICE_PARTS_MAX = 8 };
 
 /* ---- devices ---- */
-/* Lists the parts that all kinds of devices need; needs no device. Returns how many,
- * SGPU_DEVICE_PARTS_MAX at most. */
+/* The parts that all kinds of devices need. Returns how many, SGPU_DEVICE_PARTS_MAX at most. */
 int sgpu_device_parts(struct sgpu_device_part *parts);
 
-/* Starts the processes in which the next `devices` CPU devices run modules. Such a process, the
- * host, is `program` under the name sgpu-module-host: sgpu-enclave, which executes itself. Call
- * before this process has secrets, and before it confines itself. Errors: SGPU_EUNAVAILABLE,
- * SGPU_ESYSTEM. */
+/* Starts the hosts, the processes in which the next `devices` CPU devices run modules. A host is
+ * `program` under the name sgpu-module-host: sgpu-enclave executes itself. Call before this process
+ * has secrets or confines itself. Errors: SGPU_EUNAVAILABLE, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_device_prepare_modules(const char *program, int devices,
 						struct sgpu_error *error);
-/* Returns the implementation of operation `name` for a device, or NULL. Always NULL for a CPU
- * device, whose implementations are in the table of operations. */
+/* Returns the device's implementation of an operation, or NULL; NULL for a CPU device, whose
+ * implementations are in the table of operations. */
 sgpu_op_fn sgpu_device_op(struct sgpu_device *device, const char *name);
 /* The workers of the host on which the device computes, or NULL. */
 struct sgpu_pool *sgpu_device_pool(struct sgpu_device *device);
-/* If `cancel` is true, asks running kernels to stop early and lets no later ones start, until
- * called with false. Their tasks end with SGPU_ECANCELED. */
+/* If `cancel` is set, asks running kernels to stop early and starts no others until called with
+ * false. Their tasks end with SGPU_ECANCELED. */
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel);
 
-/* Enqueues sgpu_measure_pages of device memory. `key`: SGPU_KEY_SIZE bytes, which stay until
- * `task`, which may not be NULL, has ended, or NULL. `digest`: SGPU_KT128_SIZE bytes of host
- * memory, valid from then on. A GPU computes the digests of the pages; only these leave it. */
+/* Enqueues sgpu_measure_pages of device memory. `key`: NULL, or SGPU_KEY_SIZE bytes that stay until
+ * `task`, never NULL, has ended. `digest`: SGPU_KT128_SIZE bytes of host memory, valid from then
+ * on. Only digests of pages leave a GPU. */
 SGPU_MUST_CHECK int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr memory,
 					uint64_t size, const uint8_t *key, uint8_t *digest,
 					struct sgpu_task *task);
@@ -96,78 +92,74 @@ SGPU_MUST_CHECK int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr 
 /* How a transfer moved bytes between host and device. */
 enum sgpu_transfer_path {
 	SGPU_PATH_REGISTERED, /* the device read or wrote the caller's memory directly */
-	SGPU_PATH_PINNED,     /* the CPU copied them into or out of pinned memory, which the device
-				 reaches */
+	SGPU_PATH_PINNED,     /* the CPU copied them into or out of pinned memory */
 	SGPU_PATH_PAGEABLE,   /* through ordinary memory; the CPU device has no other path */
 	SGPU_PATHS
 };
 
 /* ---- streams and events ----
  * No thread looks for the end of work. A task ends when the device has done the work and somebody
- * then waits for its stream, or waits for or asks for an event that was recorded on this stream
- * after the work. After a fault, any call for a stream ends the tasks that are pending on it. */
+ * then waits for its stream, or waits for or queries an event recorded there after the work. After
+ * a fault, any call for a stream ends its pending tasks. */
 
 SGPU_MUST_CHECK int sgpu_event_create(struct sgpu_device *device, struct sgpu_event **event,
 				      struct sgpu_error *error);
 void sgpu_event_free(struct sgpu_event **event);
-/* Records the event, which completes when all work enqueued on the stream before it has ended. An
- * event is recorded once, before anybody waits for it. */
+/* The event completes when all earlier work of the stream has ended. An event is recorded once,
+ * before anybody waits for it. */
 SGPU_MUST_CHECK int sgpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event);
-/* Makes later work of the stream start only when the event has completed; the event may be freed
- * before that. When that later work has ended, so has the work before the event, but nobody may
- * have looked at the tasks of the event's stream yet: see above. Errors: SGPU_EUNAVAILABLE (the
- * event is of a device of another kind). */
+/* Later work of the stream starts only when the event has completed; the event may be freed before.
+ * When that work has ended, so has the work before the event, but the tasks of that work may not
+ * have: see above. Errors: SGPU_EUNAVAILABLE (an event of another kind of device). */
 SGPU_MUST_CHECK int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
-/* Waits for an event that was recorded. */
 SGPU_MUST_CHECK int sgpu_event_sync(struct sgpu_event *event, struct sgpu_error *error);
-/* Tells whether the device has passed the event, without waiting. */
 SGPU_MUST_CHECK int sgpu_event_query(struct sgpu_event *event, bool *done,
 				     struct sgpu_error *error);
-/* Enqueues a launch, naming the memory that it touches: a secure context (lib/channel) refuses
- * ranges outside itself. */
+/* `ranges`: all memory that the launch touches; a secure context (lib/channel) refuses ranges
+ * outside itself. */
 SGPU_MUST_CHECK int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function,
 					  void *argument, const struct sgpu_device_range *ranges,
 					  int count, struct sgpu_task *task);
 
 /* ---- keys of sealed segments ---- */
-/* Loads the key schedules of `count` segments into the device, with what is derived from them:
- * all, or none after an error. Copies `material` before it returns; every stream of the device may
- * then use the keys. Each key schedule goes to a GPU sealed by itself under a session key
- * (sgpu_device_agree). If one is changed on its way, the first task that uses this key ends with
- * SGPU_EAUTH. The first load on a device waits for the agreement and a known-answer test of the
- * kernels: SGPU_EDEVICE if either fails. */
+/* Loads the key schedules of `count` segments, and what is derived from them: all, or none after an
+ * error. Copies `material` before it returns; then every stream of the device may use the keys.
+ * Each key schedule goes to a GPU sealed by itself under a session key (sgpu_device_agree); if it
+ * is changed on its way, the first task that uses the key ends with SGPU_EAUTH. The first load on a
+ * device waits for the agreement and a known-answer test of the kernels: SGPU_EDEVICE if either
+ * fails. */
 SGPU_MUST_CHECK int sgpu_device_keys_load(struct sgpu_stream *stream,
 					  const struct sgpu_sealed_keys *material, int count,
 					  struct sgpu_device_key **keys, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_device_key_load(struct sgpu_stream *stream,
 					 const struct sgpu_sealed_keys *material,
 					 struct sgpu_device_key **key, struct sgpu_error *error);
-/* Frees a key, and wipes it on the device, too. No work with it may be pending. Accepts a pointer
- * to NULL; clears it. */
+/* Wipes and frees a key, also on the device. No work with it may be pending. Accepts a pointer to
+ * NULL; clears it. */
 void sgpu_device_key_free(struct sgpu_device_key **key);
-/* Open and seal as sgpu_open_chunks and sgpu_seal_chunks do, in device memory, at any alignment.
- * `in` and `out` may not overlap. A failed open clears what it wrote before its task ends, but does
- * not stop the stream. So enqueue nothing that reads `out` before the task has succeeded. */
+/* As sgpu_open_chunks and sgpu_seal_chunks, in device memory, at any alignment. `in` and `out` may
+ * not overlap. A failed open clears what it wrote before its task ends, but does not stop the
+ * stream: enqueue nothing that reads `out` before the task has succeeded. */
 SGPU_MUST_CHECK int sgpu_device_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key,
 					    uint64_t first, bool last, sgpu_devptr in,
 					    uint64_t size, sgpu_devptr out, struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key,
 					    uint64_t first, bool last, sgpu_devptr in,
 					    uint64_t size, sgpu_devptr out, struct sgpu_task *task);
-/* Whether kernels can access `size` bytes of host memory, SGPU_REACHED_MAX at most: pinned memory
- * from sgpu_host_alloc, or registered memory, which must be writable if `write` is set. False for
- * the CPU device, which copies first. */
+/* Whether kernels reach `size` bytes of host memory, SGPU_REACHED_MAX at most. The CPU device's
+ * reach all; a GPU's reach memory from sgpu_host_alloc and registered memory, which must be
+ * writable if `write` is set. */
 enum { SGPU_REACHED_MAX = 12 * SGPU_SEALED_CHUNK };
 bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
 
-/* Waits a little between two looks at work that is waited for since `begin_ns`. */
+/* Waits a little before the next look at work waited for since `begin_ns`. */
 void sgpu_device_pause(uint64_t begin_ns);
 
 /* ---- work ---- */
-/* The order matters: COPY_IN to CLEAR only move bytes and come first, OPEN_FROM and SEAL_TO come
- * last. The last two do what OPEN and SEAL do, but kernels access host memory, and no copy is
- * needed. The host's bytes may change while they are opened, so each byte is read once. SGPU_EUSAGE
- * at once if sgpu_device_reaches is false. */
+/* The order matters: COPY_IN to CLEAR, which only move bytes, come first, OPEN_FROM and SEAL_TO
+ * last. These two are OPEN and SEAL with kernels that access host memory, without a copy. The
+ * host's bytes may change meanwhile, so each byte is read once. SGPU_EUSAGE at once if
+ * sgpu_device_reaches is false. */
 enum sgpu_work_kind {
 	SGPU_WORK_COPY_IN,
 	SGPU_WORK_COPY_OUT,
@@ -180,10 +172,10 @@ enum sgpu_work_kind {
 	SGPU_WORK_SEAL_TO,
 };
 
-/* A stream's work with device memory. For a DIGEST of more than 8 KiB, a GPU leaves the final node
- * of KT128 to the CPU. So chaining values pass through host memory, and so does the state after the
- * first 8 KiB, from which anyone who knows most of these bytes can compute the others. HIGH memory
- * is therefore measured, not digested. */
+/* A stream's work with device memory. HIGH memory is measured, not digested: for a DIGEST of more
+ * than 8 KiB, a GPU leaves the final node of KT128 to the CPU, so chaining values pass through host
+ * memory, as does the state after the first 8 KiB, from which anyone who knows most of these bytes
+ * can compute the others. */
 struct sgpu_work {
 	enum sgpu_work_kind kind;
 	sgpu_devptr in, out; /* device memory: read, and written */
@@ -194,13 +186,13 @@ struct sgpu_work {
 	uint64_t first; /* number of the first chunk */
 	bool last;
 	const uint8_t *measure_key; /* MEASURE: SGPU_KEY_SIZE bytes, valid as `to` is; or NULL */
-	struct sgpu_task *task;	    /* its outcome; may be NULL, except for digests and measures */
+	struct sgpu_task *task;	    /* may be NULL, except for DIGEST and MEASURE */
 	bool alone; /* nobody else changes the host's memory of OPEN_FROM, SEAL_TO */
 };
 
-/* Enqueues `count` pieces of work, in order; sgpu_copy_in and its like call this. Several short
- * runs of chunks that are opened, or sealed, may become one kernel. An error says why a piece was
- * not enqueued; its task tells it, too, and the pieces after it are not enqueued. */
+/* Enqueues pieces of work in order. Several short chunk runs to open, or to seal, may become one
+ * kernel. An error, also in the task, says why a piece was not enqueued; no later piece is then
+ * enqueued. */
 SGPU_MUST_CHECK int sgpu_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
 				 int count);
 
@@ -214,23 +206,22 @@ SGPU_MUST_CHECK int sgpu_shared_alloc(struct sgpu_device *device, struct sgpu_de
 void sgpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr *memory);
 
 /* Copies from one device to another. Only sealed data cross: the first device seals chunk runs, and
- * the second opens each once it is sealed. The process makes the key and loads it into these two
- * devices alone. */
+ * the second opens them, with a key that the process makes for these two alone. */
 struct sgpu_peer;
-/* How ciphertext gets from the first device to the second. */
+/* How ciphertext gets to the second device. */
 enum sgpu_peer_path {
 	SGPU_PEER_AUTO,	  /* STORED if possible, else HOST */
 	SGPU_PEER_STORED, /* the sealing kernel writes it into memory of the second device */
 	SGPU_PEER_HOST,	  /* sealed in the first device's memory and copied through the host's */
 };
 
-/* A member that is 0 or NULL selects the default. */
+/* 0 or NULL selects a member's default. */
 struct sgpu_peer_config {
 	enum sgpu_peer_path path;
 	uint64_t run;	     /* plaintext bytes of a chunk run, rounded down to whole chunks */
-	uint64_t key_chunks; /* most chunks that one key seals; then a fresh key replaces it */
-	/* For tests: called between the sealing and the opening of chunk run `run`, whose
-	 * ciphertext is `size` bytes at `sealed` in memory of the second device. */
+	uint64_t key_chunks; /* most chunks that one key seals; then a new key is made */
+	/* For tests: called between sealing and opening chunk run `run`, whose ciphertext is `size`
+	 * bytes at `sealed` in the second device. */
 	void (*between)(void *argument, uint64_t run, sgpu_devptr sealed, uint64_t size);
 	void *argument;
 };
@@ -242,47 +233,44 @@ SGPU_MUST_CHECK int sgpu_peer_open(struct sgpu_device *from, struct sgpu_device 
 				   struct sgpu_error *error);
 /* No copy may be under way. Accepts a pointer to NULL; clears it. */
 void sgpu_peer_close(struct sgpu_peer **peer);
-/* Returns when the copy has ended; copies from several threads run one after another. Does not wait
- * for streams: work that writes `from` or uses `to` must have ended. Any failure clears all of
- * `to`, unless `to` is not within one allocation of its device. Errors: SGPU_EAUTH if data were
- * changed between the devices; SGPU_EUSAGE (also for more than key_chunks), SGPU_EDEVICE,
- * SGPU_ENOMEM. */
+/* Returns when the copy has ended; copies of several threads run in turn. Work that writes `from`
+ * or uses `to` must have ended before. Any failure clears all of `to`, unless `to` is not in one
+ * allocation of its device. Errors: SGPU_EAUTH if data were changed between the devices;
+ * SGPU_EUSAGE (also for more than key_chunks), SGPU_EDEVICE, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_peer_copy(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from,
 				   uint64_t size, struct sgpu_error *error);
 
-/* Whether a module of this device was ended because it made a forbidden system call. It then ran
- * code that its owner did not intend, and its results should not be given out. */
+/* Whether a module was ended for a forbidden system call. It then ran code that its owner did not
+ * intend: do not give out its results. */
 bool sgpu_device_module_broke_rules(struct sgpu_device *device);
 
 /* ---- code and evidence ---- */
-/* Writes digests of the device's code to `list` of SGPU_DEVICE_CODE_MAX. Returns their number, 0
- * for the CPU device, whose operations are part of the program, or a negative code. The digests are
- * of the bytes given to the driver, since running code cannot be read back. */
+/* Digests the code given to the driver, since running code cannot be read back, into `list` of
+ * SGPU_DEVICE_CODE_MAX. Returns the number of digests, 0 for the CPU device, whose operations are
+ * part of the program, or a negative code. */
 SGPU_MUST_CHECK int sgpu_device_code_digests(struct sgpu_device *device,
 					     struct sgpu_device_code *list,
 					     struct sgpu_error *error);
-/* Digests the device code in a file sgpu-cuda.so, which need not be loaded. Errors: SGPU_ESYSTEM;
+/* Digests the device code in a file sgpu-cuda.so, loaded or not. Errors: SGPU_ESYSTEM;
  * SGPU_EINVALID if the file has no device code. */
 SGPU_MUST_CHECK int sgpu_device_code_of_file(const char *path, struct sgpu_device_code *code,
 					     struct sgpu_error *error);
-/* Gets the GPU's attestation report for a nonce from NVML, unverified. Free it with
- * sgpu_device_evidence_clear. Errors: SGPU_EUNAVAILABLE if the GPU has none, as without
- * confidential computing. */
+/* Gets the GPU's evidence for a nonce, unverified; free it with sgpu_device_evidence_clear. Errors:
+ * SGPU_EUNAVAILABLE if the GPU has none, as without confidential computing. */
 SGPU_MUST_CHECK int sgpu_device_get_evidence(struct sgpu_device *device, const uint8_t nonce[32],
 					     struct sgpu_device_evidence *evidence,
 					     struct sgpu_error *error);
 void sgpu_device_evidence_clear(struct sgpu_device_evidence *evidence);
 
-/* ---- pages: for lib/channel alone ---- Sizes and offsets are multiples of `small`.
- * A frame is the number of a small page of physical memory; a big page is named by its first frame,
- * a multiple of big / small. When a frame is first mapped, it gets memory of zeros, which counts as
- * in use until the device is closed. The frame keeps its contents wherever it is mapped. Frames
- * once mapped as small pages can later be mapped as one big page, and vice versa; a GPU then gives
- * them new, zeroed memory, and the CPU device keeps their contents. The caller has checked that
- * ranges lie in the space, that a frame is mapped at one address at a time, where nothing is mapped
- * yet, and that no big page is cut in two. A failed call changes nothing. Errors:
- * SGPU_EUNAVAILABLE, SGPU_ENOMEM, SGPU_EDEVICE (mappings could not be changed back: then nothing is
- * mapped any more until the space is freed). */
+/* ---- pages: for lib/channel alone ---- Sizes and offsets are multiples of `small`. A frame is the
+ * number of a small page of physical memory; a big page is named by its first frame, a multiple of
+ * big / small. A frame that is first mapped gets zeroed memory, which counts as in use until the
+ * device is closed, and keeps its contents wherever it is mapped. Frames of small pages can later
+ * form a big page, and vice versa: a GPU then gives them new, zeroed memory, and the CPU device
+ * keeps their contents. The caller has checked that ranges lie in the space, that no frame is
+ * mapped twice or over another, and that no big page is cut in two. A failed call changes nothing.
+ * Errors: SGPU_EUNAVAILABLE, SGPU_ENOMEM, SGPU_EDEVICE (mappings could not be changed back: then
+ * nothing is mapped any more until the space is freed). */
 SGPU_MUST_CHECK int sgpu_space_create(struct sgpu_device *device, uint64_t size,
 				      struct sgpu_space **space, sgpu_devptr *base,
 				      struct sgpu_error *error);
@@ -294,17 +282,16 @@ SGPU_MUST_CHECK int sgpu_page_map(struct sgpu_space *space, uint64_t at, const u
  * first. */
 SGPU_MUST_CHECK int sgpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
 				    struct sgpu_error *error);
-/* Sets whether kernels and copies reach the space's pages, also those mapped later; at first they
- * do not. Turning access off waits for all work of the device. */
+/* Whether kernels and copies reach the space's pages, also those mapped later; not so at first.
+ * Turning access off waits for all work of the device. */
 SGPU_MUST_CHECK int sgpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error);
 
 /* ---- the machine: under the limits of the control group that this process is in ---- */
-/* Tells how many bytes of memory this process may have in all, and how many more it could take now
- * before the kernel kills a process for lack of memory. Either pointer may be NULL; UINT64_MAX:
- * unknown. */
+/* Bytes of memory that this process may have in all, and that it could still take before the kernel
+ * kills a process for lack of memory. Either pointer may be NULL; UINT64_MAX: unknown. */
 void sgpu_host_memory(uint64_t *total, uint64_t *available);
 
-/* Tells the processor's name, "AMD EPYC 9B45": printable, cut to fit. */
+/* "AMD EPYC 9B45": printable, cut to fit. */
 void sgpu_host_processor(char *name, unsigned size);
 
 #ifdef __cplusplus

@@ -110,9 +110,8 @@ bool sgpu_elf_find_section(const void *image, size_t size, const char *name,
 	return false;
 }
 
-/* ---- device code in sgpu-cuda.so: the section with the images that are given to the driver. The
- * loader maps the section unchanged, so the file and a process that loaded it give the same digest.
- * ---- */
+/* ---- device code in sgpu-cuda.so: the section of images for the driver. The loader maps the
+ * section unchanged, so the file and a process that loaded it give the same digest. ---- */
 void sgpu_device_code_digest(const void *bytes, uint64_t size, struct sgpu_device_code *code)
 {
 	memset(code, 0, sizeof(*code));

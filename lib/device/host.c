@@ -15,8 +15,7 @@
 
 #define GROUPS "/sys/fs/cgroup"
 
-/* Returns the number that follows `label`, which begins a line of a file, or `fallback`; "max" is
- * no number. */
+/* The number after `label`, which begins a line of a file, or `fallback`; "max" is no number. */
 static uint64_t number(const char *folder, const char *file, const char *label, uint64_t fallback)
 {
 	char path[PATH_MAX + 32], text[8192], *at = text, *end;
@@ -35,8 +34,7 @@ static uint64_t number(const char *folder, const char *file, const char *label, 
 	return end > at ? value : fallback;
 }
 
-/* Applies the limits of the control group in `folder`. Page cache counts as free, since the kernel
- * drops it first. */
+/* Page cache counts as free, since the kernel drops it first. */
 static void apply_group(const char *folder, uint64_t *total, uint64_t *available)
 {
 	const uint64_t limit = number(folder, "memory.max", "", UINT64_MAX),
@@ -49,8 +47,7 @@ static void apply_group(const char *folder, uint64_t *total, uint64_t *available
 	*available = sgpu_min_u64(*available, limit - sgpu_min_u64(limit, usage));
 }
 
-/* Tells the machine's memory. Without /proc, sysinfo is used, and memory of caches does not count
- * as available. */
+/* Without /proc, memory of caches does not count as available. */
 static void whole_machine(uint64_t *total, uint64_t *available)
 {
 	const uint64_t all = number("/proc", "meminfo", "MemTotal:", 0);

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The kinds of devices, and opening a device by its name.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +17,7 @@ int sgpu_device_parts(struct sgpu_device_part *parts)
 	return count;
 }
 
-/* Whether a word is an index, a GPU's UUID or the beginning of a UUID. */
+/* Whether a word is an index, or a GPU's UUID or its beginning. */
 static bool is_one(const char *word)
 {
 	if (strncmp(word, "GPU-", 4) == 0) {

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sealed copies between two devices. A copy is cut into chunk runs, and these go through a ring of
+ * Sealed copies between two devices. A copy is cut into chunk runs, which go through a ring of
  * slots:
  *
  *   first device    seal run 0 | seal run 1 | seal run 2 | ...
  *   second device              | open run 0 | open run 1 | ...
  *
  * The host enqueues both steps of a run together; the opening waits on the second device for an
- * event of the first. A slot is reused once its opening has ended and was checked, so that a
- * failure stops the runs that would follow.
+ * event of the first. A slot is reused once its opening was checked, so that a failure stops later
+ * runs.
  *
- * No nonce is used twice with a key. A key is made from fresh random bytes for one struct
- * sgpu_peer, and is loaded into its two devices and nowhere else. One of them only seals with it
- * and the other only opens. The nonce of a chunk is its number, and sgpu_peer.next is the lowest
- * number not used yet. It only grows, under the lock, even if the run that uses the numbers fails.
- * Before a copy that would exceed key_chunks, a new key starts at 0. A chunk that is withheld,
- * replayed or swapped with another does not verify, since each number is opened once.
+ * No nonce is used twice with a key. A key is made from fresh random bytes for one struct sgpu_peer
+ * and loaded into its two devices alone; one only seals with the key, the other only opens. A
+ * chunk's nonce is its number. sgpu_peer.next, the lowest unused number, only grows, under the
+ * lock, even if the run that uses the numbers fails. Before a copy that would exceed key_chunks, a
+ * new key starts at 0. Each number is opened once, so a chunk that is withheld, replayed or swapped
+ * does not verify.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -32,10 +32,10 @@ enum { SLOTS = 8, STREAMS = 3, CHUNKS_A_UNIT = 8 };
 enum step { STEP_SEAL, STEP_LEAVE, STEP_ARRIVE, STEP_OPEN, STEPS };
 
 struct slot {
-	/* ciphertext in the first device's memory, unless the path is STORED */
+	/* ciphertext on the first device, unless the path is STORED */
 	sgpu_devptr leaving;
-	sgpu_devptr arriving;		   /* ciphertext in the second device's memory */
-	void *host;			   /* ciphertext in host memory, for the path HOST */
+	sgpu_devptr arriving;		   /* ciphertext on the second device */
+	void *host;			   /* ciphertext, for the path HOST */
 	struct sgpu_event *moved, *opened; /* of the run that is under way, or NULL */
 	struct sgpu_task tasks[STEPS];
 };
@@ -57,8 +57,8 @@ struct run {
 };
 
 /* ---- opening ---- */
-/* Chooses the run's size: enough chunks to keep all multiprocessors busy with several warps each,
- * or the `piece` of the CPU device. */
+/* A run has enough chunks to keep all multiprocessors busy with several warps each, or is the CPU
+ * device's `piece`. */
 static int choose_run(struct sgpu_peer *peer, struct sgpu_error *error)
 {
 	struct sgpu_device_info info;
@@ -182,7 +182,6 @@ void sgpu_peer_close(struct sgpu_peer **peer)
 }
 
 /* ---- a copy; the lock is held ---- */
-/* Loads a fresh key into both devices. */
 static int renew_key(struct sgpu_peer *peer, struct sgpu_error *error)
 {
 	static const char custom[] = "sgpu peer copy v1";
@@ -211,7 +210,6 @@ static int renew_key(struct sgpu_peer *peer, struct sgpu_error *error)
 	return rc;
 }
 
-/* Sees to a key for a copy of so many chunks. */
 static int need_key(struct sgpu_peer *peer, uint64_t chunks, struct sgpu_error *error)
 {
 	if (chunks > peer->config.key_chunks) {
@@ -340,8 +338,7 @@ static int end_all(struct sgpu_peer *peer, struct sgpu_error *error)
 	return rc;
 }
 
-/* Checks both ranges before anything is copied: a failed copy clears `to`, which must therefore be
- * allocated. */
+/* Checks both ranges before the copy: a failed copy clears `to`, which must then be allocated. */
 static int check_ranges(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size,
 			struct sgpu_error *error)
 {

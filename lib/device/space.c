@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Spaces and their entries, and the order in which a device's mappings change with them. The
- * processor of lib/channel has checked what is to be mapped and unmapped.
+ * processor of lib/channel has checked each change.
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -124,7 +124,7 @@ static void free_record(struct sgpu_space *space)
 	free(space);
 }
 
-/* Reserves addresses for an empty space, and adds it. The lock is held. */
+/* The lock is held. */
 static int add_space(struct sgpu_frames *frames, struct sgpu_space *space, uint64_t size,
 		     struct sgpu_error *error)
 {
@@ -190,7 +190,7 @@ static void remove_space(struct sgpu_space *space)
 	free_record(space);
 }
 
-/* Waits for all work of the device, which may use the pages. */
+/* Work of the device may use the pages. */
 static int wait_idle(struct sgpu_frames *frames, struct sgpu_error *error)
 {
 	return sgpu_device_backend_of(frames->device)->synchronize(frames->device, error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pages of a device: which frames are mapped, in which space and where, and who may reach them. The
- * device itself maps the pages, by the calls below.
+ * Pages of a device: which frames are mapped, where, and whether work reaches them. The device
+ * itself maps the pages, by the calls below.
  */
 #ifndef SGPU_DEVICE_SPACE_H
 #define SGPU_DEVICE_SPACE_H
@@ -40,8 +40,8 @@ struct sgpu_frame_calls {
 	int (*prepare)(struct sgpu_device *device, struct sgpu_error *error);
 	int (*reserve)(struct sgpu_device *device, uint64_t extent, sgpu_devptr *base,
 		       struct sgpu_error *error);
-	/* Unmaps what a space maps, and releases its addresses. Returns false if pages of it may
-	 * still be mapped. */
+	/* Unmaps a space's pages, and releases its addresses. False: some pages may still be
+	 * mapped. */
 	bool (*release)(struct sgpu_space *space);
 	/* After a failure none is mapped, or the space is faulted. */
 	int (*map)(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
@@ -71,14 +71,13 @@ void sgpu_space_fault(struct sgpu_space *space);
 /* As sgpu_space_access. */
 SGPU_MUST_CHECK int sgpu_frames_access(struct sgpu_space *space, bool on, struct sgpu_error *error);
 
-/* The next two are for those who hold the lock, and for the one who alone changes the space. */
-/* Returns the first entry from `entry` on that is in use (`used`) or free (not `used`), or `end`.
- */
+/* The next two are for holders of the lock, and for the only one who changes the space. */
+/* The first entry from `entry` on that is in use (`used`) or free (not `used`), or `end`. */
 uint64_t sgpu_space_seek(const struct sgpu_space *space, uint64_t entry, uint64_t end, bool used);
 /* Finds the first run of mapped bytes from *at on. False: there is none. */
 bool sgpu_space_next_run(const struct sgpu_space *space, uint64_t *at, uint64_t *size);
-/* Finds *place, an address's offset in physical memory, and *size, how many of `most` bytes from
- * there lie in consecutive frames. False: no space maps the address. Takes the lock. */
+/* *place: the address's offset in physical memory. *size: how many of `most` bytes from there lie
+ * in consecutive frames. False: no space maps the address. Takes the lock. */
 bool sgpu_frames_place(struct sgpu_frames *frames, sgpu_devptr address, uint64_t most,
 		       uint64_t *place, uint64_t *size);
 /* Whether all bytes of a range are mapped in one reachable space. Takes the lock. */

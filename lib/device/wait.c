@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Waiting for a device: a thread polls without pause for SPIN_NS, then sleeps between polls, each
- * time for a sixteenth of the wait so far, within STEP_MIN_NS and STEP_MAX_NS.
+ * Waiting for a device: a thread polls without pause for SPIN_NS, then sleeps between polls for a
+ * sixteenth of the wait so far, within STEP_MIN_NS and STEP_MAX_NS.
  */
 #include <time.h>
 

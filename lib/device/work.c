@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Work with a device's memory: each piece is checked, the guard is asked if there is one, and the
- * backend gets several pieces at a time.
+ * Work with a device's memory: each piece is checked, the guard, if any, is asked, and the backend
+ * gets several pieces at a time.
  */
 #include <device/backend.h>
 
@@ -54,8 +54,8 @@ static int check_work(const struct sgpu_stream *stream, const struct sgpu_work *
 	return SGPU_OK;
 }
 
-/* Enqueues pieces by one request to the guard. If it or a check refuses them, enqueues one after
- * the other, up to the piece that is to blame. */
+/* Enqueues pieces by one request to the guard. If the guard or a check refuses, enqueues them one
+ * by one, up to the piece to blame. */
 static int enqueue_together(struct sgpu_stream *stream, const struct sgpu_work *work, int count)
 {
 	struct sgpu_device_range ranges[2 * TOGETHER];

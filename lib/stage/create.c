@@ -45,8 +45,8 @@ static int open_unnamed(int directory, struct sgpu_region *region, struct sgpu_e
 		       : sgpu_fail_errno(error, "cannot make a region in '%s'", region->path);
 }
 
-/* Checks for room on the file system and in memory now: without room, a later write would fault, or
- * the kernel would kill the process. */
+/* Without room on the file system or in memory, a later write would fault, or the kernel would kill
+ * the process. */
 static int check_room(const char *path, uint64_t size, struct sgpu_error *error)
 {
 	bool in_memory;

@@ -26,7 +26,7 @@ static bool is_own_directory(const char *path)
 	return stat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid();
 }
 
-/* Chooses by the rule in stage.h. The path is from malloc. */
+/* The rule is in stage.h. */
 static char *choose_directory(void)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");

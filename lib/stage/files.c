@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Directories from which batches may name payloads. They are opened once. Names in a batch are
- * resolved beneath them, without links and without leaving the mount, so neither a name nor a later
- * mount leads elsewhere.
+ * Directories from which batches may name payloads. They are opened once, and names are resolved
+ * beneath them, so neither a name nor a later mount leads elsewhere.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -54,8 +53,6 @@ int sgpu_look_open(int look, int flags)
 	return open(name, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
-/* Gets an O_PATH descriptor beneath the directory; refuses links, '..' that leaves it, other
- * mounts. */
 static int look_beneath(int directory, const char *path)
 {
 	struct open_how how = { .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
@@ -198,7 +195,7 @@ static bool goes_up(const char *path)
 	return false;
 }
 
-/* Finds a file by name. *fd is an O_PATH descriptor: the file itself is not opened. */
+/* *fd is an O_PATH descriptor: the file itself is not opened. */
 static int find(const struct sgpu_files *files, const char *path, int *fd, struct sgpu_error *error)
 {
 	bool lies_there = *path != '/';

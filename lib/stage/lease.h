@@ -2,12 +2,12 @@
  *
  * Leases: ranges of a worker process's pool, a memory file through which payloads and results pass
  * without a pipe. The pool stays mapped and registered with the device. The worker's clients, all
- * of one user, get the file's descriptor: they can write to all of it at any time, but not change
- * its size. A lease's id is 128 random bits.
+ * of one user, get the file's descriptor: they can write to all of the file at any time, but not
+ * resize it. A lease's id is 128 random bits.
  *
- * A lease is for one batch, and for its payloads or its results. First its maker holds it, to fill
- * it; then it is offered and can be taken once; then whoever took it holds it until it ends. An
- * offered lease expires. A range is cleared before it is used again. */
+ * A lease is for one batch, for its payloads or its results. First its maker holds it, to fill it;
+ * then it is offered, and can be taken once until it expires; then its taker holds it until it
+ * ends. A range is cleared before it is used again. */
 #ifndef SGPU_STAGE_LEASE_H
 #define SGPU_STAGE_LEASE_H
 
@@ -34,16 +34,16 @@ struct sgpu_lease_pool;
 struct sgpu_lease_pool_config {
 	uint64_t size;	  /* bytes; rounded up to whole pages of 2 MiB */
 	uint64_t life_ns; /* how long an offered lease can be taken; 0: SGPU_LEASE_LIFE_NS */
-	/* NULL, or called with the number and bytes of the leases when these change, on any thread.
-	 * It must not call functions of this header. */
+	/* NULL, or called on any thread with the new number and bytes of the leases. It must not
+	 * call functions of this header. */
 	void (*changed)(unsigned leases, uint64_t bytes);
 };
 
-/* Makes the pool's file, allocates all of its pages, and starts a
- * thread that clears ranges. Errors: SGPU_EUSAGE (size), SGPU_ENOMEM, SGPU_ESYSTEM. */
+/* Makes the pool's file with all of its pages, and starts a thread that clears ranges. Errors:
+ * SGPU_EUSAGE (size), SGPU_ENOMEM, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_lease_pool_create(const struct sgpu_lease_pool_config *config,
 					   struct sgpu_lease_pool **pool, struct sgpu_error *error);
-/* The pool must not be in use. Accepts a pointer to NULL; clears the pointer. */
+/* The pool must not be in use. Accepts a pointer to NULL; clears it. */
 void sgpu_lease_pool_free(struct sgpu_lease_pool **pool);
 
 struct sgpu_lease_pool_info {
@@ -54,18 +54,18 @@ struct sgpu_lease_pool_info {
 void sgpu_lease_pool_get_info(const struct sgpu_lease_pool *pool,
 			      struct sgpu_lease_pool_info *info);
 
-/* Makes a lease for this batch: for the payloads of its inputs, or for its results. The caller
- * holds it. If there is no room, waits until ranges are cleared. Errors: SGPU_EUSAGE if it is empty
- * or larger than the pool; SGPU_ERETRY if there is no room, or there are SGPU_LEASES_MAX leases. */
+/* Makes a lease that the caller holds, for the batch's payloads or its results. If there is no
+ * room, waits until ranges are cleared. Errors: SGPU_EUSAGE if it is empty or larger than the pool;
+ * SGPU_ERETRY if there is no room, or there are SGPU_LEASES_MAX leases. */
 SGPU_MUST_CHECK int sgpu_lease_create(struct sgpu_lease_pool *pool,
 				      const uint8_t batch_id[SGPU_BATCH_ID_SIZE], bool results,
 				      uint64_t size, struct sgpu_lease *lease,
 				      struct sgpu_error *error);
-/* Stops holding a lease: from now on, until it expires, it can be taken. */
+/* Stops holding a lease: it can be taken until it expires. */
 void sgpu_lease_offer(struct sgpu_lease_pool *pool, const char *id);
-/* Takes an offered lease; the caller holds it then. Errors: SGPU_ESYSTEM if no lease has this id,
- * it is held or expired, or it is for results instead of inputs or the reverse; SGPU_EPOLICY if it
- * is for another batch; it then remains offered. */
+/* Takes an offered lease; the caller then holds it. Errors: SGPU_ESYSTEM if no lease has this id,
+ * or it is held, expired, or for results instead of inputs or the reverse; SGPU_EPOLICY if it is
+ * for another batch; it then stays offered. */
 SGPU_MUST_CHECK int sgpu_lease_take(struct sgpu_lease_pool *pool, const char *id,
 				    const uint8_t batch_id[SGPU_BATCH_ID_SIZE], bool results,
 				    struct sgpu_lease *lease, struct sgpu_error *error);
@@ -73,8 +73,8 @@ SGPU_MUST_CHECK int sgpu_lease_take(struct sgpu_lease_pool *pool, const char *id
 void sgpu_lease_end(struct sgpu_lease_pool *pool, const char *id);
 
 /* ---- the client's side ---- */
-/* Checks a pool's file from another process: it must be a sealed memory file of this size that
- * contains the lease. Errors: SGPU_EINVALID, SGPU_EPOLICY, SGPU_ESYSTEM. */
+/* A pool's file from another process must be a sealed memory file of this size that contains the
+ * lease. Errors: SGPU_EINVALID, SGPU_EPOLICY, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_lease_check(int fd, uint64_t pool_size, const struct sgpu_lease *lease,
 				     struct sgpu_error *error);
 /* A mapping of a lease that was checked. Errors: SGPU_ESYSTEM. */

@@ -211,7 +211,7 @@ static struct entry *find_entry(struct sgpu_lease_pool *pool, const char *id)
 	return NULL;
 }
 
-/* Finds the first gap that is large enough: the link for its entry, or NULL, and its offset. */
+/* The first gap that is large enough: the link for its entry, or NULL, and its offset. */
 static struct entry **find_gap(struct sgpu_lease_pool *pool, uint64_t extent, uint64_t alignment,
 			       uint64_t *offset)
 {
@@ -240,8 +240,7 @@ static void begin_clearing(struct sgpu_lease_pool *pool, struct entry *entry)
 }
 
 /* ---- the thread ---- */
-/* Ends expired leases. Returns a lease to clear, or NULL; *next: when the next lease expires, or
- * 0. */
+/* Ends expired leases. Returns a lease to clear, or NULL; *next: when the next expires, or 0. */
 static struct entry *look_over(struct sgpu_lease_pool *pool, uint64_t *next)
 {
 	const uint64_t now = sgpu_now_ns();

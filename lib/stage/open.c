@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening a region by its id, and closing it. All its properties are validated each time, on the
- * open file that is then used, so a later change of the name has no effect.
+ * Opens and closes a region. All its properties are validated on the open file that is then used,
+ * so a later change of the name has no effect.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,8 +19,7 @@
 #include "base/json.h"
 #include <stage/region.h>
 
-/* ---- metadata: the first page of a region's file, so that its data and metadata appear and vanish
- * together ---- */
+/* ---- metadata: the file's first page, so that they appear and vanish with the data ---- */
 enum { PAGE = 4096, METADATA_VERSION = 3 };
 
 static const char *const use_words[] = { [SGPU_REGION_INPUTS] = "inputs",
@@ -223,7 +222,7 @@ static int validate(const char *id, const struct stat *status, bool expired_too,
 int sgpu_region_open_in(int directory, const char *id, bool writable, bool expired_too,
 			struct sgpu_region *region, bool *found, struct sgpu_error *error)
 {
-	/* Look before opening, because opening a device or a pipe has side effects. */
+	/* Look first: opening a device or a pipe has side effects. */
 	const int look = openat(directory, id, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	struct stat status;
 	int fd = -1, rc;

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Staged regions: what the files of this part share.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef SGPU_STAGE_REGION_H
 #define SGPU_STAGE_REGION_H
 
@@ -10,7 +7,7 @@
 #include "stage/lease.h"
 #include "stage/stage.h"
 
-/* The longest lifetime of a region, in seconds. */
+/* seconds */
 #define SGPU_REGION_LIFE_MAX ((uint64_t)3660 * 86400)
 
 /* ---- open.c: the first page of a region's file: a line of canonical JSON, then zeros ---- */
@@ -21,7 +18,7 @@ bool sgpu_region_decode(const char page[SGPU_REGION_HEADER], struct sgpu_region 
 /* Whether an id is 32 lower-case hexadecimal digits; if not, check_id returns SGPU_EINVALID. */
 bool sgpu_region_id_valid(const char *id);
 SGPU_MUST_CHECK int sgpu_region_check_id(const char *id, struct sgpu_error *error);
-/* *file_size: a region's header and payload, in whole pages. Returns false if too large. */
+/* *file_size: a region's header and payload, in whole pages. False: too large. */
 bool sgpu_region_file_size(uint64_t size, uint64_t *file_size);
 
 /* ---- directory.c ---- */
@@ -30,8 +27,8 @@ SGPU_MUST_CHECK int sgpu_stage_open_directory(char **path, int *directory,
 					      struct sgpu_error *error);
 
 /* ---- open.c ---- */
-/* Opens `id` in an open directory and validates all of it. expired_too: an expired region is
- * accepted. *found: whether the file exists. */
+/* Opens and validates `id` in an open directory. expired_too: an expired region is accepted.
+ * *found: whether the file exists. */
 SGPU_MUST_CHECK int sgpu_region_open_in(int directory, const char *id, bool writable,
 					bool expired_too, struct sgpu_region *region, bool *found,
 					struct sgpu_error *error);

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Listing, releasing and reaping regions.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -69,7 +66,7 @@ int sgpu_region_release(const char *id, struct sgpu_error *error)
 	return rc;
 }
 
-/* Describes one region, even one that no runner would take. *found: whether it is still there. */
+/* Describes a region, even one that no runner would take. */
 static int describe(int directory, const char *path, const char *name, struct sgpu_region *region,
 		    bool *found, struct sgpu_error *error)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a payload is: in a file, or in a slice of a region. Its bounds are checked.
+ * Where a payload is: in a file, or in a slice of a region.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -185,7 +185,7 @@ void sgpu_leases_free(struct sgpu_leases **leases)
 	*leases = NULL;
 }
 
-/* Finds a region's entry. The first call takes the region. The lock is held. */
+/* The first call takes the region. The lock is held. */
 static int lease_of(struct sgpu_leases *leases, const char *id, struct lease **found,
 		    struct sgpu_error *error)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Staged regions: memory files in $XDG_RUNTIME_DIR/sgpu (0700) that outlive the program that made
- * them, and from which a runner fetches payloads. A region is validated at each use. A region that
- * is cut short causes an error in its reader, never a crash. */
+ * Staged regions: memory files in $XDG_RUNTIME_DIR/sgpu (0700) that outlive their makers, and from
+ * which a runner fetches payloads. A region is validated at each use; one that is cut short causes
+ * an error in its reader, never a crash. */
 #ifndef SGPU_STAGE_STAGE_H
 #define SGPU_STAGE_STAGE_H
 
@@ -13,8 +13,7 @@
 #include <sgpu/batch.h>
 #include <sgpu/error.h>
 
-/* A region's file starts with a page of metadata: payload byte n is at byte SGPU_REGION_HEADER + n
- * of the file. */
+/* In a region's file, a page of metadata precedes the payload. */
 enum { SGPU_REGION_HEADER = 4096 };
 #define SGPU_REGION_MAX ((uint64_t)1 << 50) /* bytes */
 
@@ -27,8 +26,7 @@ struct sgpu_region_options {
 	unsigned use;  /* 0: inputs. A region for results, where a runner writes, is kept. */
 	int numa_node; /* -1: no node */
 	bool keep;     /* stays until released or expired; else a runner that takes it unlinks it */
-	uint64_t lifetime_ns; /* until it expires; rounded up to seconds; up to 10 years; 0: 1 hour
-			       */
+	uint64_t lifetime_ns; /* rounded up to seconds; up to 10 years; 0: 1 hour */
 };
 
 struct sgpu_region {
@@ -40,9 +38,8 @@ struct sgpu_region {
 	unsigned use;
 	int numa_node; /* -1: not bound */
 	bool keep;
-	int fd;	       /* -1 in a listing */
-	uint8_t *data; /* until publish: the mapped payload; call sgpu_region_back before touching
-			  it */
+	int fd;			    /* -1 in a listing */
+	uint8_t *data;		    /* until publish: the mapped payload; see sgpu_region_back */
 	uint64_t file_size;	    /* until publish: of the mapping */
 	struct sgpu_output *output; /* until publish: gives the file its name */
 	char *path;		    /* the directory's (in a listing: the file's) */
@@ -51,32 +48,32 @@ struct sgpu_region {
 };
 
 /* The directory of the regions: $XDG_RUNTIME_DIR/sgpu, else /run/user/UID/sgpu if /run/user/UID
- * exists, else /dev/shm/sgpu-UID. It is made if missing; SGPU_EPOLICY if it is a link or another
- * user's, or others have rights on it. *path: from malloc. */
+ * exists, else /dev/shm/sgpu-UID; made if missing. SGPU_EPOLICY if it is a link or another user's,
+ * or others have rights on it. *path: from malloc. */
 SGPU_MUST_CHECK int sgpu_stage_directory(char **path, struct sgpu_error *error);
 /* *in_memory: if false, LOW data are written to a disk. *available: bytes, UINT64_MAX if there is
  * no limit. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_stage_file_system(const char *directory, bool *in_memory,
 					   uint64_t *available, struct sgpu_error *error);
 
-/* Makes a region of `size` bytes, open for writing; the caller owns region->fd. It has no name
- * until publish: if it is closed or the process ends before, nothing is left. */
+/* Makes a region, open for writing; the caller owns region->fd. It has no name until publish: if it
+ * is closed or the process ends before, nothing is left. */
 SGPU_MUST_CHECK int sgpu_region_create(uint64_t size, const struct sgpu_region_options *options,
 				       struct sgpu_region *region, struct sgpu_error *error);
-/* Backs [offset, offset + size) of region->data with memory, so that writing there cannot fault.
- * Any thread. Errors: SGPU_ENOMEM, SGPU_ESYSTEM (the file system is full). */
+/* Backs [offset, offset + size) of region->data with memory; otherwise writing there may fault. Any
+ * thread. Errors: SGPU_ENOMEM, SGPU_ESYSTEM (the file system is full). */
 SGPU_MUST_CHECK int sgpu_region_back(struct sgpu_region *region, uint64_t offset, uint64_t size,
 				     struct sgpu_error *error);
-/* Gives the region its name and unmaps region->data; then it is used through descriptors. */
+/* Names the region and unmaps region->data; from then on the region is used through descriptors. */
 SGPU_MUST_CHECK int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error);
 void sgpu_region_close(struct sgpu_region *region);
-/* Opens a region by id and validates all of it. Errors: SGPU_EINVALID (form of the id),
- * SGPU_EPOLICY (owner, mode, expired), SGPU_EUNAVAILABLE (absent), SGPU_ESYSTEM. take: unlinks the
- * region unless it is to be kept, so that no region is left however the runner ends. */
+/* Opens a region and validates all of it. Errors: SGPU_EINVALID (form of the id), SGPU_EPOLICY
+ * (owner, mode, expired), SGPU_EUNAVAILABLE (absent), SGPU_ESYSTEM. take: unlinks the region unless
+ * it is kept, so that none is left however the runner ends. */
 SGPU_MUST_CHECK int sgpu_region_open(const char *id, bool writable, bool take,
 				     struct sgpu_region *region, struct sgpu_error *error);
-/* Unlinks a region. Overwrites it with zeros unless a runner has it open; then its memory is freed
- * when the runner closes it. */
+/* Unlinks a region, and zeroes it unless a runner has it open; its memory is then freed when the
+ * runner closes it. */
 SGPU_MUST_CHECK int sgpu_region_release(const char *id, struct sgpu_error *error);
 /* In order of creation, even expired and damaged ones. */
 SGPU_MUST_CHECK int sgpu_region_list(struct sgpu_region **regions, int *count,
@@ -97,15 +94,15 @@ SGPU_MUST_CHECK int sgpu_source_open(const struct sgpu_location *location, uint6
 				     struct sgpu_source *source, struct sgpu_error *error);
 void sgpu_source_close(struct sgpu_source *source);
 
-/* Opens `size` bytes of a REGION for inputs, for its owner's programs to write to. Errors: as
- * sgpu_region_open. */
+/* Opens part of a REGION for inputs, for its owner's programs to fill. Errors: as sgpu_region_open.
+ */
 SGPU_MUST_CHECK int sgpu_slice_open(const struct sgpu_location *location, uint64_t size,
 				    struct sgpu_source *slice, struct sgpu_error *error);
 
 /* ---- directories from which a runner fetches files ----
- * The maker of a batch chooses file names, so only these directories are searched: an absolute name
- * must begin with a directory's own path, a relative one is tried in each. Links, '..' and other
- * mounts are refused; only regular files are opened. */
+ * The maker of a batch chooses file names, so files are opened in these directories alone: an
+ * absolute name must begin with a directory's own path, a relative one is tried in each. Links,
+ * '..', other mounts and files that are not regular are refused. */
 struct sgpu_files;
 SGPU_MUST_CHECK int sgpu_files_create(struct sgpu_files **files, struct sgpu_error *error);
 void sgpu_files_free(struct sgpu_files **files);
@@ -125,9 +122,8 @@ int sgpu_files_count(const struct sgpu_files *files);
 int sgpu_files_directory(const struct sgpu_files *files, int index, const char **name);
 
 /* ---- the regions and files of one batch ----
- * A region can be taken only once and may hold many payloads: the first use takes it, later uses
- * share its descriptor. Any thread may call. `files` is borrowed; NULL: no file may be opened
- * (SGPU_EPOLICY). */
+ * A region can be taken once and may hold many payloads: the first use takes it, later uses share
+ * its descriptor. For any thread. `files` is borrowed; NULL: files are refused (SGPU_EPOLICY). */
 struct sgpu_leases;
 SGPU_MUST_CHECK int sgpu_leases_create(const struct sgpu_files *files, struct sgpu_leases **leases,
 				       struct sgpu_error *error);
@@ -136,10 +132,9 @@ void sgpu_leases_free(struct sgpu_leases **leases);
 /* Checks that the region could be opened and has these bytes; takes and reads nothing. */
 SGPU_MUST_CHECK int sgpu_region_check(const struct sgpu_location *location, uint64_t size,
 				      bool writable, struct sgpu_error *error);
-/* As sgpu_source_open, but takes (unlinks) a region that is not to be kept, and opens a FILE only
- * in the allowed directories. A source in a region is valid until sgpu_leases_free;
- * sgpu_source_close accepts it. writable: for outputs. A REGION must be for what it is used for
- * (SGPU_EPOLICY). */
+/* As sgpu_source_open, but takes a region that is not kept, and opens a FILE only in allowed
+ * directories. A source in a region is valid until sgpu_leases_free; sgpu_source_close accepts it.
+ * writable: for outputs. A REGION must be for this use (SGPU_EPOLICY). */
 SGPU_MUST_CHECK int sgpu_leases_source(struct sgpu_leases *leases,
 				       const struct sgpu_location *location, uint64_t size,
 				       bool writable, struct sgpu_source *source,

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Opening and closing the CPU device, the specification of all others.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +24,7 @@ static void close_device(struct sgpu_device *device)
 	free(device);
 }
 
-/* Makes a lock that spins before it sleeps: it is held for moments only, so spinning is cheaper. */
+/* The lock spins before it sleeps, since it is held for moments only. */
 static void make_lock(pthread_mutex_t *lock)
 {
 	pthread_mutexattr_t attributes;

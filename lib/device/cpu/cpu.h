@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the files of the CPU device.
- *
- * A stream is a queue and a thread that runs its items in order and sleeps while there are none.
- * Short work on a stream that has no other is run by the thread that enqueues it.
- * Work that computes holds a token of the pool, which bounds the processors in use whatever the
- * number of streams.
+ * Shared by the files of the CPU device. A stream is a queue and a thread that runs its items in
+ * order and sleeps while there are none.
  */
 #ifndef SGPU_DEVICE_CPU_CPU_H
 #define SGPU_DEVICE_CPU_CPU_H
@@ -73,7 +69,7 @@ struct sgpu_cpu_pages {
 	int fd;			   /* the file of physical memory, once the frames are opened */
 	uint64_t *made;		   /* one bit per frame: it counts as in use */
 };
-/* Zeroes memory. Creates hardly any page where nothing was written, since that is zero already. */
+/* Zeroes memory, and creates hardly any page where nothing was written. */
 void sgpu_cpu_pages_clear(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
 /* Frees everything without clearing; pages are cleared before they are unmapped. */
 void sgpu_cpu_pages_close(struct sgpu_device *device);
@@ -96,16 +92,15 @@ void sgpu_cpu_host_stop(struct sgpu_device *device);
 /* ---- stream.c ---- */
 /* A piece of work or an event. With neither, it ends the stream's thread. */
 struct sgpu_cpu_item {
-	/* performs the work; the result becomes the task's code */
+	/* the result becomes the task's code */
 	int (*perform)(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 		       struct sgpu_task *task);
-	/* `to` and `from` are also set where the memory is the device's; of a launch, `task` alone
-	 */
+	/* `to` and `from` are set for device memory, too; for a launch, `task` alone is set */
 	struct sgpu_work work;
 	sgpu_launch_fn launch;
 	void *argument;		  /* of launch */
 	bool moves;		  /* it only copies or clears */
-	bool brief;		  /* it takes less time than a thread takes to wake */
+	bool brief;		  /* it takes less time than waking a thread */
 	struct sgpu_event *event; /* the item holds a reference */
 	bool waits;		  /* for the event; else it completes the event */
 };

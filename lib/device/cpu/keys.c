@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys of sealed segments on the CPU device, and opening and sealing chunk runs with them. A key is
- * the key schedule and a cipher made from it. The workers of the pool share a run, each with a copy
- * of the cipher.
+ * Keys on the CPU device, and opening and sealing chunk runs with them. A key is a key schedule and
+ * a cipher made from it. Workers of the pool share a run, each with a copy of the cipher.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,7 @@
 struct sgpu_device_key {
 	struct sgpu_device_object object;
 	struct sgpu_sealed_keys keys;
-	struct sgpu_aead *model; /* workers use copies of it */
+	struct sgpu_aead *model;
 };
 
 static void key_free(struct sgpu_device_key *key)
@@ -48,7 +47,6 @@ static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *m
 	return rc;
 }
 
-/* Kernels of the CPU device reach all memory of the process. */
 static bool reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write)
 {
 	(void)device;
@@ -59,8 +57,7 @@ static bool reaches(struct sgpu_device *device, const void *memory, uint64_t siz
 }
 
 /* ---- chunk runs ---- */
-/* Chunks that a worker takes at a time. For GRAIN_MIN or fewer, one worker is faster than several.
- */
+/* Chunks that a worker takes at a time; one worker is fastest for GRAIN_MIN or fewer. */
 enum { GRAIN_MIN = 8, GRAIN_MAX = 64 };
 
 struct run {
@@ -83,9 +80,9 @@ static int work_chunks(const struct run *run, struct sgpu_aead *aead, uint64_t f
 			 : sgpu_seal_chunks(aead, keys, first, last, in, size, out);
 }
 
-/* Opens or seals chunks [begin, end) of the run. Others may change the host's memory meanwhile, and
- * ciphers read what they open, and what they have sealed, more than once: so a sealed chunk there
- * goes through `own`, where nobody else reaches it. */
+/* Others may change the host's memory meanwhile, and ciphers read what they open, and what they
+ * have sealed, more than once: so a sealed chunk there goes through `own`, which nobody else
+ * reaches. */
 static int work_piece(const struct run *run, struct sgpu_aead *aead, uint64_t begin, uint64_t end,
 		      uint8_t *own, uint64_t *bad_chunk)
 {
@@ -111,8 +108,7 @@ static int work_piece(const struct run *run, struct sgpu_aead *aead, uint64_t be
 	return rc;
 }
 
-/* Opens or seals some chunks of a run. The lowest chunk that fails is reported, in whatever order
- * workers find failures. */
+/* The lowest chunk that fails is reported, in whatever order workers find failures. */
 static void work_grain(void *argument, uint64_t begin, uint64_t end)
 {
 	struct run *run = argument;

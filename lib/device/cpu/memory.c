@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Device memory of the CPU device outside of pages. A block has a mapping of its own, on huge pages
- * where the kernel has them. Blocks in use are in a tree, so that addresses can be checked and all
- * are freed in the end. None of the memory is dumped with a core or inherited by a child.
+ * Memory of the CPU device outside of pages. Each block has its own mapping, on huge pages where
+ * the kernel has them. Blocks in use are in a tree, by which addresses are checked and all are
+ * freed in the end. No block is dumped with a core or inherited by a child.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,6 @@
 #include <device/cpu/cpu.h>
 
 #define HUGE_PAGE ((uint64_t)2 << 20)
-/* Requests of at least this size are compared with the memory available at that moment. */
 #define LARGE_REQUEST ((uint64_t)64 << 20)
 /* How long a reading of the available memory stays valid. */
 #define LOOK_NS ((uint64_t)1000000000)
@@ -27,8 +26,8 @@ static uint64_t round_up(uint64_t size, uint64_t multiple)
 	return (size + multiple - 1) / multiple * multiple;
 }
 
-/* Clears all bytes that may have been written. The block then goes back to the kernel, so only its
- * resident pages are cleared: clearing others would create them. */
+/* The block then goes back to the kernel, so only its resident pages are cleared: clearing others
+ * would create them. */
 static void clear(const struct sgpu_cpu_block *block)
 {
 	uint64_t address = block->range.address, size = round_up(block->size, SGPU_CPU_PAGE), done,
@@ -69,7 +68,6 @@ void *sgpu_cpu_map(uint64_t size, uint64_t alignment, int protection)
 	return memory + head;
 }
 
-/* Reads the machine's figures if they are old. */
 static void look(struct sgpu_cpu_memory *memory, bool now)
 {
 	const uint64_t time_ns = sgpu_now_ns();
@@ -95,7 +93,7 @@ static int out_of_memory(uint64_t size, uint64_t left, struct sgpu_error *error)
 			 (unsigned long long)size, (unsigned long long)left);
 }
 
-/* Bytes that can be allocated in all, and those of them that are not in use. The lock is held. */
+/* Bytes that can be allocated in all, and those not in use. The lock is held. */
 static uint64_t most_of(const struct sgpu_cpu_memory *memory)
 {
 	return sgpu_min_u64(memory->limit, memory->budget);
@@ -106,10 +104,9 @@ static uint64_t left_of(const struct sgpu_cpu_memory *memory)
 	return most_of(memory) - sgpu_min_u64(memory->used, most_of(memory));
 }
 
-/* Checks that there is memory for an allocation. The kernel promises memory freely, and kills the
- * process if too little is left when it is touched. So the sum of all allocations is compared with
- * the memory that was available before the first, and a large request also with that available now.
- */
+/* The kernel promises memory freely, and kills the process if too little is left when it is
+ * touched. So the sum of all allocations is compared with the memory available before the first,
+ * and a large request also with that available now. */
 static int admit(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_error *error)
 {
 	uint64_t left;
@@ -181,7 +178,7 @@ static struct sgpu_cpu_block *map_block(uint64_t size)
 
 static void unmap_block(struct sgpu_cpu_block *block)
 {
-	/* The addresses may next be mapped by other code, which must find them unpoisoned. */
+	/* Other code may map these addresses next, and must find them unpoisoned. */
 	SGPU_UNPOISON(block->range.address, block->range.extent);
 	munmap(sgpu_cpu_pointer(block->range.address), block->range.extent);
 	free(block);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Starts and stops the host, the process that modules run in; a socket to this process is all that
- * it has.
+ * the host has.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,8 +25,8 @@ enum { HELLO_MS = 20000, PREPARED_MAX = 16 };
 static struct sgpu_cpu_host prepared[PREPARED_MAX];
 static int prepared_count;
 
-/* Opens /dev/null above SGPU_HOST_CONTROL, and checks that it is a device, not a file that somebody
- * put there to read what modules print. */
+/* Opens /dev/null above SGPU_HOST_CONTROL, unless somebody put a file there to read what modules
+ * print. */
 static int open_nothing(void)
 {
 	const int fd = open("/dev/null", O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -57,7 +57,7 @@ static int spawn(const char *program, int control, int nothing, pid_t *pid)
 	sigset_t all, none;
 	int code;
 
-	/* No variable but that by which this program has found its libraries. */
+	/* No variable but that by which this program found its libraries. */
 	for (char *const *one = environ; *one; one++) {
 		if (strncmp(*one, "LD_LIBRARY_PATH=", 16) == 0) {
 			environment[0] = *one;

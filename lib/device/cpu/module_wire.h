@@ -3,17 +3,17 @@
  * The protocol between a process with a CPU device and the host, the process that runs its modules:
  * messages of fixed size over sockets that keep message boundaries, and memory files.
  *
- *   control   the device asks for a worker: one byte, with the image. The host answers with an
- *             errno, an int32_t, or 0, and then with that worker's channel and its report. Before
- *             all that, unasked, it says how it is confined: a struct sgpu_module_confinement.
+ *   control   first the host says how it is confined: a struct sgpu_module_confinement. The device
+ *             asks for a worker: one byte, with the image. The host answers with an errno, an
+ *             int32_t, or 0, and then with the worker's channel and report.
  *   channel   one per worker. The device asks the worker to run a function and passes the launch's
  *             memory: a head, then the bytes that the function works on. The worker answers.
  *   report    one per worker, which has no access to it. The host says how the worker ended. If
  *             the device closes it, the host ends the worker.
  *
  * A worker runs foreign code, so the device trusts nothing that comes over a channel: an answer
- * ends the launch and does nothing else, and the device reads only those bytes of the shared memory
- * that the function was to write.
+ * only ends the launch, and the device reads only those bytes of the shared memory that the
+ * function was to write.
  */
 #ifndef SGPU_DEVICE_CPU_MODULE_WIRE_H
 #define SGPU_DEVICE_CPU_MODULE_WIRE_H
@@ -48,8 +48,7 @@ struct sgpu_host_answer {
 	int32_t code;	/* LOADED: 0 if loaded; RAN: the function's return value */
 	int32_t status; /* ENDED: as waitpid() gives it */
 	int32_t call;	/* ENDED: the number of the system call that was refused, or -1 */
-	char text[SGPU_HOST_TEXT]; /* LOADED: the loader's error; ENDED: the name of `call`, or ""
-				    */
+	char text[SGPU_HOST_TEXT]; /* LOADED: the loader's error; ENDED: name of `call`, or "" */
 };
 
 /* ---- channel ---- */
@@ -78,8 +77,8 @@ static inline bool sgpu_host_send(int socket, const void *data, size_t size, int
 	return sgpu_send_descriptors(socket, data, size, &fd, fd >= 0, 0);
 }
 
-/* Receives one message with `count` descriptors; if they did not all come, fds[0] becomes -1.
- * False: it has another size, or the other end is closed. */
+/* Receives a message with `count` descriptors; unless all came, fds[0] becomes -1. False: the
+ * message has another size, or the other end is closed. */
 static inline bool sgpu_host_receive(int socket, void *data, size_t size, int *fds, size_t count)
 {
 	struct iovec part = { data, size };

@@ -2,7 +2,7 @@
  *
  * Modules of the CPU device: ELF shared objects, passed as sealed memory files to a process of
  * their own (module_wire.h). A launch copies the function's input into memory that both processes
- * share, and the function's output back out of it.
+ * share, and its output back.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -24,7 +24,7 @@
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
 
-/* How often a waiting launch checks whether it was cancelled. */
+/* How often a waiting launch looks for a cancellation. */
 enum { LOOK_MS = 50 };
 
 struct sgpu_device_module {
@@ -65,7 +65,6 @@ static bool is_name(const char *text)
 	return length > 0 && text[length] == '\0';
 }
 
-/* Fills *error with how a worker ended and returns its code, which is never SGPU_OK. */
 static int fail_as_ended(struct sgpu_device *device, struct sgpu_host_answer *answer,
 			 struct sgpu_error *error)
 {
@@ -94,8 +93,8 @@ static int fail_as_ended(struct sgpu_device *device, struct sgpu_host_answer *an
 			 WTERMSIG(answer->status), signal_name ? signal_name : "?");
 }
 
-/* Whether a message has arrived. If the peer closed the socket instead, pauses to let the host's
- * report arrive. */
+/* Whether a message has arrived. If the peer closed the socket instead, waits a little for the
+ * host's report. */
 static bool peek(int socket)
 {
 	char byte;
@@ -107,7 +106,7 @@ static bool peek(int socket)
 	return false;
 }
 
-/* Waits for the worker's answer; after any other outcome the module has no worker any more. */
+/* After any outcome but the worker's answer, the module has no worker. */
 static int wait_for(struct sgpu_device_module *module, struct sgpu_host_answer *answer,
 		    struct sgpu_error *error)
 {
@@ -184,8 +183,8 @@ static int load_in_process(struct sgpu_device_module *module, struct sgpu_error 
 	return rc;
 }
 
-/* Checks whether the worker has ended since its last answer, as when a thread that the module left
- * running broke the rules. */
+/* Notices a worker that ended after its last answer, as when a thread that the module left running
+ * broke the rules. */
 static void look_back(struct sgpu_device_module *module)
 {
 	struct pollfd look = { .fd = module->report, .events = POLLIN };
@@ -361,8 +360,8 @@ static uint64_t aligned(uint64_t size)
 	return (size + SGPU_HOST_ALIGN - 1) / SGPU_HOST_ALIGN * SGPU_HOST_ALIGN;
 }
 
-/* Lays out the shared memory: the head, then each range at a multiple of SGPU_HOST_ALIGN. False: it
- * would be too large. */
+/* The shared memory has the head, then each range at a multiple of SGPU_HOST_ALIGN. False: it would
+ * be too large. */
 static bool place_ranges(struct module_launch *l, const struct sgpu_module_memory *memory)
 {
 	l->size = aligned(sizeof(l->head));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pages of the CPU device. Its physical memory is a memory file, as long as the device's memory and
- * empty at first. A space is a range of reserved addresses, over which parts of the file are mapped
- * page by page. No page is dumped in a core file or inherited by a child.
+ * Pages of the CPU device. Physical memory is a memory file as long as the device's memory, empty
+ * at first. A space is a range of reserved addresses, over which parts of the file are mapped page
+ * by page. No page is dumped in a core file or inherited by a child.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,8 +21,7 @@
 #define BLOCK ((uint64_t)64 << 10)
 
 /* ---- the file ---- */
-/* Returns the file's length: as much as the device may ever give out, within the limit on file
- * sizes. */
+/* The file is as long as what the device may ever give out, within the limit on file sizes. */
 static uint64_t total_size(struct sgpu_device *device)
 {
 	uint64_t total = sgpu_cpu_memory_most(&device->memory), most = SGPU_FRAMES_MAX * SMALL;
@@ -35,7 +34,6 @@ static uint64_t total_size(struct sgpu_device *device)
 	return (total < most ? total : most) / BIG * BIG;
 }
 
-/* Makes the file on the first call. */
 static int prepare(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_cpu_pages *pages = &device->pages;
@@ -65,7 +63,6 @@ static int prepare(struct sgpu_device *device, struct sgpu_error *error)
 }
 
 /* ---- spaces: the lock is held ---- */
-/* Changes the protection of all mapped pages. */
 static bool protect(const struct sgpu_space *space, int protection)
 {
 	uint64_t at = 0, size;
@@ -87,9 +84,9 @@ static int fault(struct sgpu_space *space, struct sgpu_error *error)
 }
 
 /* Replaces mappings by reserved addresses or, if the kernel allows no more mappings, makes them
- * inaccessible. The addresses are never released, since other mappings could then be placed there.
- * False: the kernel would have to cut a mapping in two and allows no more. Then nothing has
- * changed, or the space is faulted. */
+ * inaccessible. The addresses are never released: other mappings could be placed there. False: the
+ * kernel would have to cut a mapping in two and allows no more; nothing has changed, or the space
+ * is faulted. */
 static bool reserve_again(struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	void *start = sgpu_cpu_pointer(space->range.address + at);
@@ -142,7 +139,7 @@ static bool is_made(const struct sgpu_cpu_pages *pages, uint32_t frame)
 	return pages->made[frame / 64] >> (frame % 64) & 1;
 }
 
-/* Counts frames that are mapped for the first time as memory in use. */
+/* Counts frames as memory in use when they are first mapped. */
 static int promise(struct sgpu_device *device, const uint32_t *list, size_t count, uint32_t each,
 		   struct sgpu_error *error)
 {
@@ -166,8 +163,7 @@ static int promise(struct sgpu_device *device, const uint32_t *list, size_t coun
 	return rc;
 }
 
-/* Maps the frames, consecutive ones with one call. *done: bytes that are mapped, on failure as
- * well. */
+/* Maps consecutive frames with one call. *done: bytes that are mapped, also on failure. */
 static int map_frames(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
 		      uint64_t page_size, uint64_t *done, struct sgpu_error *error)
 {
@@ -208,8 +204,8 @@ static int map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size
 	int rc = promise(space->frames->device, list, count, (uint32_t)(page_size / SMALL), error);
 
 	rc = rc ? rc : map_frames(space, at, list, count, page_size, &done, error);
-	/* This cuts no mapping in two here. If it fails all the same, the frames stay mapped, and
-	 * the fault keeps them from being mapped elsewhere. */
+	/* This cuts no mapping in two here. If it still fails, the frames stay mapped, and the
+	 * fault keeps them from being mapped elsewhere. */
 	return rc < 0 && done > 0 && !reserve_again(space, at, done) ? fault(space, error) : rc;
 }
 
@@ -237,7 +233,7 @@ const struct sgpu_frame_calls sgpu_cpu_frame_calls = {
 /* ---- clearing ---- */
 /* Moves *at to the next bytes before `end` that could be non-zero. *size: their number, in a space
  * up to the end of a BLOCK. Holes of the file are zeros; memory outside spaces may hold anything.
- * The kernel is not asked where data end, since it would have to search all data. */
+ * The kernel is not asked where data end: it would search all data. */
 static bool next_written(struct sgpu_cpu_pages *pages, uint64_t *at, uint64_t end, uint64_t *size)
 {
 	uint64_t place, skipped, rest;

@@ -3,9 +3,8 @@
  * Streams and events of the CPU device. One lock of the device guards all queues and events; it is
  * never held while an item runs.
  *
- * A stream's thread starts with the first work that is not brief. A stream that is freed keeps its
- * thread, which sleeps until the stream is given out again. The threads end when the device is
- * closed.
+ * A stream's thread starts with the first work that is not brief. A freed stream keeps its thread,
+ * which ends when the device is closed.
  */
 #include <stdlib.h>
 
@@ -44,8 +43,8 @@ static int append(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
 	return SGPU_OK;
 }
 
-/* Signals after unlocking, since the woken thread takes the lock. That is safe, as a stream's
- * memory stays until the device is closed. */
+/* Signals after unlocking, since the woken thread takes the lock. That is safe: a stream stays
+ * until the device is closed. */
 static void unlock_and_wake(struct sgpu_stream *stream)
 {
 	pthread_mutex_unlock(&stream->device->lock);
@@ -54,7 +53,7 @@ static void unlock_and_wake(struct sgpu_stream *stream)
 
 /* ---- the thread ---- */
 /* Work that computes, or moves more than INLINE_BYTES, holds a token of the pool, so that --jobs
- * bounds the processors in use. */
+ * bounds the processors in use, whatever the number of streams. */
 static void perform(struct sgpu_device *device, const struct sgpu_cpu_item *item)
 {
 	struct sgpu_task ignored, *task = item->work.task ? item->work.task : &ignored;
@@ -85,7 +84,7 @@ static void drop_event(struct sgpu_event *event)
 	}
 }
 
-/* Completes an event, or waits for it, and drops it. It may be another device's. */
+/* The event may be another device's. */
 static void pass_event(const struct sgpu_cpu_item *item)
 {
 	struct sgpu_event *event = item->event;
@@ -101,7 +100,6 @@ static void pass_event(const struct sgpu_cpu_item *item)
 	pthread_mutex_unlock(&device->lock);
 }
 
-/* The lock is not held. */
 static void do_item(struct sgpu_device *device, const struct sgpu_cpu_item *item)
 {
 	if (item->event) {
@@ -143,7 +141,7 @@ static void wait_for_stream(struct sgpu_stream *stream)
 	}
 }
 
-/* Runs an item on the thread that enqueues it. The lock is held. */
+/* The lock is held. */
 static void perform_here(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
 {
 	struct sgpu_device *device = stream->device;
@@ -158,8 +156,8 @@ static void perform_here(struct sgpu_stream *stream, const struct sgpu_cpu_item 
 	pthread_cond_broadcast(&stream->progress);
 }
 
-/* Whether the thread that enqueues an item runs it: one that is brief and first in its queue, or
- * any if no thread can be started for the stream. The lock is held. */
+/* Whether the thread that enqueues an item runs it: a brief item, first in its queue, or any if no
+ * thread can be started. The lock is held. */
 static bool runs_here(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
 {
 	if (item->brief && stream->enqueued == stream->ended) {
@@ -276,7 +274,6 @@ void sgpu_cpu_wait_idle(struct sgpu_device *device)
 	struct sgpu_stream *stream;
 
 	pthread_mutex_lock(&device->lock);
-	/* A stream stays in the list until the device is closed. */
 	for (stream = device->streams; stream; stream = stream->next) {
 		wait_for_stream(stream);
 	}

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks and enqueues work with the CPU device's memory, and performs copies, clears and digests,
- * on the stream's thread.
+ * Work with the CPU device's memory: copies, clears and digests, on the stream's thread.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -48,8 +47,7 @@ static void clear_bytes(void *argument, uint64_t begin, uint64_t end)
 	sgpu_cpu_pages_clear(clearing->device, clearing->item->work.out + begin, end - begin);
 }
 
-/* A large clear skips pages that were never written, often most, so that none is allocated. No
- * clear is cancelled: what it clears must not stay. */
+/* No clear is cancelled: what it clears must not stay. */
 static int perform_clear(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 			 struct sgpu_task *task)
 {
