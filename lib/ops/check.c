@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks a manifest against the table of operations, and infers the types that it leaves open, in
- * graph order. An operation with a diagnostic leaves the types of its outputs unknown. Operations
- * that need them are skipped silently, so that one mistake gives one diagnostic.
+ * Checks a manifest and infers its open types (sgpu_ops_check). An operation with a diagnostic
+ * leaves the types of its outputs unknown. Operations that need them are skipped silently, so that
+ * one mistake gives one diagnostic.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +25,8 @@ static void unknown_kernel(struct sgpu_ops_checker *checker)
 			"'%s' is not an operation", checker->operation->kernel);
 }
 
-/* Finds the segment of each argument of the operation: -1 when the argument is absent, -2 when it
- * is wrong. Returns false, and reports a diagnostic, if there is no output. */
+/* Finds each argument's segment: -1 if the argument is absent, -2 if it is wrong. Without an
+ * output, reports a diagnostic and returns false. */
 static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_call *call,
 			    int segment[SGPU_ARGUMENTS_MAX])
 {
@@ -54,8 +54,7 @@ static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_cal
 	for (int i = 0; op->args[i].name; i++) {
 		bool output = sgpu_op_is_output(&op->args[i]);
 
-		/* The parser has already reported an argument whose segment it could not find (-2).
-		 */
+		/* The parser has reported arguments whose segment it could not find (-2). */
 		if (segment[i] != -1 || op->args[i].optional) {
 			continue;
 		}
@@ -180,8 +179,7 @@ static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_c
 	}
 	if (call->op->at_most && call->op->at_most(call)) {
 		s->at_most = true;
-		/* A segment that is also an input may have readers: they read the value that came
-		 * as input. */
+		/* Readers of a segment that is also an input read the value that came as input. */
 		if (s->reader_count && !sgpu_segment_is_input(s)) {
 			sgpu_ops_report(checker, "arguments", call->op->args[arg].name, NULL,
 					"no operation can read '%s', whose size is only known "
@@ -211,8 +209,7 @@ const struct sgpu_op sgpu_op_module = {
 	.help = "A function of a module that the batch brings",
 };
 
-/* Without data_type_info, the module's size is that of its file, so the segment must have a
- * file. */
+/* Without data_type_info, a module has the size of its file, so the segment must have a file. */
 static void check_image(struct sgpu_ops_checker *checker, int index)
 {
 	struct sgpu_segment *segment = &checker->manifest->segments[index];
@@ -311,8 +308,8 @@ static void start_types(struct sgpu_ops_checker *checker)
 	}
 }
 
-/* Reports inputs whose type is neither stated nor inferred, and, if there is no other diagnostic,
- * outputs whose type is not known. */
+/* Reports inputs whose type is neither stated nor inferred and, without other diagnostics, outputs
+ * whose type is unknown. */
 static void end_types(struct sgpu_ops_checker *checker)
 {
 	const struct sgpu_manifest *manifest = checker->manifest;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Conversions between element types. Every loop is a function of its own, so that the compiler sees
- * one type at a time.
+ * Conversions of element types. Every loop is its own function, so that the compiler sees one type
+ * at a time.
  */
 #include <math.h>
 

@@ -34,7 +34,7 @@ struct compiler {
 
 static void comparison(struct compiler *c);
 
-/* Refuses the expression at a place; the first refusal counts. Then nothing is read any more. */
+/* Refuses the expression at a place; the first refusal counts and ends the reading. */
 __attribute__((format(printf, 4, 5))) static void refuse(struct compiler *c, size_t at,
 							 const char *hint, const char *format, ...)
 {
@@ -137,7 +137,7 @@ static void number(struct compiler *c)
 	c->at += c->rc ? 0 : (size_t)(end - text);
 }
 
-/* Returns the byte code of a function and the number of its arguments, or -1. */
+/* Returns a function's byte code and its number of arguments, or -1. */
 static int find_function(const char *name, int *arity)
 {
 	for (int i = 0; i < SGPU_MAP_OP_COUNT; i++) {
@@ -259,7 +259,7 @@ static const uint8_t levels[4][6] = {
 static const uint8_t comparisons[6] = { SGPU_MAP_LE, SGPU_MAP_LT, SGPU_MAP_GE,
 					SGPU_MAP_GT, SGPU_MAP_EQ, SGPU_MAP_NE };
 
-/* Returns whether & or | was used outside of brackets. */
+/* Whether & or | was used outside brackets. */
 static bool binary(struct compiler *c, int level)
 {
 	bool bits = false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The matrix product for operations: in pieces of a fixed size through the pool, by a BLAS when the
- * product is large enough to be worth it, else by the built-in kernel.
+ * The matrix product for operations, in pieces of a fixed size through the pool: by a BLAS if the
+ * product is large enough, else by the built-in kernel.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -24,7 +24,7 @@ enum {
 	CBLAS_TRANSPOSE = 112,
 };
 
-/* A piece: rows [row, row + rows) and columns [column, column + columns) of product `batch`. */
+/* Rows [row, row + rows) and columns [column, column + columns) of product `batch`. */
 struct piece {
 	uint64_t batch, row, rows, column, columns;
 };
@@ -42,8 +42,7 @@ static struct {
 #if SGPU_BLAS
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Copies a function's address from what dlsym returned; C has no cast from data to function
- * pointers. */
+/* Copies a function's address from dlsym; C has no cast from data to function pointers. */
 static void take_symbol(void *library, const char *name, void *function_pointer)
 {
 	void *symbol = dlsym(library, name);

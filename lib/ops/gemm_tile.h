@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The built-in matrix product of one element type, included once for each type: define GEMM_T and
+ * The built-in matrix product of one element type, included once for each: define GEMM_T and
  * GEMM_NAME(x) first.
  *
  * A piece is computed in steps of GEMM_KC of the inner dimension. Rows of a and columns of b are
- * packed into panels that stay in the caches, and a kernel keeps 6 rows of one vector of c in
- * registers. Every element of c is the sum of the steps in order, each the sum of its products in
- * order, so that neither the vector length nor the pieces change a bit.
+ * packed into panels that stay in the caches; a kernel keeps 6 rows of one vector of c in
+ * registers. An element of c is the sum of the steps in order, each the sum of its products in
+ * order, so that neither vector length nor pieces change a bit.
  */
 #define GEMM_ROWS 6
 #define GEMM_LANES (64 / sizeof(GEMM_T))
@@ -21,7 +21,7 @@ struct GEMM_NAME(panels) {
 	GEMM_T b[GEMM_LANES * GEMM_KC] __attribute__((aligned(64)));
 };
 
-/* Packs rows of op(a) in groups of GEMM_ROWS, column by column; rows that do not exist are 0. */
+/* Packs rows of op(a) in groups of GEMM_ROWS, column by column; missing rows are 0. */
 SGPU_INLINE void GEMM_NAME(pack_a)(const struct sgpu_gemm *gemm, const GEMM_T *a, uint64_t row,
 				   uint64_t rows, uint64_t inner, uint64_t depth, GEMM_T *panel)
 {
@@ -40,7 +40,7 @@ SGPU_INLINE void GEMM_NAME(pack_a)(const struct sgpu_gemm *gemm, const GEMM_T *a
 	}
 }
 
-/* Packs one vector of columns of op(b), row by row; columns that do not exist are 0. */
+/* Packs one vector of columns of op(b), row by row; missing columns are 0. */
 SGPU_INLINE void GEMM_NAME(pack_b)(const struct sgpu_gemm *gemm, const GEMM_T *b, uint64_t column,
 				   uint64_t columns, uint64_t inner, uint64_t depth, GEMM_T *panel)
 {
@@ -148,7 +148,6 @@ static void GEMM_NAME(body)(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(&panels, sizeof(panels));
 }
 
-/* Computes a piece with a BLAS. */
 static void GEMM_NAME(body_blas)(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct sgpu_gemm *gemm = argument;

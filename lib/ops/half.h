@@ -50,8 +50,7 @@ SGPU_INLINE uint16_t sgpu_half_from_float(float value)
 	return (uint16_t)(sign | result);
 }
 
-/* Narrows to float by rounding to odd first, so that the second rounding sees that bits were
- * lost. */
+/* Rounds to odd as a float first, so that the second rounding sees that bits were lost. */
 SGPU_INLINE uint16_t sgpu_half_from_double(double value)
 {
 	float narrow = (float)value;

@@ -63,7 +63,7 @@ static bool is_weak(int type)
 	return type >= WEAK_INTEGER;
 }
 
-/* Of two types, neither of them weak: the smallest that holds both, or f64. */
+/* The smallest type that holds two, neither of them weak, or f64. */
 static int promoted(int a, int b)
 {
 	int x = types[a].bits, y = types[b].bits, both;
@@ -105,7 +105,7 @@ static int strong_of(int type)
 	return type == WEAK_INTEGER ? SGPU_I64 : type == WEAK_REAL ? SGPU_F64 : type;
 }
 
-/* The type as one to which the result of a kind is brought, or SGPU_NONE if the kind has it. */
+/* The type to which a kind's result is brought; SGPU_NONE if the kind has it. */
 static int narrow_of(int type)
 {
 	int bits = types[type].bits;
@@ -290,13 +290,13 @@ static struct value fold(struct resolver *r, int op, const struct value *v)
 	return weak(r, WEAK_INTEGER, whole, lost ? (double)INFINITY : 0);
 }
 
-/* ---- operations: the value that one makes of its operands ---- */
+/* ---- operations ---- */
 static struct value made(int type, uint8_t from)
 {
 	return (struct value){ .type = type, .from = from };
 }
 
-/* An operation on two operands that takes them in one type, which is that of the result, too. */
+/* An operation on two operands in one type, which is that of the result, too. */
 static struct value pair(struct resolver *r, int op, int type, const struct value *v)
 {
 	uint8_t a = converted(r, &v[0], type), b = converted(r, &v[1], type);
@@ -452,7 +452,7 @@ static struct value input_of(struct resolver *r, uint8_t code)
 	return made(type, SGPU_MAP_FROM_INPUT + code);
 }
 
-/* Operands of the instruction; -1 if there is no such instruction. */
+/* The number of an instruction's operands; -1 if there is no such instruction. */
 static int arity_of(uint8_t code)
 {
 	int op = code - SGPU_MAP_OPERATION;
@@ -466,7 +466,7 @@ static int arity_of(uint8_t code)
 	return code < SGPU_MAP_INPUTS || code == SGPU_MAP_INTEGER || code == SGPU_MAP_REAL ? 0 : -1;
 }
 
-/* Carries out one instruction on the stack; returns its length, or 0 if it is refused. */
+/* Carries out an instruction on the stack; returns its length, or 0 if it is refused. */
 static size_t step(struct resolver *r, const uint8_t *code, size_t size)
 {
 	size_t length = *code == SGPU_MAP_INTEGER || *code == SGPU_MAP_REAL ? 9 : 1;
@@ -514,7 +514,7 @@ int sgpu_map_resolve(const uint8_t *code, size_t size,
 }
 
 /* ---- calls ---- */
-/* The shape of the output: dimensions are matched from the last one on, and 1 goes with any. */
+/* The output's shape: dimensions are matched from the last one on, and 1 goes with any. */
 static bool broadcast(struct sgpu_type *output, const struct sgpu_type *input)
 {
 	int rank = output->rank > input->rank ? output->rank : input->rank;

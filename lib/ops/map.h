@@ -2,8 +2,8 @@
  *
  * map: byte code, which the compiler of expressions makes, and programs, which devices run.
  *
- * Byte code is postfix and knows no types. One byte is an instruction: the number of an input; a
- * literal, with 8 bytes behind it, little-endian; an operation; or a cast. A program is what that
+ * Byte code is postfix and knows no types. A byte is an instruction: the number of an input; a
+ * literal, before its 8 bytes, little-endian; an operation; or a cast. A program is what byte code
  * means for inputs of given types: each instruction computes with one kind of values, and
  * conversions are instructions, too.
  */
@@ -21,7 +21,7 @@ enum {
 	SGPU_MAP_CODE_MAX = 256, /* instructions, of byte code and of a program */
 	SGPU_MAP_BYTES_MAX = SGPU_MAP_CODE_MAX * 9, /* of byte code */
 	SGPU_MAP_CONSTANTS = 128,
-	SGPU_MAP_SLOTS = 16, /* values that wait for their use */
+	SGPU_MAP_SLOTS = 16, /* values that wait for use */
 };
 
 /* Byte code, besides the inputs, which are 0 to 6. */
@@ -32,8 +32,8 @@ enum {
 	SGPU_MAP_CAST = 0x60, /* and the element type; SGPU_NONE is bool */
 };
 
-/* X(name, arity, as it is written) for each operation. Those with arity 0 are of programs alone.
- * The kernel for values of 32 bits knows those up to TO_F. */
+/* X(name, arity, as it is written). Operations with arity 0 are of programs alone. The kernel for
+ * values of 32 bits knows those up to TO_F. */
 /* clang-format off */
 #define SGPU_MAP_OPERATIONS(X) \
 	X(NEG, 1, "-") X(NOT, 1, "~") X(ADD, 2, "+") X(SUB, 2, "-") X(MUL, 2, "*") X(DIV, 2, "/") \
@@ -58,8 +58,8 @@ struct sgpu_map_operation {
 extern const struct sgpu_map_operation sgpu_map_operations[SGPU_MAP_OP_COUNT];
 
 /* What an instruction computes with. I holds every integer type but u64, and bool as 0 and 1; F
- * holds f16 as well. Results are brought to the range, or the precision, of a narrower type. M
- * compares an int64_t with a uint64_t. */
+ * holds f16, too. Results are brought to a narrower type's range or precision. M compares an
+ * int64_t with a uint64_t. */
 enum sgpu_map_kind {
 	SGPU_MAP_I, /* int64_t */
 	SGPU_MAP_U, /* uint64_t */
@@ -83,16 +83,16 @@ struct sgpu_map_program {
 	struct sgpu_map_instruction list[SGPU_MAP_CODE_MAX]; /* the last one makes the result */
 	uint64_t constants[SGPU_MAP_CONSTANTS];		     /* bits, of the kind that reads them */
 	uint32_t count, constant_count, slots;
-	uint32_t inputs; /* the inputs that are read, a bit each */
+	uint32_t inputs; /* inputs that are read, a bit each */
 	uint32_t small;	 /* all values fit in 32 bits: kinds I and F, and no large operations */
 	enum sgpu_dtype result;
 };
 
-/* An input, seen in the shape of the output: the element at an index of it. */
+/* An input, seen in the shape of the output. */
 struct sgpu_map_view {
 	const void *data;
 	enum sgpu_dtype dtype;
-	bool whole;    /* it has the shape of the output */
+	bool whole;    /* it has the output's shape */
 	uint8_t depth; /* the last dimensions, before which all are repeated */
 	uint64_t stride[SGPU_RANK_MAX];
 };
@@ -104,18 +104,17 @@ struct sgpu_map_job {
 	struct sgpu_map_view view[SGPU_MAP_INPUTS];
 };
 
-/* Checks byte code and gives it the types of the inputs, SGPU_NONE for absent ones. Errors:
- * SGPU_EINVALID. */
+/* Checks byte code and gives it the inputs' types, SGPU_NONE if absent. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_map_resolve(const uint8_t *code, size_t size,
 				     const enum sgpu_dtype inputs[SGPU_MAP_INPUTS],
 				     struct sgpu_map_program *program, struct sgpu_error *error);
 
-/* Reads the program and the inputs of a call whose inputs have types. call->data may not be set
- * yet. Errors: SGPU_EINVALID, also if the shapes do not go together. */
+/* Reads the program and inputs of a call whose inputs have types; call->data need not be set yet.
+ * Errors: SGPU_EINVALID, also if the shapes do not go together. */
 SGPU_MUST_CHECK int sgpu_map_prepare(const struct sgpu_op_call *call, struct sgpu_map_job *job,
 				     struct sgpu_type *output, struct sgpu_error *error);
 
-/* The element of an input that stands at index `at` of the output. */
+/* The input's element at index `at` of the output. */
 SGPU_INLINE uint64_t sgpu_map_place(const struct sgpu_map_job *job,
 				    const struct sgpu_map_view *view, uint64_t at)
 {

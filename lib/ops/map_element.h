@@ -9,7 +9,7 @@
 #include "ops/map.h"
 #include "ops/map_math.h"
 
-/* Devices choose different bits for the NaN that they make, so there is one. */
+/* Devices make NaN with different bits, so there is one. */
 SGPU_INLINE float sgpu_map_f(float x)
 {
 	return x == x ? x : sgpu_float_from_bits(0x7fc00000u);
@@ -59,8 +59,7 @@ SGPU_INLINE uint64_t sgpu_map_to_u(double x)
 }
 
 /* ---- floats ---- */
-/* The quotient rounded down, and the rest, which has the sign of the divisor: the rest is exact,
- * and the quotient follows from it. */
+/* The rest, which is exact and has the divisor's sign, and from it the quotient rounded down. */
 #define SGPU_MAP_DIVISION(type, letter, fmod, floor, copysign)                             \
 	SGPU_MAP_LARGE type sgpu_map_mod_##letter(type a, type b)                          \
 	{                                                                                  \

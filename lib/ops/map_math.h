@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The mathematical functions of map, for the CPU and for kernels. They consist of operations that
- * IEEE 754 defines to the last bit, so that every device gives the same bytes. Results are within 2
- * units in the last place; tests/unit/test_ops_map.c compares them with the C library's.
+ * The mathematical functions of map, of operations that IEEE 754 defines to the last bit, so that
+ * every device gives the same bytes. Results are within 2 units in the last place;
+ * tests/unit/test_ops_map.c compares them with the C library's.
  */
 #ifndef SGPU_OPS_MAP_MATH_H
 #define SGPU_OPS_MAP_MATH_H
@@ -18,7 +18,7 @@
 #define SGPU_MAP_LARGE SGPU_INLINE
 #endif
 
-/* A sum of two numbers, of which the second is at most half a unit of the first. */
+/* A sum of two numbers, the second at most half a unit of the first. */
 struct sgpu_pair {
 	double high, low;
 };
@@ -70,7 +70,7 @@ SGPU_INLINE double sgpu_map_series(double x, const double *terms, int count)
 }
 
 /* ---- exp ---- */
-/* x = n ln 2 + the pair that is returned; for |x.high| < 800 */
+/* x = n ln 2 + the returned pair; for |x.high| < 800 */
 SGPU_INLINE struct sgpu_pair sgpu_map_exp_reduce(struct sgpu_pair x, int64_t *n)
 {
 	const double shift =
@@ -142,8 +142,7 @@ SGPU_MAP_LARGE double sgpu_map_tanh(double x)
 }
 
 /* ---- log ---- */
-/* To about 65 bits, for positive and finite x = 2^e m: with s = (m - 1) / (m + 1), ln m = 2 s + 2/3
- * s^3 + 2/5 s^5 + ... */
+/* To about 65 bits, for finite x = 2^e m > 0: ln m = 2 s + 2/3 s^3 + ..., s = (m - 1) / (m + 1) */
 SGPU_INLINE struct sgpu_pair sgpu_map_log_pair(double x)
 {
 	static const double terms[] = { 2.0 / 25, 2.0 / 23, 2.0 / 21, 2.0 / 19, 2.0 / 17, 2.0 / 15,
@@ -207,8 +206,8 @@ SGPU_INLINE uint64_t sgpu_map_two_over_pi(uint64_t at)
 	return shift ? high << shift | words[at / 64 + 1] >> (64 - shift) : high;
 }
 
-/* x = (4 k + *quadrant) pi / 2 + the pair that is returned, for pi / 4 <= x < infinity. Of the
- * product of x and 2 / pi, only the bits matter that are worth less than 4 and more than 2^-190. */
+/* x = (4 k + *quadrant) pi / 2 + the returned pair, for pi / 4 <= x < infinity. Of x times 2 / pi,
+ * only bits that are worth less than 4 and more than 2^-190 matter. */
 SGPU_INLINE struct sgpu_pair sgpu_map_quadrant(double x, unsigned *quadrant)
 {
 	uint64_t bits = sgpu_math_bits(x), at = (bits >> 52) - 1013, top;

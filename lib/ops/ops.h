@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations, sgpu-ops(7): one table, and for each device one file per operation, or per group
- * of related ones. A row of the table describes an operation: its arguments with their element
- * types and ranks, its parameters with ranges and defaults, a function that infers the types of the
- * outputs and checks those of the inputs, and its CPU implementation. */
+ * The operations, sgpu-ops(7): one table, whose rows describe them, and for each device one file
+ * per operation or group of related ones.
+ */
 #ifndef SGPU_OPS_OPS_H
 #define SGPU_OPS_OPS_H
 
@@ -56,35 +55,33 @@ struct sgpu_op_param {
 	const char *help;
 };
 
-/* A parameter's value. NUMBER: as given. INTEGER: exact below 2^53. BOOLEAN: 0 or 1. CHOICE: an
- * index. TEXT: only whether it is given. */
+/* A parameter's value, as in `standard`. INTEGER: exact below 2^53. TEXT: whether it is given. */
 struct sgpu_op_value {
 	bool given;
 	double number;
 };
 
-/* One call of an operation. Arguments and parameters are indexed as in `op`. */
+/* A call. Arguments and parameters are indexed as in `op`. */
 struct sgpu_op_call {
 	const struct sgpu_op *op;
 	/* dtype SGPU_NONE: the optional argument is absent */
 	struct sgpu_type type[SGPU_ARGUMENTS_MAX];
-	bool present[SGPU_ARGUMENTS_MAX]; /* the manifest gives this argument, with or without a
-					     type */
+	bool present[SGPU_ARGUMENTS_MAX]; /* the manifest gives it, maybe without a type */
 	void *data[SGPU_ARGUMENTS_MAX]; /* device addresses, aligned to 64 bytes; NULL if absent. No
 				   output overlaps an input or the scratch memory. */
 	struct sgpu_op_value param[SGPU_PARAMS_MAX];
-	const char *text; /* of the parameter of kind TEXT; lives as long as the manifest */
+	const char *text; /* of the TEXT parameter; lives as long as the manifest */
 	void *scratch;	  /* device memory of op->scratch() bytes, aligned to 4096 */
 };
 
-/* Receives the diagnostics of infer: about the argument or the parameter that is named, or about
- * the operation if both names are NULL. */
+/* Receives infer's diagnostics: about the named argument or parameter or, if both names are NULL,
+ * about the operation. */
 struct sgpu_op_report {
 	void (*diagnostic)(struct sgpu_op_report *report, const char *argument, const char *param,
 			   const char *text);
 	/* the caller's private data follow */
 };
-/* For infer functions: formats a diagnostic and reports it. */
+/* For infer functions: formats and reports a diagnostic. */
 void sgpu_op_diagnose(struct sgpu_op_report *report, const char *argument, const char *param,
 		      const char *format, ...) SGPU_PRINTF(4, 5);
 
@@ -95,14 +92,14 @@ struct sgpu_op {
 	struct sgpu_op_argument args[SGPU_ARGUMENTS_MAX + 1];
 	struct sgpu_op_param params[SGPU_PARAMS_MAX + 1];
 	/* Called when the types of all required inputs are known, and the dtypes and ranks of all
-	 * inputs are valid. Fills the types of the outputs (SGPU_NONE on entry) and reports
-	 * diagnostics. May fill the type of an optional input that is present without a type. Must
-	 * not touch data. */
+	 * inputs are valid. Fills the types of outputs (SGPU_NONE on entry), may fill that of an
+	 * optional input that is present without one, and reports diagnostics. Must not touch
+	 * data. */
 	void (*infer)(struct sgpu_op_call *call, struct sgpu_op_report *report);
-	/* Bytes of scratch memory for a call whose types are known. NULL: none are needed. */
+	/* Bytes of scratch memory for a call whose types are known. NULL: none. */
 	uint64_t (*scratch)(const struct sgpu_op_call *call);
-	/* For sgpu_op_run, on the CPU device. The result must not depend on the number of workers.
-	 * Returns 0, SGPU_ECANCELED, or an error with its text. */
+	/* For sgpu_op_run on the CPU. The result must not depend on the number of workers. Returns
+	 * 0, SGPU_ECANCELED, or an error with its text. */
 	sgpu_op_fn cpu;
 	/* Whether the run decides the size of the output (launch->status[1]). */
 	bool (*at_most)(const struct sgpu_op_call *call); /* NULL: never */
@@ -112,41 +109,40 @@ struct sgpu_op {
 const struct sgpu_op *const *sgpu_ops(void);
 const struct sgpu_op *sgpu_op_find(const char *name);
 bool sgpu_op_is_output(const struct sgpu_op_argument *argument);
-/* Return the index of an argument or a parameter in the operation, or -1. */
+/* Return the index of an argument or a parameter, or -1. */
 int sgpu_op_arg(const struct sgpu_op *op, const char *name);
 int sgpu_op_param(const struct sgpu_op *op, const char *name);
 
-/* Runs a call in a launch, by the device's own implementation or, if that is NULL, by the CPU's. A
+/* Runs a call in a launch, by the device's own implementation or, if that is NULL, the CPU's. A
  * call whose outputs are all empty is left out: where one extent is 0, memory does not bound the
- * others, and a loop over them could take forever. */
+ * others, and loops over them could take forever. */
 SGPU_MUST_CHECK int sgpu_op_run(struct sgpu_op_call *call, sgpu_op_fn on_device,
 				struct sgpu_launch *launch);
 
-/* Checks a parsed manifest against the table and infers every type that it leaves open, in graph
- * order. Records all diagnostics, and skips parts that the parser has reported. Returns 0 or
+/* Checks a parsed manifest against the table and infers the types that it leaves open, in graph
+ * order. Records all diagnostics; skips parts that the parser has reported. Returns 0 or
  * SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_ops_check(struct sgpu_manifest *manifest,
 				   struct sgpu_diagnostics *diagnostics, struct sgpu_error *error);
 
-/* Parses and checks a manifest, and gives its diagnostics lines and columns. Returns SGPU_EINVALID
- * if the manifest has errors: *diagnostics has all of them, *error the first, and *manifest is
- * NULL. */
+/* Parses and checks a manifest, and gives its diagnostics lines and columns. SGPU_EINVALID:
+ * *diagnostics has all errors, *error the first, and *manifest is NULL. */
 SGPU_MUST_CHECK int sgpu_ops_load_manifest(const char *text, size_t size, const char *name,
 					   struct sgpu_manifest **manifest,
 					   struct sgpu_diagnostics *diagnostics,
 					   struct sgpu_error *error);
 
-/* Stands for a kernel of a module, which a segment holds. It has no arguments, parameters or code,
- * and is not in the table. */
+/* Stands for a kernel of a module, which a segment holds; not in the table, without arguments,
+ * parameters and code. */
 extern const struct sgpu_op sgpu_op_module;
 
-/* Fills in the types and parameters of a call, but no data, for an operation of a checked manifest.
- * For a module, call->op is sgpu_op_module, and the arguments have the order of the manifest. */
+/* Fills in a call's types and parameters, but no data, for an operation of a checked manifest. For
+ * a module, call->op is sgpu_op_module, and arguments have the manifest's order. */
 SGPU_MUST_CHECK int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation,
 				     struct sgpu_op_call *call, struct sgpu_error *error);
 
-/* Enqueues a launch of a call whose data are set, and tells the device which memory it touches: its
- * tensors and its scratch memory. */
+/* Enqueues a launch of a call whose data are set, and tells the device which memory it touches:
+ * tensors and scratch memory. */
 SGPU_MUST_CHECK int sgpu_op_enqueue(struct sgpu_stream *stream, sgpu_launch_fn function,
 				    void *argument, const struct sgpu_op_call *call,
 				    struct sgpu_task *task);
@@ -156,13 +152,12 @@ enum {
 	SGPU_MAP_TEXT_MAX = 3072,	/* of `code`: base64url of 256 instructions */
 };
 
-/* map, as people write it: compiles the parameter `expression` of an operation of a manifest to
- * `code`, and gives its arguments the names of the table, in the order in which the expression
- * names them. Leaves other operations as they are. SGPU_EINVALID: the text says where in the
- * expression. */
+/* map, as people write it: compiles the parameter `expression` of a manifest's operation to `code`,
+ * and gives its arguments the table's names, in the expression's order. Leaves other operations as
+ * they are. SGPU_EINVALID: the text says where in the expression. */
 SGPU_MUST_CHECK int sgpu_map_compile(json_t *operation, struct sgpu_error *error);
-/* The same for all operations of a manifest's text. Returns the text that results, from malloc;
- * NULL if there is nothing to compile, or a fault, which is then among the diagnostics. */
+/* The same for all operations of a manifest's text. Returns the new text, from malloc; NULL if
+ * there is nothing to compile, or a fault, which is among the diagnostics. */
 char *sgpu_map_compile_text(const char *text, size_t size, struct sgpu_diagnostics *diagnostics);
 
 #ifdef __cplusplus

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the operations: the rows of the table, clones for vector units, conversions, the matrix
- * product, and checks for infer functions.
+ * What the operations share.
  *
- * Rules for a CPU implementation: the result depends neither on the number of workers (pieces of
+ * Rules for a CPU implementation: results depend neither on the number of workers (pieces of
  * sgpu_pool_for start at fixed multiples; partial results are added in the order of the pieces) nor
- * on the CPU's vector length (sums keep a fixed number of lanes that are added in a fixed order).
- * Copies of data on the stack are wiped.
+ * on the CPU's vector length (sums keep a fixed number of lanes, added in a fixed order). Copies of
+ * data on the stack are wiped.
  */
 #ifndef SGPU_OPS_OPS_PRIVATE_H
 #define SGPU_OPS_OPS_PRIVATE_H
@@ -25,9 +24,9 @@
 extern "C" {
 #endif
 
-/* Compiles a function with a hot loop for several levels of x86-64; one is chosen when the program
- * starts. Functions that the loop calls must be SGPU_INLINE. Not with sanitizers: they would
- * instrument the resolver, which runs before they are ready. */
+/* Compiles a hot loop for several levels of x86-64; one is chosen when the program starts.
+ * Functions that the loop calls must be SGPU_INLINE. Sanitizers would instrument the resolver,
+ * which runs before they are ready. */
 #if SGPU_CLONES && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
 	!defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define SGPU_CLONES_ATTR \
@@ -41,7 +40,7 @@ extern "C" {
 #define SGPU_INLINE static inline __attribute__((always_inline))
 #endif
 
-/* X(name) for each operation, sorted by name. sgpu_op_NAME, in a file of cpu/, describes it, and
+/* X(name) for each operation, sorted. sgpu_op_NAME, in cpu/, describes the operation, and
  * sgpu_NAME_cuda runs it on a CUDA device. */
 /* clang-format off */
 #define SGPU_OPS(X) \
@@ -58,9 +57,9 @@ SGPU_OPS(SGPU_OP_ROW)
 #undef SGPU_OP_ROW
 
 /* ---- for infer ----
- * A required input always has a type here. An optional input is SGPU_NONE if it is absent, or if
- * the manifest gives it without a type. In the second case call->present is set, and infer may fill
- * in the type. The bool functions return false after they have reported a diagnostic. */
+ * A required input always has a type here. An optional input is SGPU_NONE if it is absent or, with
+ * call->present set, if the manifest gives it no type, which infer may fill in. The bool functions
+ * return false after they have reported a diagnostic. */
 /* Whether an argument is absent or has a type, which it gets if it has none. */
 bool sgpu_ops_must_be(struct sgpu_op_call *call, struct sgpu_op_report *report, int argument,
 		      const struct sgpu_type *want);
@@ -69,7 +68,7 @@ bool sgpu_ops_same_dtype(const struct sgpu_op_call *call, struct sgpu_op_report 
 bool sgpu_ops_same_extent(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first,
 			  int first_axis, int second, int second_axis);
 
-/* The infer function of operations whose arguments all have one type. */
+/* For operations whose arguments all have one type. */
 void sgpu_ops_infer_same(struct sgpu_op_call *call, struct sgpu_op_report *report);
 
 struct sgpu_type sgpu_ops_type(enum sgpu_dtype dtype, int rank, const uint64_t *shape);
@@ -98,8 +97,8 @@ SGPU_INLINE const uint64_t *sgpu_ops_volume(const struct sgpu_type *type)
 	return type->shape + type->rank - 3;
 }
 
-/* Operations along the last axis cut longer rows into parts of so many elements. The results of the
- * parts are kept in the scratch memory and combined in order. */
+/* Operations along the last axis cut longer rows into parts of so many elements, whose results are
+ * kept in the scratch memory and combined in order. */
 enum { SGPU_ROW_PART = 1 << 16 };
 SGPU_INLINE uint64_t sgpu_ops_parts(uint64_t width)
 {
@@ -108,11 +107,10 @@ SGPU_INLINE uint64_t sgpu_ops_parts(uint64_t width)
 /* 16 bytes for each part of every row of the first input, for devices that cut rows. */
 uint64_t sgpu_ops_parts_scratch(const struct sgpu_op_call *call);
 
-/* ---- conversions of `count` elements that start at element `begin` of `data` ----
- * Loading is exact, but for integers beyond 2^53, which are rounded to nearest. Storing rounds to
- * nearest, ties to even, once; as an integer a value saturates, and NaN becomes 0. */
-/* Rounds to an integer in [low, high], whose absolute values are below 2^51: adding 1.5 * 2^52
- * rounds. */
+/* ---- conversions of `count` elements of `data` from `begin` on ----
+ * Loading is exact, but rounds integers beyond 2^53 to nearest. Storing rounds once, to nearest,
+ * ties to even; as an integer a value saturates, and NaN becomes 0. */
+/* Rounds to an integer in [low, high], both below 2^51 in size: adding 1.5 * 2^52 rounds. */
 SGPU_INLINE double sgpu_ops_round(double value, double low, double high)
 {
 	double bounded = value < low ? low : value;
@@ -127,7 +125,7 @@ void sgpu_ops_store_f64(enum sgpu_dtype dtype, void *data, uint64_t begin, uint6
 			const double *from);
 
 /* ---- one source for f32 and f64 ----
- * Elements of an array of f64 (wide) or f32. `wide` is a constant where these are inlined. */
+ * Elements of arrays of f64 (wide) or f32; `wide` is a constant where these are inlined. */
 SGPU_INLINE double sgpu_real(bool wide, const void *data, uint64_t at)
 {
 	return wide ? ((const double *)data)[at] : (double)((const float *)data)[at];
@@ -140,8 +138,7 @@ SGPU_INLINE void sgpu_real_set(bool wide, void *data, uint64_t at, double value)
 		((float *)data)[at] = (float)value;
 	}
 }
-/* Makes name_f32 and name_f64, for sgpu_ops_for, of name(wide, call, begin, end), which is
- * inlined. */
+/* Makes name_f32 and name_f64, for sgpu_ops_for, of an inlined name(wide, call, begin, end). */
 #define SGPU_OPS_REAL(name)                                                               \
 	SGPU_CLONES_ATTR static void name##_f32(void *call, uint64_t begin, uint64_t end) \
 	{                                                                                 \
@@ -153,22 +150,20 @@ SGPU_INLINE void sgpu_real_set(bool wide, void *data, uint64_t at, double value)
 	}
 
 /* ---- matrix product: output = alpha op(a) op(b) + beta c ----
- * Row-major; op(a) is m x k, op(b) is k x n, the output is m x n, and c is stored as it is; ld:
- * elements from one stored row to the next. If k is 0, neither a nor b is read; if beta is 0, c is
- * not. */
+ * Row-major; op(a) is m x k, op(b) k x n, the output m x n, and c is stored as it is; ld: elements
+ * from one stored row to the next. If k is 0, neither a nor b is read; if beta is 0, c is not. */
 struct sgpu_gemm {
 	enum sgpu_dtype dtype; /* f32 or f64 */
 	const void *a, *b, *c;
 	void *output;
 	uint64_t m, n, k;
-	bool transpose_a, transpose_b; /* a is stored k x m, b is stored n x k */
+	bool transpose_a, transpose_b; /* a is stored k x m, b n x k */
 	uint64_t lda, ldb, ldc;
 	double alpha, beta;
 	/* The number of products, and elements from one matrix to the next. */
 	uint64_t batch, stride_a, stride_b, stride_c;
 };
-/* Takes c from the output. The calling thread holds a token of the pool. Errors:
- * SGPU_ECANCELED. */
+/* Takes c from the output. The caller holds a token of the pool. Errors: SGPU_ECANCELED. */
 SGPU_MUST_CHECK int sgpu_gemm(const struct sgpu_gemm *gemm, struct sgpu_launch *launch);
 struct sgpu_gemm sgpu_op_gemm_describe(const struct sgpu_op_call *call);
 struct sgpu_gemm sgpu_op_dense_describe(const struct sgpu_op_call *call);
@@ -183,7 +178,7 @@ SGPU_INLINE int32_t sgpu_ops_label(const void *labels, enum sgpu_dtype dtype, ui
 extern const char *const sgpu_ops_activations[]; /* the choices of a parameter */
 void sgpu_ops_activate_f32(int activation, float *values, uint64_t count);
 
-/* Returns how many items of `work` each make a piece of at least `enough` work. */
+/* How many items of `work` each make a piece of at least `enough` work. */
 SGPU_INLINE uint64_t sgpu_ops_grain(uint64_t work, uint64_t enough)
 {
 	return work < enough ? enough / (work + 1) + 1 : 1;
@@ -196,12 +191,12 @@ SGPU_MUST_CHECK int sgpu_ops_for(struct sgpu_launch *launch, uint64_t count, uin
 
 SGPU_MUST_CHECK int sgpu_ops_copy_bytes(struct sgpu_launch *launch, void *to, const void *from,
 					uint64_t bytes);
-/* The CPU code of copy, also for other operations that keep the bytes. */
+/* The CPU code of copy and of other operations that keep the bytes. */
 SGPU_MUST_CHECK int sgpu_ops_copy(struct sgpu_op_call *call, struct sgpu_launch *launch);
 
-/* ---- concatenate, transpose: how elements move, the same on every device ---- */
-/* Axes: the extent, and elements from one index to the next in the input and in the output. In the
- * output, elements along the last one are adjacent. */
+/* ---- concatenate, transpose: how elements move, on every device ---- */
+/* An axis: its extent, and elements from one index to the next in input and output. The output's
+ * elements are adjacent along the last axis. */
 struct sgpu_move_axis {
 	uint64_t extent, from, to;
 };
@@ -209,34 +204,32 @@ struct sgpu_move {
 	struct sgpu_move_axis axis[SGPU_RANK_MAX];
 };
 struct sgpu_move sgpu_concatenate_move(const struct sgpu_op_call *call, int input);
-/* Axes that stay neighbours are one. If the input's last is not the last, it is the last but one.
- */
+/* Axes that stay neighbours are one. The input's last axis is the last or the last but one. */
 struct sgpu_move sgpu_transpose_move(const struct sgpu_op_call *call);
 /* Moves elements of `size` bytes that are adjacent along the last axis in the input, too. */
 SGPU_MUST_CHECK int sgpu_ops_move_rows(struct sgpu_launch *launch, void *to, const void *from,
 				       const struct sgpu_move *move, size_t size);
 
-/* ---- gaussian3d: the weights, the same on every device ---- */
+/* ---- gaussian3d: the weights, for every device ---- */
 enum {
 	SGPU_GAUSSIAN_SIGMA_MAX = 64,
 	SGPU_GAUSSIAN_TRUNCATE_MAX = 8,
 	SGPU_GAUSSIAN_RADIUS_MAX = SGPU_GAUSSIAN_SIGMA_MAX * SGPU_GAUSSIAN_TRUNCATE_MAX,
 };
 
-/* Computes the weights at distances from 0 to the radius, and returns the radius. weights[0] plus
- * twice the sum of the others is 1. */
+/* Computes the weights at distances 0 to radius, and returns the radius. weights[0] plus twice the
+ * sum of the others is 1. */
 int sgpu_ops_gaussian_weights(double sigma, double truncate,
 			      double weights[SGPU_GAUSSIAN_RADIUS_MAX + 1]);
 
-/* ---- histogram: where a value is counted, the same on every device ---- */
+/* ---- histogram: where every device counts a value ---- */
 struct sgpu_bins {
 	int count;
 	double min, max, width;
 };
 struct sgpu_bins sgpu_histogram_bins(const struct sgpu_op_call *call);
 
-/* The bin of a value, or `count` if it is outside. The quotient may give a neighbour of the right
- * bin, so the bins' edges decide. */
+/* A value's bin, or `count` if it is outside. The quotient may be off by one, so edges decide. */
 SGPU_INLINE int32_t sgpu_histogram_bin(const struct sgpu_bins *bins, double value)
 {
 	int inside = (value >= bins->min) & (value <= bins->max);
@@ -251,13 +244,13 @@ SGPU_INLINE int32_t sgpu_histogram_bin(const struct sgpu_bins *bins, double valu
 	return inside ? bin : bins->count;
 }
 
-/* ---- nearest: the work, the same on every device ---- */
+/* ---- nearest: the work, on every device ---- */
 enum { SGPU_NEAREST_K_MAX = 256, SGPU_NEAREST_RESERVE = 16 };
 
 /* A block of queries is compared with one tile of rows at a time. */
 struct sgpu_nearest {
 	uint64_t n, m, d, k;
-	uint64_t keep; /* candidates in a list: k, and a reserve */
+	uint64_t keep; /* k candidates and a reserve */
 	uint64_t tile_queries, tile_rows;
 	const float *a, *b;
 	const void *labels;
@@ -265,13 +258,13 @@ struct sgpu_nearest {
 	int32_t *output;
 	uint64_t *lists;		    /* [queries of the tile][keep]: keys, ascending */
 	float *norms, *products;	    /* [m]: |b|^2; [queries][rows of the tile]: ab */
-	uint64_t query, queries, row, rows; /* the extent of the tile */
+	uint64_t query, queries, row, rows; /* the tile */
 };
 struct sgpu_nearest sgpu_nearest_describe(const struct sgpu_op_call *call);
 struct sgpu_gemm sgpu_nearest_tile(struct sgpu_nearest *job, uint64_t query, uint64_t row);
 
-/* A candidate as a number, all ones for none: in the upper half its distance, mapped to an integer
- * that sorts as the float does, NaN as infinity and -0 as 0; in the lower half its index. */
+/* A candidate as a number, all ones for none. Upper half: its distance as an integer that sorts as
+ * the float does, NaN as infinity and -0 as 0; lower half: its index. */
 SGPU_INLINE uint64_t sgpu_nearest_key(const struct sgpu_nearest *job, uint64_t i, float product)
 {
 	float near = job->norms[job->row + i] - 2.0f * product;
@@ -283,7 +276,7 @@ SGPU_INLINE uint64_t sgpu_nearest_key(const struct sgpu_nearest *job, uint64_t i
 	return (uint64_t)bits << 32 | (job->row + i);
 }
 
-/* The sum of the squares of a or, if b is not NULL, of a - b; kept in lanes. */
+/* The sum of the squares of a or, if b is not NULL, of a - b, in lanes. */
 SGPU_INLINE double sgpu_nearest_square(const float *a, const float *b, uint64_t d)
 {
 	double lanes[8] = { 0 };
@@ -303,7 +296,7 @@ SGPU_INLINE double sgpu_nearest_square(const float *a, const float *b, uint64_t 
 	}
 	return sgpu_ops_add_lanes(lanes);
 }
-/* The distance that decides. NaN counts as infinitely far, so that the order is total. */
+/* The distance that decides; NaN is infinitely far, so that the order is total. */
 SGPU_INLINE double sgpu_nearest_distance(const struct sgpu_nearest *job, uint64_t query,
 					 uint64_t row)
 {
@@ -313,8 +306,7 @@ SGPU_INLINE double sgpu_nearest_distance(const struct sgpu_nearest *job, uint64_
 	return distance != distance ? (double)INFINITY : distance;
 }
 
-/* ---- reduce: the view of its input, and the pieces into which it is cut. They are the same on
- * every device, since sums of floats depend on them ---- */
+/* ---- reduce: its view and pieces, the same on every device, as float sums depend on them ---- */
 enum {
 	SGPU_REDUCE_SUM,
 	SGPU_REDUCE_MIN,
@@ -326,15 +318,15 @@ enum {
 enum {
 	SGPU_REDUCE_PIECE = 65536,	  /* elements in a piece when they are adjacent */
 	SGPU_REDUCE_PIECE_STRIDED = 4096, /* rows in a piece when they are not adjacent */
-	SGPU_REDUCE_LANES = 8, /* lanes that add adjacent elements; element i goes to lane i % 8 */
+	SGPU_REDUCE_LANES = 8,		  /* for adjacent elements: i goes to lane i % 8 */
 };
 
-/* The input as [outer, length, inner]; `length` is the extent that is reduced. */
+/* The input as [outer, length, inner]; `length` is reduced. */
 struct sgpu_reduce_view {
 	uint64_t outer, length, inner, pieces, piece;
 };
 
-/* Axis -1, the second parameter of reduce, reduces all elements. */
+/* Axis -1 reduces all elements. */
 static inline struct sgpu_reduce_view sgpu_reduce_view(const struct sgpu_op_call *call)
 {
 	const struct sgpu_type *type = &call->type[0];
@@ -353,8 +345,7 @@ static inline struct sgpu_reduce_view sgpu_reduce_view(const struct sgpu_op_call
 	return v;
 }
 
-/* What the sum or the extreme of n elements, or the sum of their squared distances from the mean,
- * becomes. NaN for none. */
+/* What the sum, extreme or sum of squared deviations of n elements becomes; NaN for none. */
 SGPU_INLINE double sgpu_reduce_settle(int operation, double value, double n)
 {
 	if (operation == SGPU_REDUCE_MEAN || operation == SGPU_REDUCE_STD) {
@@ -365,7 +356,7 @@ SGPU_INLINE double sgpu_reduce_settle(int operation, double value, double n)
 						       : (double)NAN;
 }
 
-/* A total order as integers, for extremes: NaN of either sign is least, and -0 is below +0. */
+/* A total order for extremes: NaN of either sign is least, and -0 is below +0. */
 SGPU_INLINE int64_t sgpu_reduce_key(double value)
 {
 	int64_t bits;
@@ -387,9 +378,9 @@ SGPU_INLINE double sgpu_reduce_unkey(int64_t bits)
 	return value;
 }
 
-/* A percentile is selected by digits. Elements become unsigned keys of the same order. Each pass
- * counts the next 8 bits of those keys that begin as the wanted ones do, and so finds 8 bits of the
- * two order statistics between which the percentile lies. */
+/* A percentile is selected by digits of the elements as unsigned keys of the same order: each pass
+ * counts the next 8 bits of keys that begin as the wanted ones do, and so finds 8 bits of the two
+ * order statistics around the percentile. */
 struct sgpu_percentile {
 	uint64_t prefix[2]; /* the digits that are known */
 	uint64_t rank[2];   /* among the elements that have them */
@@ -431,15 +422,14 @@ SGPU_INLINE double sgpu_percentile_between(const struct sgpu_percentile *p, doub
 	return t == 0 || a == b ? a : t < 0.5 ? a + (b - a) * t : b - (b - a) * (1 - t);
 }
 
-/* Scratch memory, in doubles: the results of pieces; then, if there are several passes, three
- * values for each output, the result, the number of elements and the mean; last the percentile's.
- */
+/* Scratch memory, in doubles: results of pieces; for several passes, each output's result, number
+ * of elements and mean; last the percentile's. */
 static inline uint64_t sgpu_reduce_partial(const struct sgpu_reduce_view *v)
 {
 	return v->pieces > 1 ? v->outer * v->pieces * v->inner : 0;
 }
 
-/* ---- components3d.c, for morphology3d ---- */
+/* ---- components3d.c ---- */
 /* Keeps the largest component of `mask`, shape [z, y, x], bytes 0 and 1, in place. */
 SGPU_MUST_CHECK int sgpu_ops_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch,
 					  struct sgpu_launch *launch);
@@ -460,7 +450,7 @@ struct sgpu_ops_checker {
 /* Records a diagnostic at /operations/<index>/<member>/<name>; member and name may be NULL. */
 void sgpu_ops_report(struct sgpu_ops_checker *checker, const char *member, const char *name,
 		     const char *hint, const char *format, ...) SGPU_PRINTF(5, 6);
-/* `row` is the name in the first row of the table of the known ones. */
+/* `row` is the name in the first row of the table of known ones. */
 void sgpu_ops_unknown(struct sgpu_ops_checker *checker, const char *member, const char *name,
 		      const char *what, const char *const *row, size_t row_size);
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * black_scholes: prices of European call and put options (F. Black and M. Scholes, 1973), computed
- * in f64 and rounded once to f32.
+ * black_scholes: prices of European call and put options (F. Black and M. Scholes, 1973), in f64,
+ * rounded once to f32.
  */
-/* gcc does not vectorise code that must keep exception flags and errno, which nothing here
- * reads. */
+/* gcc vectorises no code that must keep exception flags and errno, which nothing here reads. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math", "no-math-errno")
 #endif
@@ -15,7 +14,7 @@ enum { PRICE, STRIKE, YEARS, CALL, PUT };
 enum { RATE, VOLATILITY };
 enum { BLOCK = 256, GRAIN = 16384 };
 
-/* The deviations come first, since a loop with a root does not vectorise. */
+/* Deviations come first, since loops with a root do not vectorise. */
 SGPU_CLONES_ATTR static void evaluate(const float *price, const float *strike, const float *years,
 				      const double *deviation, float *restrict call,
 				      float *restrict put, uint64_t count, double rate)

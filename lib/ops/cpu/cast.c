@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cast: another element type. A conversion goes through f64, where it rounds once: loading is
- * exact, or storing is, as an integer that f64 rounds is out of the range of every narrower type.
- * The others, f32 and integers of 64 bits from such integers, have loops of their own.
+ * cast: another element type, through f64 where that rounds once: loading is exact, or storing is,
+ * as an integer that f64 rounds is out of the range of every narrower type. The others, f32 and
+ * integers of 64 bits from such integers, have loops of their own.
  */
 #include "ops/ops_private.h"
 
@@ -18,8 +18,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	call->type[OUTPUT].dtype = sgpu_dtype_parse(choices[(int)call->param[DTYPE].number]);
 }
 
-/* From integers of 64 bits to f32, or to the other ones, of which half the values are out of range.
- */
+/* From integers of 64 bits to f32 or to the others, half of whose values are out of range. */
 SGPU_CLONES_ATTR static void direct(const uint64_t *from, bool is_signed, enum sgpu_dtype dtype,
 				    void *to, uint64_t count)
 {
@@ -57,7 +56,7 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	/* The same type is copied: a conversion would change the bits of a signalling NaN. */
+	/* A conversion would change the bits of a signalling NaN. */
 	return call->type[INPUT].dtype == call->type[OUTPUT].dtype
 		       ? sgpu_ops_copy(call, launch)
 		       : sgpu_ops_for(launch, sgpu_ops_count(&call->type[INPUT]), GRAIN, body,

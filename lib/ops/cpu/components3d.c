@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The largest connected component of a mask, neighbours sharing a face; of two equally large ones,
- * that with the voxel that comes first. Each row is cut into runs; touching runs are joined by
- * union-find, in slabs of planes in parallel, then across the slabs. A set's root is its lowest
- * run, so the order of the unions does not matter.
+ * The largest connected component of a mask, neighbours sharing a face; of equally large ones, that
+ * with the first voxel. Rows are cut into runs; union-find joins touching runs, in slabs of planes
+ * in parallel, then across the slabs. A set's root is its lowest run, so the order of unions does
+ * not matter.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@ enum { SLAB = 16, GRAIN_ROWS = 512 };
 struct runs {
 	uint8_t *mask;
 	uint64_t planes, height, width;
-	uint32_t most;		 /* runs in a row; those of row r are r * most and the next ones */
+	uint32_t most;		 /* runs in a row; those of row r begin at r * most */
 	uint32_t *stop;		 /* the end of a row's runs */
 	uint32_t *begin, *end;	 /* a run has the voxels [begin, end) of its row */
 	uint32_t *parent, *size; /* of each run; only a root's size counts, in voxels */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conv2d: convolution of images, as neural networks mean it (correlation: the kernel is not
- * flipped), on f32, and conv2d_gradient: its gradients by input, weights and bias.
+ * conv2d: convolution of images in f32, as neural networks mean it (correlation: the kernel is not
+ * flipped), and conv2d_gradient: its gradients by input, weights and bias.
  *
  * All are matrix products whose right factor is never stored (images.h): LANES elements of one of
- * its rows are gathered, and every element of a column of the left factor is multiplied by them.
- * Each sum is made in the order of k. Every element of conv2d's output starts with its bias and
- * adds input * weight in the order channel, row, column of the kernel; the padding counts as 0.
+ * its rows are gathered, and multiplied by every element of a column of the left factor. Sums have
+ * the order of k. An element of conv2d's output starts with its bias and adds input * weight in the
+ * order channel, row, column of the kernel; padding counts as 0.
  */
 #include "ops/cpu/math64.h"
 #include "ops/cpu/images.h"
@@ -41,7 +41,7 @@ struct shape {
 	int64_t stride, padding, dilation;
 };
 
-/* The output's extent along one dimension, or 0 when the kernel does not fit. */
+/* The output's extent along one dimension; 0 if the kernel does not fit. */
 static uint64_t extent(const struct sgpu_op_call *call, int dimension)
 {
 	uint64_t stride = (uint64_t)call->param[STRIDE].number,
@@ -55,8 +55,7 @@ static uint64_t extent(const struct sgpu_op_call *call, int dimension)
 	return padded > reach ? (padded - reach - 1) / stride + 1 : 0;
 }
 
-/* Checks weights against input, and gives the shape of conv2d's output; returns false after it
- * reported a diagnostic. */
+/* Checks weights against input, and gives the output's shape; returns false after a diagnostic. */
 static bool infer_shape(const struct sgpu_op_call *call, struct sgpu_op_report *report,
 			struct sgpu_type *output)
 {
@@ -80,8 +79,8 @@ static struct shape describe(const struct sgpu_op_call *call, int output)
 {
 	static const uint64_t smallest[4] = { 1, 1, 1, 1 };
 	const uint64_t *in = call->type[INPUT].shape, *out = call->type[output].shape;
-	/* If there are no weights, memory does not bound a kernel's extents, whose product may be 0
-	 * modulo 2^64. */
+	/* Without weights, memory does not bound a kernel's extents, whose product may be 0 modulo
+	 * 2^64. */
 	const uint64_t *kernel =
 		sgpu_ops_count(&call->type[WEIGHTS]) ? call->type[WEIGHTS].shape : smallest;
 
@@ -150,7 +149,7 @@ struct sgpu_conv2d_product sgpu_conv2d_forward(const struct sgpu_op_call *call)
 
 /* ---- the product ---- */
 /* Adds the product of a column of the left factor, whose elements are `left_row` apart, and `count`
- * elements of a row of the right one. */
+ * elements of the right one's row. */
 SGPU_CLONES_ATTR static void add_product(const float *left, uint64_t left_row, uint64_t rows,
 					 const float right[LANES], float *to, uint64_t to_row,
 					 uint64_t count)
@@ -336,7 +335,7 @@ struct sgpu_conv2d_product sgpu_conv2d_by_weights(const struct sgpu_op_call *cal
 	};
 }
 
-/* Scratch memory: a matrix for each part; UINT64_MAX if the size overflows. */
+/* A matrix for each part; UINT64_MAX if the size overflows. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	const struct sgpu_conv2d_product p = sgpu_conv2d_by_weights(call);

@@ -26,7 +26,6 @@ const struct sgpu_op sgpu_op_copy = {
 	.cpu = sgpu_ops_copy,
 };
 
-/* ---- reshape ---- */
 static void reshape_infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	struct sgpu_type output = { .dtype = call->type[INPUT].dtype };
@@ -73,7 +72,6 @@ const struct sgpu_op sgpu_op_reshape = {
 	.cpu = sgpu_ops_copy,
 };
 
-/* ---- slice ---- */
 static void slice_infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	const struct sgpu_type *input = &call->type[INPUT];

@@ -3,7 +3,7 @@
  * dense: activation(input weights + bias), a fully connected layer. The activation is computed in
  * f64.
  */
-/* gcc does not vectorise code that must keep exception flags, which nothing here reads. */
+/* gcc vectorises no code that must keep exception flags, which nothing here reads. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math")
 #endif
@@ -68,8 +68,8 @@ void sgpu_ops_activate_f32(int activation, float *values, uint64_t count)
 	activate_f32(activation, values, count);
 }
 
-/* Adds the bias to rows and applies the activation. The sum of two f32, rounded to f64 and then to
- * f32, is what one rounding gives. */
+/* Adds the bias and applies the activation. The sum of two f32, rounded to f64 and then to f32, is
+ * what one rounding gives. */
 SGPU_INLINE void finish(bool wide, const struct sgpu_op_call *call, uint64_t begin, uint64_t end)
 {
 	const void *bias = call->data[BIAS];

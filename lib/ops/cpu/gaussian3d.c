@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gaussian3d: smoothing of volumes by a Gaussian, one axis after the other; voxels outside count as
- * the nearest one inside. Sums are made in the element type, from the centre outwards, pairs
- * first: c*w0 + (l1+r1)*w1 + ...
+ * gaussian3d: smoothing of volumes by a Gaussian, axis by axis; voxels outside count as the nearest
+ * one inside. Sums are made in the element type, from the centre outwards, pairs first: c*w0 +
+ * (l1+r1)*w1 + ...
  */
 #include "ops/cpu/math64.h"
 #include "ops/ops_private.h"
@@ -22,7 +22,7 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 
 struct job {
 	uint64_t shape[3];
-	uint64_t along, step; /* the axis: length in voxels, and elements between neighbours */
+	uint64_t along, step; /* the axis: voxels, and elements between neighbours */
 	const void *in;
 	void *out;
 	int radius;

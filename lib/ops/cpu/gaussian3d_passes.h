@@ -18,8 +18,8 @@ SGPU_INLINE void NAME(add_pair)(REAL *restrict out, const REAL *left, const REAL
 	}
 }
 
-/* Smooths along the rows: copies a tile with its neighbourhood, repeating the voxels at the
- * borders, and sums the copies. */
+/* Smooths along rows: copies a tile with its neighbourhood, repeating voxels at borders, and sums
+ * the copies. */
 SGPU_CLONES_ATTR static void NAME(along_rows)(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;

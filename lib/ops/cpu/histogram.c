@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * histogram: counts of values in bins of equal width between two bounds.
- *
- * Bin i holds the values v with edge(i) <= v < edge(i + 1), where edge(i) = min + i * ((max - min)
- * / bins) in f64 and edge(bins) = max, which the last bin includes. Values outside, and NaN, are
- * not counted.
+ * histogram: counts of values in bins of equal width. Bin i holds the values v with edge(i) <= v <
+ * edge(i + 1), where edge(i) = min + i * ((max - min) / bins) in f64 and edge(bins) = max, which
+ * the last bin includes. Values outside, and NaN, are not counted.
  */
-/* gcc does not vectorise code that must keep exception flags, which nothing here reads. */
+/* gcc vectorises no code that must keep exception flags, which nothing here reads. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math")
 #endif

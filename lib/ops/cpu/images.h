@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the operations on images, their gradients and all devices: the products of conv2d, and
- * the windows of max_pool2d.
+ * The products of conv2d and the windows of max_pool2d, for gradients and all devices, too.
  */
 #ifndef SGPU_OPS_CPU_IMAGES_H
 #define SGPU_OPS_CPU_IMAGES_H
@@ -13,10 +12,10 @@ extern "C" {
 #endif
 
 /* ---- conv2d and its gradients: products of matrices ----
- * The left factor is stored. The right one is gathered: k counts planes of an image or a gradient,
- * and rows and columns in a window on them; a column of the product is a place of the window. The
- * columns are cells one after the other: an image each, or a channel each. What k has of the images
- * may be cut into parts, of which each has a product of its own. All numbers are elements. */
+ * The left factor is stored, the right one gathered: k counts planes of an image or a gradient, and
+ * rows and columns in a window on them; a column of the product is a place of the window. Columns
+ * are cells one after the other, each an image or a channel. The images in k may be cut into parts,
+ * each with a product of its own. All numbers are elements. */
 struct sgpu_conv2d_product {
 	uint64_t rows, columns, parts;
 	uint64_t depth, part_depth; /* of k: in all parts, and in each but the last */
@@ -27,8 +26,8 @@ struct sgpu_conv2d_product {
 	uint64_t right_part, right_plane, right_cell;
 	int64_t height, width;	      /* of a plane */
 	uint64_t cells, cell, across; /* columns in a cell, and in a row of it */
-	/* The window of row r of a cell begins at r * begin + offset; of its elements, each is
-	 * `step` behind the one before, and only multiples of `stride` exist in the plane. */
+	/* The window of row r of a cell begins at r * begin + offset; its elements are `step`
+	 * apart, and only multiples of `stride` exist in the plane. */
 	int64_t begin, offset, step, stride;
 	const float *bias; /* what the sum of a row begins with; NULL: 0 */
 	int activation;
@@ -36,10 +35,9 @@ struct sgpu_conv2d_product {
 	uint64_t to_part, to_run, to_row, run; /* `run` columns are adjacent */
 };
 struct sgpu_conv2d_product sgpu_conv2d_forward(const struct sgpu_op_call *call);
-/* The gradient of the input. */
 struct sgpu_conv2d_product sgpu_conv2d_by_input(const struct sgpu_op_call *call);
-/* The gradient of weights and bias, in the scratch memory: a row for each output channel, a column
- * for each weight of a kernel, and a last one, whose factors are 1, for the bias. */
+/* The gradient of weights and bias, in the scratch memory: a row per output channel, a column per
+ * weight of a kernel, and a last one, whose factors are 1, for the bias. */
 struct sgpu_conv2d_product sgpu_conv2d_by_weights(const struct sgpu_op_call *call);
 
 /* Where the window of a column is. */
@@ -100,8 +98,7 @@ SGPU_INLINE void sgpu_conv2d_add_parts(const struct sgpu_conv2d_product *p, uint
 	}
 }
 
-/* An output's data, or NULL if the output is absent or empty. If one extent is 0, memory does not
- * bound the others, so loops over them could take forever and write nothing. */
+/* An output's data; NULL if the output is absent or empty (sgpu_op_run says why). */
 static inline float *sgpu_conv2d_output(const struct sgpu_op_call *call, int output)
 {
 	return sgpu_ops_count(&call->type[output]) ? (float *)call->data[output] : NULL;
@@ -114,7 +111,7 @@ struct sgpu_pool2d {
 	uint64_t size, stride, padding;
 };
 
-/* Returns the index in the plane of a window's largest element: the first of equal ones; NaN is the
+/* The index in the plane of a window's largest element, the first of equal ones; NaN is the
  * largest. Padding is below size, so no window is empty. */
 SGPU_INLINE uint64_t sgpu_pool2d_place(const struct sgpu_pool2d *p, const float *plane,
 				       uint64_t out_y, uint64_t out_x)
@@ -138,8 +135,8 @@ SGPU_INLINE uint64_t sgpu_pool2d_place(const struct sgpu_pool2d *p, const float 
 	return place;
 }
 
-/* The extents of a call of max_pool2d or its gradient, whose first argument is the input and whose
- * first parameters are: size, stride, padding. */
+/* For max_pool2d or its gradient, whose first argument is the input and whose first parameters are
+ * size, stride, padding. */
 struct sgpu_pool2d sgpu_pool2d_describe(const struct sgpu_op_call *call);
 
 #ifdef __cplusplus

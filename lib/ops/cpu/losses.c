@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The losses of training and their gradients. cross_entropy: the loss of each row of scores whose
- * class is known, after softmax, and the gradient of the mean loss. squared_error: the mean squared
- * difference of each row, and the gradient of the mean over all rows.
+ * Losses of training. cross_entropy: the loss of each row of scores whose class is known, after
+ * softmax, and the gradient of the mean loss. squared_error: each row's mean squared difference,
+ * and the gradient of the mean over all rows.
  */
 #include "ops/cpu/training.h"
 
@@ -21,7 +21,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	call->type[OUTPUT_GRADIENT] = *input;
 }
 
-/* The search for the largest element ignores a NaN; the sum then becomes NaN. */
+/* The search for the largest element ignores a NaN, which makes the sum NaN. */
 SGPU_INLINE void row_loss(bool wide, const struct sgpu_op_call *call, uint64_t row)
 {
 	uint64_t width = call->type[INPUT].shape[1], first = row * width;
@@ -83,7 +83,6 @@ const struct sgpu_op sgpu_op_cross_entropy = {
 	.cpu = cpu,
 };
 
-/* ---- squared_error ---- */
 static void infer_squares(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	const struct sgpu_type *input = &call->type[INPUT];

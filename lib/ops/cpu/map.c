@@ -86,7 +86,7 @@ struct block {
 	uint64_t slots[SGPU_MAP_SLOTS][BLOCK], operands[3][BLOCK], spare[BLOCK];
 };
 
-/* Copies the elements of an input that stand at an index of the output, row by row. */
+/* Copies an input's elements at an index of the output, row by row. */
 static const void *gather(const struct sgpu_map_job *job, const struct sgpu_map_view *view,
 			  uint64_t at, uint64_t count, void *to)
 {
@@ -127,7 +127,7 @@ static bool is_kind(enum sgpu_dtype dtype)
 	return dtype == SGPU_F32 || dtype == SGPU_F64 || dtype == SGPU_I64 || dtype == SGPU_U64;
 }
 
-/* Where an operand of an instruction lies for the block. */
+/* Where an instruction's operand lies for the block. */
 static const void *operand(const struct sgpu_map_job *job,
 			   const struct sgpu_map_instruction *instruction, int i, uint64_t at,
 			   uint64_t count, struct block *block)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exp, log and the normal distribution from additions, multiplications and divisions alone. The C
- * library chooses its versions by CPU, and their last bits differ. The functions here give the same
- * bytes everywhere, and loops over them vectorise. Checked against the C library in
- * tests/unit/test_ops_black_scholes.c.
+ * exp, log and the normal distribution from additions, multiplications and divisions alone: they
+ * give the same bytes everywhere, and loops over them vectorise. The C library's versions, chosen
+ * by CPU, differ in the last bits; tests/unit/test_ops_black_scholes.c compares with them.
  */
 #ifndef SGPU_OPS_CPU_MATH64_H
 #define SGPU_OPS_CPU_MATH64_H
@@ -30,11 +29,10 @@ SGPU_INLINE double sgpu_math_from_bits(uint64_t bits)
 	return x;
 }
 
-/* e^x within 1 unit in the last place; 0 below -708 (no denormals), infinite above 709, NaN for
- * NaN. */
+/* e^x to 1 unit in the last place; 0 below -708 (no denormals), infinite above 709, NaN for NaN. */
 SGPU_INLINE double sgpu_math_exp(double x)
 {
-	/* adding this constant rounds to an integer, which then stands in the low bits */
+	/* adding this rounds to an integer, which then is in the low bits */
 	const double shift = 0x1.8p52;
 	double bounded = x < -708.0 ? -708.0 : x > 709.0 ? 709.0 : x;
 	double rounded = bounded * 0x1.71547652b82fep0 + shift;
@@ -60,7 +58,7 @@ SGPU_INLINE double sgpu_math_exp(double x)
 	return x != x ? x : p;
 }
 
-/* Natural logarithm of a normal, positive, finite number, within 2 units in the last place. */
+/* ln of a normal, positive, finite number, within 2 units in the last place. */
 SGPU_INLINE double sgpu_math_log(double x)
 {
 	/* sqrt(1/2): the mantissa lies in [sqrt(1/2), sqrt(2)) */
@@ -84,15 +82,13 @@ SGPU_INLINE double sgpu_math_log(double x)
 	p = p * z + 2.0 / 7.0;
 	p = p * z + 2.0 / 5.0;
 	p = p * z + 2.0 / 3.0;
-	/* log(1 + f) = f - s (f - z p); this form keeps the digits that 2 s would lose in
-	 * rounding */
+	/* log(1 + f) = f - s (f - z p) keeps the digits that 2 s would lose in rounding */
 	return e * 0x1.62e42fefa3800p-1 + (f - (s * (f - z * p) - e * 0x1.ef35793c76730p-45));
 }
 
-/* The upper tail of the normal distribution, P(X > x) for x >= 0: Hart's rational approximation (J.
- * F. Hart et al., Computer Approximations, 1968, number 5666, in the form of G. West, Better
- * approximations to cumulative normal functions, 2005). Relative error below 3e-9 up to x = 7, and
- * below 4e-6 beyond, where the value is under 2e-12. */
+/* P(X > x) of the normal distribution for x >= 0: J. F. Hart et al., Computer Approximations, 1968,
+ * number 5666, in the form of G. West, Better approximations to cumulative normal functions, 2005.
+ * Relative error below 3e-9 up to x = 7, and below 4e-6 beyond, where the value is under 2e-12. */
 SGPU_INLINE double sgpu_math_normal_tail(double x)
 {
 	double up = 3.52624965998911e-02, down = 8.83883476483184e-02;
@@ -124,8 +120,8 @@ struct sgpu_option {
 	double call, put;
 };
 
-/* The prices; NaN where an input is negative or NaN. `deviation` is the standard deviation over all
- * `years`. If it is 0 (no time left, or no volatility), only whether price exceeds the discounted
+/* The prices; NaN where an input is negative or NaN. `deviation` is the standard one over all
+ * `years`; if it is 0 (no time left, or no volatility), only whether price exceeds the discounted
  * strike counts. */
 SGPU_INLINE struct sgpu_option sgpu_math_option(double price, double strike, double years,
 						double deviation, double rate)
@@ -157,7 +153,7 @@ SGPU_INLINE struct sgpu_option sgpu_math_option(double price, double strike, dou
 }
 
 /* ---- the activations of dense and conv2d ---- */
-/* The values are in the order of the parameter's choices. */
+/* In the order of the parameter's choices. */
 enum sgpu_activation {
 	SGPU_ACTIVATION_NONE,
 	SGPU_ACTIVATION_RELU,
@@ -176,8 +172,7 @@ SGPU_INLINE double sgpu_sigmoid(double x)
 	return 1 / (1 + sgpu_math_exp(-x));
 }
 
-/* tanh. Near 0 the quotient would lose the leading digits, so a series is used there, and for
- * NaN. */
+/* tanh; near 0, where the quotient would lose the leading digits, and for NaN, by a series. */
 SGPU_INLINE double sgpu_tangent(double x)
 {
 	double e = sgpu_math_exp(x < 0 ? 2 * x : -2 * x), z = x * x;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * max_pool2d: the largest element of each window of an image; and max_pool2d_gradient: every window
- * gives its gradient to the element that was its largest.
+ * max_pool2d: the largest element of each window of an image. max_pool2d_gradient: a window gives
+ * its gradient to its largest element.
  */
 #include <string.h>
 
@@ -22,7 +22,7 @@ enum { SIZE, STRIDE, PADDING, SIZE_MAX_2D = 1024, GRAIN_WORK = 1 << 16 };
 	  "how far windows reach beyond the image" }
 /* clang-format on */
 
-/* The type of the pooled output; returns false after it reported a diagnostic. */
+/* The pooled output's type; returns false after a diagnostic. */
 static bool infer_pooled(const struct sgpu_op_call *call, struct sgpu_op_report *report,
 			 struct sgpu_type *output)
 {
@@ -111,7 +111,6 @@ const struct sgpu_op sgpu_op_max_pool2d = {
 	.cpu = cpu,
 };
 
-/* ---- max_pool2d_gradient ---- */
 static void infer_gradient(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	struct sgpu_type pooled;
@@ -122,8 +121,7 @@ static void infer_gradient(struct sgpu_op_call *call, struct sgpu_op_report *rep
 	}
 }
 
-/* An item is a plane. The windows come in the order of memory, so each element adds its gradients
- * in that order. */
+/* An item is a plane. Windows come in memory order, in which an element adds its gradients. */
 static void gradient_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct sgpu_op_call *call = argument;

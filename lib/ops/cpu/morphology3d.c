@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * morphology3d: erosion by a ball, the largest connected component, dilation by a ball, in this
- * order.
+ * morphology3d: erosion by a ball, largest component, dilation by a ball, in this order.
  *
  * Erosion and dilation compare the squared distance to the nearest voxel of the other kind with a
  * bound. Distances up to the radius are found axis by axis: along x by running over the row, along
@@ -33,7 +32,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	call->type[OUTPUT] = call->type[INPUT];
 }
 
-/* Scratch memory: distances for all voxels twice, or for the components of a volume. */
+/* For the distances of all voxels twice, or for a volume's components. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	uint64_t balls = 2 * sizeof(int16_t) * sgpu_ops_count(&call->type[INPUT]);
@@ -51,7 +50,7 @@ struct job {
 	int radius;
 	bool erode;	      /* measure distances to voxels outside, else to those inside */
 	bool last;	      /* the last axis, which decides the mask */
-	uint64_t along, step; /* the axis: length in voxels, and elements between neighbours */
+	uint64_t along, step; /* the axis: voxels, and elements between neighbours */
 };
 
 static void normalise_body(void *argument, uint64_t begin, uint64_t end)
@@ -100,8 +99,7 @@ SGPU_INLINE void nearer(int16_t *restrict least, const int16_t *in, int add, uin
 	}
 }
 
-/* Squared distances along another axis, from those along the earlier axes. `at`: the row's position
- * on that axis. */
+/* Squared distances along another axis, from the earlier axes'. `at`: the row's position on it. */
 SGPU_CLONES_ATTR static void across(const struct job *job, const int16_t *in, uint64_t at,
 				    uint64_t count, int16_t *restrict least)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nearest: the k rows of b that are nearest to each row of a, by Euclidean distance; with labels,
- * the label that most of them have.
+ * nearest: the k rows of b nearest to each row of a, by Euclidean distance; with labels, the label
+ * that most of them have.
  *
- * k candidates and a reserve are chosen by |b|^2 - 2ab, by a matrix product in f32. Then their
- * distances, computed again in f64 from the differences, decide; ties go to the lower index.
+ * A matrix product in f32 chooses k candidates and a reserve by |b|^2 - 2ab. Then distances in f64,
+ * from the differences, decide; ties go to the lower index.
  */
 #include <math.h>
 #include <string.h>
@@ -161,7 +161,7 @@ SGPU_CLONES_ATTR static void sort_exactly(const struct sgpu_nearest *job, uint64
 	}
 }
 
-/* The most frequent label; among equally frequent ones, that of the nearest row. */
+/* The most frequent label; among equally frequent ones, the nearest row's. */
 static int32_t majority(const struct sgpu_nearest *job, const struct candidate *list)
 {
 	int32_t labels[K_MAX], best = 0;

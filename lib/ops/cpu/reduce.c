@@ -3,11 +3,10 @@
  * reduce: sum, least, greatest, mean or deviation of all elements or along an axis; percentile of
  * all.
  *
- * Elements are computed as f64, which holds each type exactly. The axis is cut into pieces of fixed
- * length; a contiguous piece is added in eight lanes. Pieces are combined in their order. Integer
- * sums are exact below 2^53. What a mask leaves out counts as 0 in a sum, and as an infinity
- * otherwise. A deviation takes two passes: the mean, then the squared distances from it. A
- * percentile takes eight.
+ * Elements are computed as f64, which holds each type exactly; integer sums are exact below 2^53.
+ * The axis is cut into pieces of fixed length, combined in order; a contiguous piece is added in
+ * eight lanes. What a mask leaves out counts as 0 in a sum, else as an infinity. A deviation takes
+ * two passes: the mean, then the squared distances from it. A percentile takes eight.
  */
 #include <math.h>
 #include <string.h>
@@ -26,7 +25,7 @@ enum {
 };
 #define SIGN ((uint64_t)1 << 63)
 enum {
-	GRAIN_WORK = 65536, /* elements that make a piece of work worth a thread */
+	GRAIN_WORK = 65536, /* elements worth a thread */
 	LANES = SGPU_REDUCE_LANES,
 	BLOCK = 1024, /* elements converted at a time */
 };
@@ -105,7 +104,6 @@ SGPU_CLONES_ATTR static void negate(double *values, uint64_t count)
 	}
 }
 
-/* ---- adjacent elements: a whole block is added to the lanes ---- */
 SGPU_CLONES_ATTR static void add_lanes(const double *values, double lanes[LANES])
 {
 	for (int i = 0; i < BLOCK; i += LANES) {
@@ -115,7 +113,6 @@ SGPU_CLONES_ATTR static void add_lanes(const double *values, double lanes[LANES]
 	}
 }
 
-/* ---- elements that are not adjacent: a row is added to another ---- */
 SGPU_CLONES_ATTR static void add_row(double *into, const double *row, uint64_t count)
 {
 	for (uint64_t i = 0; i < count; i++) {
@@ -156,8 +153,7 @@ SGPU_CLONES_ATTR static void leave_out(double *restrict values, const uint8_t *r
 	}
 }
 
-/* Loads `count` elements; the first belongs to output `output`, and the next to the same one (step
- * 0) or to the next (1). */
+/* Loads `count` elements of output `output` (step 0), or of it and the next ones (step 1). */
 static void load(const struct job *job, uint64_t at, uint64_t count, double *to, uint64_t output,
 		 uint64_t step)
 {
@@ -398,7 +394,7 @@ static void settle_body(void *argument, uint64_t begin, uint64_t end)
 	const double *counts = job->partial + job->v.outer * job->v.inner;
 	struct job to = *job;
 
-	to.operation = SUM; /* nothing is left to do but to store */
+	to.operation = SUM; /* results are just stored */
 	for (uint64_t i = begin; i < end; i++) {
 		double value = sgpu_reduce_settle(job->operation, job->partial[i],
 						  job->call->data[MASK] ? counts[i]

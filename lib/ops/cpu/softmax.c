@@ -2,14 +2,14 @@
  *
  * softmax: exp(x - max), divided by its sum, over the last axis. Exponentials and sums are f64.
  */
-/* gcc does not vectorise code that must keep exception flags, which nothing here reads. */
+/* gcc vectorises no code that must keep exception flags, which nothing here reads. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math")
 #endif
 #include "math64.h"
 #include "ops/ops_private.h"
 
-/* A sum has LANES partial results, which are added in order: element i is in lane i % LANES. */
+/* A sum has LANES partial results, added in order: element i is in lane i % LANES. */
 enum { INPUT, OUTPUT, GRAIN = 1 << 14, LANES = 8 };
 
 /* Where the result rounds to 0, since rounding subnormals would be slow. */
@@ -18,7 +18,7 @@ SGPU_INLINE double exponential(bool wide, double less)
 	return sgpu_math_exp(less) * (less < (wide ? -708 : -104) ? 0.0 : 1.0);
 }
 
-/* Writes exp(input - top) of the elements from `first` on and returns the sum. */
+/* Writes exp(input - top) from element `first` on and returns the sum. */
 SGPU_INLINE double exponentials(bool wide, const struct sgpu_op_call *call, uint64_t first,
 				uint64_t count, double top)
 {
@@ -46,7 +46,7 @@ SGPU_INLINE double exponentials(bool wide, const struct sgpu_op_call *call, uint
 	return sum;
 }
 
-/* The search for the largest element ignores a NaN; the sum then becomes NaN. */
+/* The search for the largest element ignores a NaN, which makes the sum NaN. */
 SGPU_INLINE void rows(bool wide, const struct sgpu_op_call *call, uint64_t begin, uint64_t end)
 {
 	uint64_t count = call->type[INPUT].shape[call->type[INPUT].rank - 1];

@@ -42,8 +42,8 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	call->type[OUTPUT] = sgpu_ops_type(SGPU_I32, 1, &count);
 }
 
-/* Scratch memory for the mode `indices`: for each piece, the number of its elements in the range;
- * on a GPU the mask, and what the selection needs, 16 bytes for at least 1280 elements. */
+/* For the mode `indices`: each piece's number of elements in the range; on a GPU the mask, and what
+ * the selection needs, 16 bytes for at least 1280 elements. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	uint64_t count = sgpu_ops_count(&call->type[INPUT]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * activation_gradient: the gradient at the input of an activation, from the gradient at its output
- * and the output itself. sgd: a step of stochastic gradient descent, with momentum.
+ * activation_gradient: the gradient at an activation's input, from its output and the gradient
+ * there. sgd: a step of stochastic gradient descent, with momentum.
  */
 #include <float.h>
 

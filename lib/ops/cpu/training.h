@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arithmetic of training, in f64, the same source for every device: slopes of activations,
- * losses, and sums over a row, whose element i is added to lane i % SGPU_LANES before the lanes are
- * added as a tree.
+ * The arithmetic of training, in f64, the same source for every device. Element i of a row is added
+ * to lane i % SGPU_LANES before the lanes are added as a tree.
  */
 #ifndef SGPU_OPS_CPU_TRAINING_H
 #define SGPU_OPS_CPU_TRAINING_H
 
 #include "ops/cpu/math64.h"
 
-/* The values are in the order of the parameter's choices. */
+/* In the order of the parameter's choices. */
 enum sgpu_slope { SGPU_SLOPE_RELU, SGPU_SLOPE_SIGMOID, SGPU_SLOPE_TANH };
 
 /* The gradient at the input of an activation whose output is `activated`. A NaN remains NaN. */
@@ -79,8 +78,7 @@ SGPU_INLINE double sgpu_entropy(double sum, double x, double top)
 	return sum == sum ? sgpu_math_log(sum) - (x - top) : sum;
 }
 
-/* An element of the gradient: the value of softmax, less 1 at the label, divided by the number of
- * rows. */
+/* An element of the gradient: softmax, less 1 at the label, divided by the number of rows. */
 SGPU_INLINE double sgpu_entropy_gradient(double x, double top, double sum, bool labelled,
 					 double rows)
 {

@@ -3,8 +3,8 @@
  * transpose: the axes in another order.
  *
  * If the last axis stays, rows are copied. Otherwise tiles of the input's and the output's last
- * axes pass through a buffer, so that both are accessed in pieces of whole cache lines, whatever
- * the distance of their rows.
+ * axes pass through a buffer, so that both are accessed in whole cache lines, whatever the distance
+ * of their rows.
  */
 #include <string.h>
 
@@ -17,7 +17,7 @@ enum { TILE = 64, GRAIN = 1 << 16 };
 	{                                                                              \
 		name, SGPU_PARAM_INTEGER, false, -1, SGPU_RANK_MAX - 1, -1, NULL, text \
 	}
-/* The axis of the input that becomes axis i of the output. */
+/* The input's axis that becomes the output's axis i. */
 static int axis_of(const struct sgpu_op_call *call, int i)
 {
 	int axis = (int)call->param[i].number;
@@ -86,8 +86,8 @@ struct job {
 	char *out;
 };
 
-/* Finds where an item's tile begins in the input and in the output, and its size. Neighbours in the
- * output follow each other. */
+/* Finds where an item's tile begins in input and output, and its size. Neighbours in the output
+ * follow each other. */
 static void find_tile(const struct job *job, uint64_t item, uint64_t place[2], uint64_t size[2])
 {
 	const struct sgpu_move_axis *a = job->move.axis;
@@ -101,8 +101,8 @@ static void find_tile(const struct job *job, uint64_t item, uint64_t place[2], u
 	size[1] = sgpu_ops_min(a[3].extent - x, TILE);
 }
 
-/* The rows of a tile are a little longer, so that a column does not fall on few cache lines. There
- * are no clones: scatters of vector units are slower. */
+/* Rows of a tile are a little longer, so that a column does not fall on few cache lines. There are
+ * no clones: scatters of vector units are slower. */
 SGPU_INLINE void move_tiles(size_t size, const struct job *job, uint64_t begin, uint64_t end)
 {
 	const struct sgpu_move_axis *a = job->move.axis;

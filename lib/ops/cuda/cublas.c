@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuBLAS by dlopen. One handle per device, used under a lock, briefly: a call only enqueues. The
- * same call gives the same bytes every time: f32 is computed in f32 (no TF32), nothing is added by
- * atomics, and cuBLAS's workspace, which we provide, has a fixed size.
+ * cuBLAS by dlopen. One handle per device, used under a lock, briefly: a call only enqueues. A call
+ * gives the same bytes every time: f32 is computed in f32 (no TF32), atomics add nothing, and the
+ * workspace, which we provide, has a fixed size.
  */
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -26,9 +26,8 @@ enum {
 	PEDANTIC_MATH = 2,
 };
 
-/* Multiplications from which a product goes to cuBLAS: loading the library takes longer than a
- * hundred smaller products. A long k and a small output need fewer, since cuBLAS divides k and the
- * kernel of gemm.cu does not. */
+/* Multiplications from which a product goes to cuBLAS: loading it takes longer than a hundred
+ * smaller products. A long k and a small output need fewer: cuBLAS, unlike gemm.cu, divides k. */
 static const double work_min = 0x1p30, long_work_min = 0x1p26;
 enum { LONG_K = 1 << 14, LONG_OUTPUT_MAX = 1 << 17 };
 
@@ -71,7 +70,7 @@ static bool take_symbol(void *from, const char *name, void *function_pointer)
 	return symbol != NULL;
 }
 
-/* Looks for the library by its name, then in the folders where toolkits install it. */
+/* Looks for the library by name, then in the folders where toolkits install it. */
 static void *open_library(char name[128])
 {
 	const char *home = getenv("CUDA_HOME"), *standard = "/usr/local/cuda";
@@ -244,8 +243,7 @@ static int enqueue(struct sgpu_launch *launch, handle_type handle, const struct 
 						     g->output, ldc, step_c, batch));
 }
 
-/* Called with the lock held. The stream is set before the workspace, since setting the stream
- * resets the workspace. */
+/* Called with the lock held. Setting the stream resets the workspace, so the stream comes first. */
 static int run(struct sgpu_launch *launch, const struct sgpu_gemm *gemm)
 {
 	cudaStream_t stream = (cudaStream_t)launch->native;

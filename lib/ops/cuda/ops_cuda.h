@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations on a CUDA device, all of SGPU_OPS. An implementation enqueues its kernels on
- * launch->native and returns without waiting. common.cuh has shared code and the rules.
+ * The operations on a CUDA device, all of SGPU_OPS; common.cuh has their shared code and rules.
  */
 #ifndef SGPU_OPS_CUDA_OPS_CUDA_H
 #define SGPU_OPS_CUDA_OPS_CUDA_H
@@ -21,28 +20,25 @@ extern "C" {
 
 struct sgpu_gemm; /* ops_private.h, the matrix product */
 
-/* The implementation of an operation, or NULL when there is no such operation. */
+/* An operation's implementation, or NULL if there is no such operation. */
 sgpu_op_fn sgpu_cuda_op(const char *name);
 
-/* Whether cuBLAS, which computes large products, was found. `text` becomes "13.1.0,
- * libcublas.so.13", or what is missing (below 160 characters). The first call looks for the
- * library. */
+/* Whether cuBLAS was found; the first call looks for it. `text` becomes "13.1.0, libcublas.so.13",
+ * or what is missing (below 160 characters). */
 bool sgpu_cuda_cublas_status(char *text, size_t size);
 
 /* Returns 0, or SGPU_ENOMEM or SGPU_EDEVICE with the text "out of memory
  * (cudaErrorMemoryAllocation)". */
 SGPU_MUST_CHECK int sgpu_cuda_runtime_check(struct sgpu_launch *launch, cudaError_t code);
 
-/* Enqueues a matrix product: on cuBLAS, if it was found and the product is large enough, else on
- * the kernels of this library. */
+/* Enqueues a matrix product on cuBLAS if sgpu_cublas_fits, else on this library's kernels. */
 SGPU_MUST_CHECK int sgpu_cuda_gemm(struct sgpu_launch *launch, const struct sgpu_gemm *gemm);
-/* On the kernels of this library whatever the size. */
+/* On this library's kernels, whatever the size. */
 SGPU_MUST_CHECK int sgpu_cuda_gemm_built_in(struct sgpu_launch *launch,
 					    const struct sgpu_gemm *gemm);
 
-/* ---- cublas.c: NVIDIA's library for matrix products, found at run time ---- */
-/* Whether cuBLAS was found and the product is large enough for it. The first call with such a
- * product looks for the library. */
+/* ---- cublas.c: NVIDIA's matrix products, found at run time ---- */
+/* Whether the product is large enough and cuBLAS is there, for which the first such call looks. */
 bool sgpu_cublas_fits(const struct sgpu_gemm *gemm);
 
 /* cuBLAS's workspace is cleared before it is freed. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * argmax: a block for a row, and several blocks for a long one, whose results are compared
- * afterwards. The order of elements is total, so the order of comparisons does not matter.
+ * argmax: a block for a row, and several blocks for a long one, whose results are then compared.
+ * The order of elements is total, so the order of comparisons does not matter.
  */
 #include <cub/block/block_reduce.cuh>
 
@@ -24,7 +24,7 @@ struct better {
 /* Its result is the first thread's. */
 using reduction = cub::BlockReduce<best, SGPU_CUDA_BLOCK>;
 
-/* Element i of a row, or of the results of its parts. */
+/* Element i of a row, or of its parts' results. */
 template <typename T> SGPU_DEVICE best candidate(const T *row, uint64_t i)
 {
 	double value = sgpu_cuda_f64(row[i]) + 0.0; /* -0 is as large as 0 */
@@ -36,8 +36,8 @@ SGPU_DEVICE best candidate(const best *results, uint64_t i)
 	return results[i];
 }
 
-/* An item is one of a row's `parts` parts. Writes the answer if a row has one part, else the part's
- * best to `results`. */
+/* An item is a part of a row. Writes the answer if a row has one part, else the part's best to
+ * `results`. */
 template <typename T>
 SGPU_KERNEL parts_of_rows(uint64_t rows, uint64_t parts, uint64_t width, const T *input,
 			  best *results, int32_t *output)

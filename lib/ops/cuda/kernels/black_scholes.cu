@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * black_scholes: within the tolerance of sgpu-ops(7) at the speed of memory. Ordinary options are
- * computed in f32, with the device's own exponential, logarithm and root; all others as
- * cpu/black_scholes.c does.
+ * computed in f32, with the device's own exponential, logarithm and root; others as in
+ * cpu/black_scholes.c.
  *
- * An error of f32 that d1 and d2 share hardly changes the price, whose derivative by a common shift
- * of both is 0. Only the errors of their difference, the deviation itself, and of the two
- * probabilities matter.
+ * An error of f32 that d1 and d2 share hardly matters: the price's derivative by a common shift is
+ * 0. Only errors of their difference, the deviation itself, and of the two probabilities do.
  */
 #include "ops/cpu/math64.h"
 #include "ops/cuda/kernels/common.cuh"
@@ -19,7 +18,7 @@ struct option {
 	float call, put;
 };
 
-/* ---- in f64, for values that f32 cannot compute precisely enough ---- */
+/* ---- in f64, where f32 is not precise enough ---- */
 static __device__ __noinline__ struct option evaluate(float price, float strike, float years,
 						      double rate, double volatility)
 {
@@ -42,8 +41,7 @@ APPROXIMATION(root, "sqrt")
 APPROXIMATION(inverse, "rcp")
 APPROXIMATION(exp_2, "ex2")
 
-/* e^x times a factor, for |x| up to about 0.5. Only a small term is added to the factor, so the
- * error is small. */
+/* factor * e^x, for |x| up to about 0.5. The error is small, as is the term added to the factor. */
 SGPU_DEVICE float times_exp(float factor, float x)
 {
 	float p = 2.4801587e-5f;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cast: as cpu/cast.c, through f64 but for some pairs. There is one kernel for each pair of sizes,
- * which is told the types: 16 kernels in place of 110.
+ * cast: as cpu/cast.c, through f64 but for some pairs. One kernel for each pair of sizes is told
+ * the types: 16 kernels in place of 110.
  */
 #include "ops/cuda/kernels/convert.cuh"
 
 enum { INPUT, OUTPUT };
 
-/* The value of an element, whose bits are an unsigned integer of its size. */
+/* An element's value, from its bits. */
 template <typename I> SGPU_DEVICE double load(I bits, enum sgpu_dtype dtype, bool is_signed)
 {
 	if (sizeof(I) == 2 && dtype == SGPU_F16) {
@@ -81,7 +81,7 @@ template <typename I> static int from(struct sgpu_op_call *call, struct sgpu_lau
 
 extern "C" int sgpu_cast_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	/* The same type is copied: a conversion would change the bits of a signalling NaN. */
+	/* A conversion would change the bits of a signalling NaN. */
 	if (call->type[INPUT].dtype == call->type[OUTPUT].dtype) {
 		return sgpu_copy_cuda(call, launch);
 	}

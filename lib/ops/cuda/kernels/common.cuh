@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the operations' kernels: checked launches, grids, packs of elements, conversions,
- * reductions.
+ * What the operations' kernels share.
  *
  * Rules for an implementation:
  * - It enqueues on launch->native and does not wait. If a call fails, the implementation returns
  *   the code of sgpu_cuda_runtime_check.
- * - The result depends on the inputs and parameters alone: not on the grid, the device's size, or
- *   the order in which blocks run. So sums keep one partial result for each part of a fixed size,
- *   and are added in the order of the parts; floats are never added by atomics.
+ * - The result depends on inputs and parameters alone: not on the grid, the device's size, or the
+ *   order of blocks. So sums keep a partial result for each part of a fixed size, added in the
+ *   order of the parts; atomics never add floats.
  * - Kernels are compiled without contraction (-fmad=false), as the CPU's code is: a * b + c rounds
  *   twice. Where one rounding is wanted, fmaf() and fma() say so. half.h and cpu/math64.h give the
  *   same bits on both.
  * - Sizes and indexes of elements are uint64_t. A grid has at most 2^31 - 1 blocks: kernels loop
  *   over the rest.
  * - All of an output is written. Data start at multiples of 64 bytes.
- * - One thread writes codes and sizes found at run time to launch->status; launch->counters are
- *   zero at the start.
+ * - One thread writes codes and sizes found at run time to launch->status; launch->counters start
+ *   at zero.
  */
 #ifndef SGPU_OPS_CUDA_KERNELS_COMMON_CUH
 #define SGPU_OPS_CUDA_KERNELS_COMMON_CUH
@@ -40,9 +39,9 @@ static inline cudaStream_t sgpu_cuda_stream(const struct sgpu_launch *launch)
 	return (cudaStream_t)launch->native;
 }
 
-/* Starts a kernel: sgpu_cuda_start(launch, kernel<float>, grid, block, shared bytes, arguments...).
- * A `void *` becomes the pointer that the kernel takes. A kernel that needs more than 48 KiB of
- * shared memory gets it. */
+/* sgpu_cuda_start(launch, kernel<float>, grid, block, shared bytes, arguments...) starts a kernel.
+ * A `void *` becomes the pointer that the kernel takes. The kernel may have more than 48 KiB of
+ * shared memory. */
 template <typename... P, typename... A>
 static inline int sgpu_cuda_start(struct sgpu_launch *launch, void (*kernel)(P...), dim3 grid,
 				  dim3 block, size_t shared, A... arguments)
@@ -63,7 +62,7 @@ static inline int sgpu_cuda_start(struct sgpu_launch *launch, void (*kernel)(P..
 	return sgpu_cuda_runtime_check(launch, cudaGetLastError());
 }
 
-/* Starts a kernel in blocks of SGPU_CUDA_BLOCK threads, without dynamic shared memory. */
+/* The same in blocks of SGPU_CUDA_BLOCK threads, without dynamic shared memory. */
 template <typename... P, typename... A>
 static inline int sgpu_cuda_run(struct sgpu_launch *launch, void (*kernel)(P...), unsigned grid,
 				A... arguments)
@@ -71,7 +70,7 @@ static inline int sgpu_cuda_run(struct sgpu_launch *launch, void (*kernel)(P...)
 	return sgpu_cuda_start(launch, kernel, grid, SGPU_CUDA_BLOCK, 0, arguments...);
 }
 
-/* An attribute of the device in use, 0 if it is not known. */
+/* An attribute of the device in use; 0 if it is unknown. */
 static inline unsigned sgpu_cuda_attribute(cudaDeviceAttr attribute)
 {
 	int device = 0, value = 0;
@@ -89,8 +88,8 @@ static inline unsigned sgpu_cuda_multiprocessors()
 	return count ? count : 1;
 }
 
-/* Blocks for a grid-stride loop over `items`, each block taking `per_block` at a time: at least 1,
- * at most 16 for each multiprocessor. */
+/* Blocks, each taking `per_block` at a time, for a grid-stride loop over `items`: at least 1, at
+ * most 16 per multiprocessor. */
 static inline unsigned sgpu_cuda_grid(uint64_t items, uint64_t per_block)
 {
 	uint64_t blocks = sgpu_ops_ceil(items, per_block),
@@ -117,7 +116,7 @@ SGPU_DEVICE uint64_t sgpu_cuda_step()
 }
 
 /* ---- element types ---- */
-struct sgpu_half { /* binary16: a type of its own, apart from integers */
+struct sgpu_half { /* a type of its own, apart from integers */
 	uint16_t bits;
 };
 
@@ -178,8 +177,7 @@ template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N :
 	T at[N];
 };
 
-/* output[i] = f(inputs[i]...), N elements in one access. N is a power of 2 from 2 to 16; output may
- * not be an input. */
+/* output[i] = f(inputs[i]...), N (2, 4, 8 or 16) elements an access; output may not be an input. */
 template <int N, typename F, typename O, typename... I>
 SGPU_KERNEL sgpu_cuda_map_kernel(uint64_t count, F f, O *output, const I *...inputs)
 {
@@ -227,8 +225,8 @@ struct sgpu_cuda_sum {
 	}
 };
 
-/* Combines the lanes of a warp as a tree, the same for every grid; every lane gets the result. f(a,
- * b) gets the lower lane's value first. The type is 4 or 8 bytes. */
+/* Combines a warp's lanes as a tree, the same for every grid; every lane gets the result. f(a, b)
+ * gets the lower lane's value first. T has 4 or 8 bytes. */
 template <typename T, typename F> SGPU_DEVICE T sgpu_cuda_warp_reduce(T value, F f)
 {
 #pragma unroll
@@ -240,7 +238,7 @@ template <typename T, typename F> SGPU_DEVICE T sgpu_cuda_warp_reduce(T value, F
 	return value;
 }
 
-/* Adds up eight neighbouring lanes as sgpu_ops_add_lanes does. */
+/* Adds eight neighbouring lanes as sgpu_ops_add_lanes does. */
 SGPU_DEVICE double sgpu_cuda_add_lanes(double mine)
 {
 	mine += __shfl_xor_sync(0xffffffffu, mine, 4);
@@ -249,9 +247,8 @@ SGPU_DEVICE double sgpu_cuda_add_lanes(double mine)
 	return mine;
 }
 
-/* The same over a block of one dimension and of a multiple of 32 threads, at most 1024; `shared`
- * holds 32 values. Every thread gets the result; threads of the block may reuse `shared` after a
- * __syncthreads(). */
+/* As sgpu_cuda_warp_reduce, for all threads of a block of one dimension and a multiple of 32
+ * threads, at most 1024; `shared` holds 32 values and may be reused after a __syncthreads(). */
 template <typename T, typename F> SGPU_DEVICE T sgpu_cuda_block_reduce(T value, F f, T *shared)
 {
 	unsigned warps = blockDim.x / SGPU_CUDA_WARP;

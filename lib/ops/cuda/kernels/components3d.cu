@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The largest connected component of a mask, as cpu/components3d.c. Voxels that touch are joined by
- * union-find without locks: a root gets a lower root as its parent by an atomic minimum, so that in
- * the end a set's root is its first voxel whatever the order (J. Jaiganesh and M. Burtscher, A
+ * The largest connected component of a mask, as cpu/components3d.c. Union-find without locks joins
+ * voxels that touch: an atomic minimum gives a root a lower root as its parent, so that in the end
+ * a set's root is its first voxel whatever the order (J. Jaiganesh and M. Burtscher, A
  * High-Performance Connected Components Implementation for GPUs, 2018). A warp takes 32 voxels of a
- * row as the bits of a word, and only one voxel of a run is joined.
+ * row as bits of a word, and joins only one voxel of a run.
  */
 #include "ops/cuda/kernels/volume.cuh"
 
@@ -16,7 +16,7 @@ struct volume {
 	unsigned long long *best;	       /* size of the largest << 32 | ~root */
 };
 
-/* The 32 voxels of a warp: this lane's voxel, and a bit for each voxel that is in the mask. */
+/* A warp's 32 voxels: this lane's, and a bit for each that is in the mask. */
 struct word {
 	uint64_t row, x, at;
 	bool exists, inside;
@@ -47,7 +47,7 @@ SGPU_DEVICE uint64_t item_step()
 	return (uint64_t)gridDim.x * (blockDim.x / SGPU_CUDA_WARP);
 }
 
-/* Returns the bit at which the run of a lane begins. */
+/* The bit at which a lane's run begins. */
 SGPU_DEVICE unsigned run_start(unsigned bits, unsigned lane)
 {
 	unsigned gaps = ~bits & ((1u << lane) - 1);
@@ -55,7 +55,7 @@ SGPU_DEVICE unsigned run_start(unsigned bits, unsigned lane)
 	return 32 - (unsigned)__clz((int)gaps);
 }
 
-/* Other threads may change a parent while it is read, but only to a node nearer to the root. */
+/* Other threads may change a parent meanwhile, but only to a node nearer to the root. */
 SGPU_DEVICE uint32_t find_root(uint32_t *parent, uint32_t node)
 {
 	volatile uint32_t *p = parent;
@@ -73,8 +73,8 @@ SGPU_DEVICE uint32_t find_root(uint32_t *parent, uint32_t node)
 	return node;
 }
 
-/* Finds the root once all sets are joined. Shortens no path: a late write could lengthen the path
- * of a voxel that another thread has just pointed at its root. */
+/* The root, once all sets are joined. Shortens no path: a late write could lengthen the path of a
+ * voxel that another thread has just pointed at its root. */
 SGPU_DEVICE uint32_t final_root(const uint32_t *parent, uint32_t node)
 {
 	uint32_t next;
@@ -126,8 +126,8 @@ SGPU_KERNEL make_runs(struct volume v)
 	}
 }
 
-/* Joins the runs of this word with the runs that they touch `back` voxels earlier. The first lane
- * of each overlap does it. */
+/* Joins this word's runs with those that they touch `back` voxels earlier, once per overlap, by its
+ * first lane. */
 SGPU_DEVICE void join_before(const struct volume &v, const struct word &w, uint64_t back)
 {
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
@@ -159,7 +159,7 @@ SGPU_KERNEL join_words(struct volume v)
 	}
 }
 
-/* Points every voxel at its root, and adds up the sizes of the sets. */
+/* Points every voxel at its root, and adds up the sets' sizes. */
 SGPU_KERNEL measure_sets(struct volume v)
 {
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;

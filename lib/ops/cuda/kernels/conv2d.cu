@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conv2d and conv2d_gradient: the products of cpu/images.h. They are added in the order of
- * cpu/conv2d.c with two roundings, and factors outside are multiplied as 0, so the bytes are those
- * of the CPU.
+ * conv2d and conv2d_gradient: the products of cpu/images.h, added in the order of cpu/conv2d.c with
+ * two roundings; factors outside are multiplied as 0. So the bytes are the CPU's.
  */
 #include "ops/cpu/images.h"
 #include "ops/cuda/kernels/convert.cuh"
@@ -22,7 +21,7 @@ struct job {
 	divisor window, line;
 };
 
-/* Rows of the left factor from the first one of a tile on. */
+/* The left factor's rows from a tile's first one on. */
 struct left_factor {
 	static constexpr bool along_k = true;
 	const job &j;
@@ -44,7 +43,7 @@ struct left_factor {
 	}
 };
 
-/* The column of the right factor that this thread copies. */
+/* The right factor's column that this thread copies. */
 struct right_factor : sgpu_columns {
 	const job &j;
 	struct sgpu_conv2d_place place;
@@ -139,7 +138,6 @@ extern "C" int sgpu_conv2d_cuda(struct sgpu_op_call *call, struct sgpu_launch *l
 	return start(launch, sgpu_conv2d_forward(call));
 }
 
-/* ---- conv2d_gradient ---- */
 SGPU_KERNEL finish(struct sgpu_conv2d_product p, float *weights, float *bias)
 {
 	for (uint64_t i = sgpu_cuda_self(); i < p.to_part; i += sgpu_cuda_step()) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Conversions between element types by way of f64, with the same bits as convert.c on the CPU, also
- * for NaN, whose sign and payload the device's own conversions would lose.
+ * Conversions through f64, with the bits of convert.c, also for NaN, whose sign and payload the
+ * device's own conversions would lose.
  */
 #ifndef SGPU_OPS_CUDA_KERNELS_CONVERT_CUH
 #define SGPU_OPS_CUDA_KERNELS_CONVERT_CUH
@@ -13,7 +13,7 @@
 template <typename A, typename B>
 constexpr int sgpu_cuda_together = 16 / (sizeof(A) > sizeof(B) ? sizeof(A) : sizeof(B));
 
-/* Element i of data of one of the types that operations compute with. */
+/* Element i of data of a type that operations compute with. */
 SGPU_DEVICE double sgpu_cuda_element(const void *data, enum sgpu_dtype dtype, uint64_t i)
 {
 	switch (dtype) {
@@ -27,7 +27,7 @@ SGPU_DEVICE double sgpu_cuda_element(const void *data, enum sgpu_dtype dtype, ui
 	}
 }
 
-/* Makes a NaN quiet as a CPU does, with the same sign and payload. */
+/* Makes a NaN quiet as a CPU does, keeping sign and payload. */
 SGPU_DEVICE double sgpu_cuda_quiet(double nan)
 {
 	return __longlong_as_double(__double_as_longlong(nan) | 0x0008000000000000ll);

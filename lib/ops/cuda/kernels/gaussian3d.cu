@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * gaussian3d: as cpu/gaussian3d.c, along x, y and z, sums in the same order. A thread computes
- * several neighbours along the axis, so that most voxels that it reads serve more than one sum.
- * Along x, rows pass through shared memory to coalesce accesses to global memory; along the other
- * axes, the accesses of adjacent threads coalesce anyway.
+ * several neighbours along the axis, so that most voxels that it reads serve several sums. Along x,
+ * rows pass through shared memory to coalesce accesses to global memory; along other axes, those of
+ * adjacent threads coalesce anyway.
  */
 #include "ops/cuda/kernels/volume.cuh"
 
 enum { INPUT, OUTPUT };
 enum { SIGMA, TRUNCATE };
 enum {
-	EACH = 8, /* voxels that a thread computes, neighbours along the axis */
-	ROW_TILE = EACH * SGPU_CUDA_WARP, /* voxels that a warp computes along x */
+	EACH = 8,			  /* a thread's voxels, neighbours along the axis */
+	ROW_TILE = EACH * SGPU_CUDA_WARP, /* a warp's voxels along x */
 	SHARED_MOST = 48 * 1024,
 };
 
@@ -20,9 +20,8 @@ template <typename REAL> struct weights {
 	REAL at[SGPU_GAUSSIAN_RADIUS_MAX + 1];
 };
 
-/* Computes the sums of EACH neighbours, with two windows that move away from the centre. at(d) is
- * the voxel at distance d from the first one; it is called for d = 0, 1, ... and for d = -1, -2,
- * ... */
+/* Computes the sums of EACH neighbours, with two windows that move away from the centre. at(d), the
+ * voxel at distance d from the first, is called for d = 0, 1, ... and for d = -1, -2, ... */
 template <typename REAL, typename At>
 SGPU_DEVICE void smooth(const weights<REAL> &w, At at, REAL sum[EACH])
 {
@@ -49,20 +48,19 @@ SGPU_DEVICE void smooth(const weights<REAL> &w, At at, REAL sum[EACH])
 	}
 }
 
-/* Leaves a word unused after each row of banks, so that threads whose voxels are EACH apart use
- * different banks. */
+/* Leaves a word unused per row of banks: threads with voxels EACH apart use different banks. */
 template <typename REAL> static __host__ __device__ __forceinline__ unsigned place(unsigned i)
 {
 	return i + i / (unsigned)(128 / sizeof(REAL));
 }
 
-/* Words for a tile with its neighbourhood, and for those that the last thread reads beyond it. */
+/* Words for a tile, its neighbourhood, and what the last thread reads beyond it. */
 template <typename REAL> static __host__ __device__ __forceinline__ unsigned row_places(int radius)
 {
 	return place<REAL>(ROW_TILE + 2 * (unsigned)radius + EACH) + 1;
 }
 
-/* A warp smooths a tile of a row. Beyond the borders, the voxel at the border is repeated. */
+/* A warp smooths a tile of a row. Beyond a border, its voxel is repeated. */
 template <typename REAL>
 SGPU_KERNEL along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width,
 		       const __grid_constant__ weights<REAL> w)
@@ -111,8 +109,7 @@ SGPU_KERNEL along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width,
 	}
 }
 
-/* The voxels along an axis, in both directions from the first one. Beyond the ends, the last voxel
- * and voxel 0 are repeated. */
+/* The voxels along an axis, both ways from the first one. Beyond an end, its voxel is repeated. */
 template <typename REAL> struct walk {
 	const REAL *up, *down;
 	uint64_t step;

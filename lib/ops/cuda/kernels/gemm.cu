@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gemm, and the matrix product that other operations use: by cuBLAS or by the kernels here. A sum
- * is made in the order of k with one rounding for each product.
+ * gemm, and the matrix product of other operations: by cuBLAS or by the kernels here. Sums have the
+ * order of k with one rounding for each product.
  */
 #include "ops/cuda/kernels/tile.cuh"
 
@@ -21,7 +21,7 @@ template <> struct tiles<double> {
 /* Rows of tiles that are computed together, so that their columns stay in the cache. */
 enum { GROUP = 8 };
 
-/* Finds the row and column of tile `index` in a product of `down` x `across` tiles. */
+/* Finds tile `index` in a product of `down` x `across` tiles. */
 static __device__ void place_tile(uint64_t index, uint64_t down, uint64_t across, uint64_t *row,
 				  uint64_t *column)
 {

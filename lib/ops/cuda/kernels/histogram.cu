@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * histogram: as cpu/histogram.c. Each block counts in shared memory, with a copy of few bins for
- * each lane, so that equal values do not wait for each other, and then adds its counts to the
- * output. Very many bins are counted directly in the output.
+ * histogram: as cpu/histogram.c. A block counts in shared memory, few bins with a copy for each
+ * lane, so that equal values do not wait for each other, and then adds its counts to the output.
+ * Very many bins are counted directly in the output.
  */
 #include "ops/cuda/kernels/common.cuh"
 
@@ -38,7 +38,7 @@ static __global__ void __launch_bounds__(WIDE_BLOCK)
 	for (unsigned bin = threadIdx.x; copies && bin < (unsigned)bins.count; bin += blockDim.x) {
 		unsigned sum = 0;
 
-		/* threads start at different copies, so that they use different banks */
+		/* threads start at different copies, so as to use different banks */
 		for (unsigned i = 0; i < copies; i++) {
 			sum += table[bin * copies + (threadIdx.x + i) % copies];
 		}
@@ -67,7 +67,7 @@ static int start(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t
 				: 0;
 		block = WIDE_BLOCK;
 	}
-	/* more blocks would spend more time on adding up their tables than they save */
+	/* more blocks would lose more time adding up tables than they save */
 	blocks = count / ((words + block) * 16) + 1;
 	blocks = sgpu_ops_min(blocks, most);
 	return sgpu_cuda_start(launch, count_any<T>, (unsigned)blocks, block,

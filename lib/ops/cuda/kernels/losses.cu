@@ -61,7 +61,6 @@ extern "C" int sgpu_cross_entropy_cuda(struct sgpu_op_call *call, struct sgpu_la
 				      : start<T, int32_t>(call, launch));
 }
 
-/* ---- squared_error ---- */
 template <typename T>
 SGPU_KERNEL squares(uint64_t count, uint64_t width, const T *input, const T *target, T *loss,
 		    T *gradient)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * map: as cpu/map.c. All values are in shared memory, where every thread has columns of its own:
- * inputs are brought there once, an instruction reads its operands there and leaves its result. A
- * thread carries out each instruction on several groups of elements, so that decoding it counts
- * little. All threads go the same way through the program.
+ * map: as cpu/map.c. All values are in shared memory, where every thread has its own columns:
+ * inputs are brought there once, instructions read operands and leave results there. A thread
+ * carries out an instruction on several groups of elements, so that decoding counts little. All
+ * threads go the same way through the program.
  */
 #include <cuda_pipeline.h>
 #include <type_traits>
@@ -15,9 +15,9 @@
 template <typename W> constexpr int together = 16 / sizeof(W);
 template <typename W> using group = sgpu_pack<W, together<W>>;
 
-/* Shared memory has a column for each slot, then for each input that is read, of as many groups as
- * a thread has; then the constants, a group each. With this much of it, four blocks run at once on
- * a multiprocessor. */
+/* Shared memory has a column for each slot, then for each input that is read, of all groups of a
+ * thread; then the constants, a group each. With this much, four blocks run at once on a
+ * multiprocessor. */
 enum { GROUPS_MAX = 4, SHARED_BYTES = 48 << 10, COLUMN_BYTES = SGPU_CUDA_BLOCK * 16 };
 
 static_assert(sizeof(struct sgpu_map_job) <= 4080, "the parameters of a kernel");
@@ -68,7 +68,7 @@ template <typename T, typename W> SGPU_DEVICE T value_of(W bits)
 		}                                          \
 		break;
 
-/* The index in the output of the first element of a thread's group. */
+/* Where a thread's group begins in the output. */
 template <typename W> SGPU_DEVICE uint64_t group_at(uint64_t base, int i)
 {
 	return base + ((uint64_t)i * SGPU_CUDA_BLOCK + threadIdx.x) * together<W>;
@@ -209,7 +209,6 @@ SGPU_DEVICE void compute(unsigned operation, int groups, operand<W> x, operand<W
 	}
 }
 
-/* Brings results to a narrower type. */
 template <typename W> SGPU_DEVICE void narrow(unsigned type, int groups, group<W> *column)
 {
 	switch (type) {

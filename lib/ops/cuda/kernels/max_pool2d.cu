@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * max_pool2d: a thread for each window. max_pool2d_gradient: a thread for each element of the
- * input, which visits the windows that contain it in the order in which the CPU adds their
- * gradients.
+ * max_pool2d: a thread per window. max_pool2d_gradient: a thread per element of the input, which
+ * visits the windows that contain it in the order in which the CPU adds their gradients.
  */
 #include "ops/cpu/images.h"
 #include "ops/cuda/kernels/common.cuh"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * morphology3d: as cpu/morphology3d.c: squared distances up to the radius, axis by axis. Along x, a
- * warp has its voxels and those around them as bits of words; along the other axes, a thread
- * computes several neighbours together.
+ * morphology3d: as cpu/morphology3d.c. Along x, a warp has its voxels and those around them as bits
+ * of words; along other axes, a thread computes several neighbours together.
  */
 #include "ops/cuda/kernels/volume.cuh"
 
@@ -12,7 +11,7 @@ enum {
 	RADIUS_MAX = 16, /* below the bits of a word; its square is below 2^15 */
 	SMALL_RADIUS = 8,
 	FAR = 1 << 10, /* above any squared distance that matters */
-	EACH = 8,      /* voxels that a thread computes, neighbours along the axis */
+	EACH = 8,      /* a thread's voxels, neighbours along the axis */
 };
 
 struct is_inside {
@@ -22,8 +21,8 @@ struct is_inside {
 	}
 };
 
-/* Squared distances along x to the nearest target. For erosion, targets are the voxels outside the
- * mask, those beyond the ends too; for dilation, the voxels in the mask. */
+/* Squared distances along x to the nearest target: for erosion, voxels outside the mask or beyond
+ * the ends; for dilation, voxels in the mask. */
 SGPU_KERNEL along_rows(const uint8_t *in, uint16_t *out, uint64_t rows, uint64_t width, int radius,
 		       bool erode)
 {
@@ -59,8 +58,7 @@ SGPU_KERNEL along_rows(const uint8_t *in, uint16_t *out, uint64_t rows, uint64_t
 	}
 }
 
-/* Squared distances along another axis, from those along the earlier axes. The last axis writes the
- * mask. */
+/* Squared distances along another axis, from the earlier axes'. The last axis writes the mask. */
 template <int RADIUS, typename OUT>
 SGPU_KERNEL across_rows(const uint16_t *in, OUT *out, const struct sgpu_cuda_axis axis,
 			uint64_t tiles, int radius, bool erode)

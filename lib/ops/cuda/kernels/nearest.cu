@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nearest: as cpu/nearest.c. Candidates are chosen by |b|^2 - 2ab in f32; distances, computed again
- * in f64, decide.
+ * nearest: as cpu/nearest.c.
  */
 #include "ops/cuda/kernels/common.cuh"
 
@@ -146,7 +145,7 @@ static __device__ void sort_candidates(const struct sgpu_nearest &j, decision *s
 	__syncthreads();
 }
 
-/* The most frequent label; among equally frequent ones, that of the nearest row. */
+/* The most frequent label; among equally frequent ones, the nearest row's. */
 static __device__ int32_t vote(const struct sgpu_nearest &j, decision *shared)
 {
 	unsigned k = (unsigned)j.k;

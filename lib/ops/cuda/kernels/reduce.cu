@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reduce: as cpu/reduce.c, in f64. Sums are made in the same order: in eight lanes for each piece
- * of adjacent elements, else row after row of a piece, then piece after piece. So only eight
- * threads add a piece, each with many loads in flight. Extremes are exact in any order and use many
- * more threads.
+ * reduce: as cpu/reduce.c, in f64. Sums have the same order: in eight lanes for each piece of
+ * adjacent elements, else row after row of a piece, then piece after piece. So only eight threads
+ * add a piece, each with many loads in flight. Extremes are exact in any order and use many more
+ * threads.
  */
 #include <utility>
 
@@ -66,8 +66,8 @@ SGPU_DEVICE void store(void *out, enum sgpu_dtype dtype, uint64_t i, double valu
 }
 
 /* ---- kernels ---- */
-/* Elements as a pass sees them that a mask or a deviation needs: those left out as `nothing`, all
- * others as 1, or as their squared distance from the mean of their output. */
+/* Elements as a pass for a mask or a deviation sees them: those left out as `nothing`, others as
+ * they are, as 1, or as their squared distance from their output's mean. */
 struct seen {
 	const void *data;
 	enum sgpu_dtype dtype;
@@ -109,7 +109,7 @@ struct seen {
 template <typename In> constexpr int loads = 32;
 template <> constexpr int loads<seen> = 8;
 
-/* The input and output of a kernel; In is a pointer, or `seen`. */
+/* A kernel's input and output; In is a pointer or `seen`. */
 template <typename In> struct job {
 	In in;
 	void *out;
@@ -128,11 +128,9 @@ template <typename In> SGPU_DEVICE void put(const struct job<In> &job, uint64_t 
 	}
 }
 
-/* What In gives. */
 template <typename In>
 using element = std::remove_cv_t<std::remove_reference_t<decltype(std::declval<In>()[0])>>;
 
-/* The elements of one piece. */
 template <typename In> struct piece {
 	In in;
 	unsigned count;
@@ -149,7 +147,7 @@ SGPU_DEVICE struct piece<In> piece_at(const struct job<In> &job, uint64_t item) 
 }
 
 /* ---- adjacent elements, in the CPU's order: a thread adds one lane of a piece ----
- * A block is one warp, so that each thread has enough registers for its loads. */
+ * A block is one warp, so that threads have enough registers for their loads. */
 template <typename In>
 static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<In> job)
 {
@@ -178,7 +176,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<In
 			for (int j = 0; j < loads<In>; j++) {
 				values[j] = in[j * LANES];
 			}
-			asm volatile("" ::: "memory"); /* keeps all loads before the additions */
+			asm volatile("" ::: "memory"); /* keeps loads before additions */
 #pragma unroll
 			for (int j = 0; j < loads<In>; j++) {
 				sum += sgpu_cuda_f64(values[j]);
@@ -239,7 +237,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<In
 			for (int j = 0; j < loads<In>; j++) {
 				values[j] = from_row[j * inner];
 			}
-			asm volatile("" ::: "memory"); /* keeps all loads before the additions */
+			asm volatile("" ::: "memory"); /* keeps loads before additions */
 #pragma unroll
 			for (int j = 0; j < loads<In>; j++) {
 				folded = f(folded, f.key(sgpu_cuda_f64(values[j])));
@@ -343,7 +341,7 @@ SGPU_KERNEL settle(const double *values, const double *counts, double length, in
 	}
 }
 
-/* Blocks count the digits of a percentile in shared memory. */
+/* Blocks count a percentile's digits in shared memory. */
 SGPU_KERNEL count_digits(seen in, uint64_t count, unsigned shift, struct sgpu_percentile *all)
 {
 	__shared__ unsigned digits[2][256];
@@ -370,7 +368,7 @@ SGPU_KERNEL count_digits(seen in, uint64_t count, unsigned shift, struct sgpu_pe
 	}
 }
 
-/* One thread takes the digit before the one that is counted next, and in the end the result. */
+/* One thread takes the digit before the one that is counted next, and at last the result. */
 SGPU_KERNEL take_digits(struct sgpu_percentile *p, unsigned shift, double q, const double *counts,
 			double length, double *result)
 {

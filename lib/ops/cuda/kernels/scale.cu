@@ -6,8 +6,7 @@
 
 enum { INPUT, CALIBRATION, OUTPUT, GAIN = 0, BIAS = 1 };
 
-/* The NaN that a CPU gives: the first operand that is a NaN, made quiet, or else the default
- * NaN. */
+/* The NaN that a CPU gives: the first operand that is NaN, made quiet, else the default NaN. */
 static __device__ double nan_of(double value, double gain, double bias)
 {
 	const double own = __longlong_as_double((long long)0xfff8000000000000u);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * softmax: a block for a row. Long rows are cut into parts of a fixed size; their maxima, and then
- * their sums, are combined before every element is divided.
+ * softmax: a block for a row. Long rows are cut into parts of a fixed size, whose maxima, and then
+ * sums, are combined before every element is divided.
  */
 #include "ops/cpu/math64.h"
 #include "ops/cuda/kernels/common.cuh"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A tile of a matrix product, computed by one block: sums over k of a(row, k) b(k, column), where
- * the caller's structs a and b give the addresses of the elements. Every sum is made by one thread,
- * in the order of k, so that it depends neither on the tile's shape nor on the grid.
+ * A tile of a matrix product, computed by one block: sums over k of a(row, k) b(k, column), whose
+ * addresses the caller's structs a and b give. One thread makes a sum, in the order of k, so that
+ * the sum depends neither on the tile's shape nor on the grid.
  *
  * Steps of DEPTH values of k pass through STAGES buffers in shared memory: while one is read, the
- * others are being filled. A thread computes DOWN x ACROSS elements.
+ * others are filled. A thread computes DOWN x ACROSS elements.
  */
 #ifndef SGPU_OPS_CUDA_KERNELS_TILE_CUH
 #define SGPU_OPS_CUDA_KERNELS_TILE_CUH
@@ -20,12 +20,11 @@ struct sgpu_tile {
 	static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, DEPTH = DEPTH_, DOWN = DOWN_,
 			     ACROSS = ACROSS_;
 	static constexpr int THREADS = (ROWS / DOWN) * (COLUMNS / ACROSS), STAGES = 4;
-	/* Blocks on a multiprocessor; this bounds the registers of a thread. */
+	/* Blocks on a multiprocessor; this bounds a thread's registers. */
 	static constexpr int RESIDENT = DOWN * ACROSS * sizeof(T) >= 128 ? 2 : 3;
 	/* Keeps vectors aligned, and puts neighbouring rows into different banks. */
 	static constexpr int PAD = 16 / (int)sizeof(T);
-	/* A thread's elements come in groups of at most 4 adjacent ones, so that a warp reads
-	 * shared memory densely. */
+	/* A thread has groups of up to 4 adjacent elements, so warps read shared memory densely. */
 	static constexpr int DOWN_GROUP = DOWN < 4 ? DOWN : 4,
 			     ACROSS_GROUP = ACROSS < 4 ? ACROSS : 4;
 
@@ -55,9 +54,9 @@ struct sgpu_tile {
 	}
 };
 
-/* Starts to copy this thread's share of EXTENT x DEPTH values of a source, from step k on. If
- * SOURCE::along_k, values with neighbouring k are adjacent in memory, and neighbouring threads copy
- * them. WHOLE: no value is outside. */
+/* Starts to copy this thread's share of EXTENT x DEPTH values of a source, from k on. If
+ * SOURCE::along_k, values with neighbouring k are adjacent, and neighbouring threads copy them.
+ * WHOLE: no value is outside. */
 template <typename TILE, int EXTENT, bool WHOLE, typename SOURCE>
 SGPU_DEVICE void sgpu_tile_copy(const SOURCE &source, uint64_t k,
 				typename TILE::T (&to)[TILE::DEPTH][EXTENT + TILE::PAD])
@@ -77,7 +76,7 @@ SGPU_DEVICE void sgpu_tile_copy(const SOURCE &source, uint64_t k,
 	}
 }
 
-/* Starts the copies of one step as one group. A step beyond the last copies nothing. */
+/* Starts one step's copies as one group. A step beyond the last copies nothing. */
 template <typename TILE, typename A, typename B>
 SGPU_DEVICE void sgpu_tile_begin(const A &a, const B &b, uint64_t k, uint64_t depth,
 				 typename TILE::buffers &shared, int stage)
@@ -127,24 +126,22 @@ SGPU_DEVICE void sgpu_tile_step(const typename TILE::T (&a)[TILE::ROWS + TILE::P
 	}
 }
 
-/* Adds the products of all k below `depth`. A source has two functions: inside(EXTENT), whether all
- * rows or columns of the tile exist, and where<WHOLE>(row or column of the tile, k), an element's
- * address, or NULL for 0, but never NULL if WHOLE. All threads of the block must call this
- * function. */
+/* Adds the products of all k below `depth`; all threads of the block must take part. A source has
+ * inside(EXTENT), whether all the tile's rows or columns exist, and where<WHOLE>(the tile's row or
+ * column, k), an element's address, or NULL for 0, but never if WHOLE. */
 template <typename TILE, typename STEP, typename A, typename B>
 SGPU_DEVICE void sgpu_tile_product(const A &a, const B &b, uint64_t depth,
 				   typename TILE::buffers &shared, typename TILE::sums &sums)
 {
 	int now = 0, next = TILE::STAGES - 1;
 
-	__syncthreads(); /* threads may still be reading the buffers of the previous tile */
+	__syncthreads(); /* threads may still read the previous tile's buffers */
 	for (int stage = 0; stage < TILE::STAGES - 1; stage++) {
 		sgpu_tile_begin<TILE>(a, b, (uint64_t)stage * TILE::DEPTH, depth, shared, stage);
 	}
 	for (uint64_t k = 0; k < depth; k += TILE::DEPTH) {
 		__pipeline_wait_prior(TILE::STAGES - 2);
-		__syncthreads(); /* this step's data have arrived; the last step's are no longer
-				    read */
+		__syncthreads(); /* this step's data have arrived; the last step's are used up */
 		sgpu_tile_begin<TILE>(a, b, k + (TILE::STAGES - 1) * TILE::DEPTH, depth, shared,
 				      next);
 		if (depth - k >= TILE::DEPTH) {
@@ -185,7 +182,7 @@ template <typename T_> struct sgpu_along_k {
 	}
 };
 
-/* A matrix that is stored transposed: the elements along k are `ld` apart. */
+/* A matrix that is stored transposed: elements along k are `ld` apart. */
 template <typename T_> struct sgpu_across_k {
 	using T = T_;
 	static constexpr bool along_k = false;
@@ -205,8 +202,7 @@ template <typename T_> struct sgpu_across_k {
 	}
 };
 
-/* What a source is derived from of which a thread copies one column, any element of which may be
- * outside. */
+/* The base of a source of which a thread copies one column; any element may be outside. */
 struct sgpu_columns {
 	static constexpr bool along_k = false;
 

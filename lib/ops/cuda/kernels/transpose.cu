@@ -19,7 +19,7 @@ template <typename T> SGPU_KERNEL move_rows(const T *in, T *out, struct sgpu_mov
 	}
 }
 
-/* Moves rows of elements of `size` bytes, in words of the largest size that fits. */
+/* Moves rows of elements of `size` bytes in the largest words that fit. */
 static int start_rows(struct sgpu_launch *launch, void *to, const void *from, struct sgpu_move m,
 		      uint64_t size)
 {

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by operations on images and volumes: division of indexes, the work along an axis, and the
- * interface of components3d.cu.
+ * Shared by operations on images and volumes.
  */
 #ifndef SGPU_OPS_CUDA_KERNELS_VOLUME_CUH
 #define SGPU_OPS_CUDA_KERNELS_VOLUME_CUH
 
 #include "ops/cuda/kernels/common.cuh"
 
-/* Returns number / by, and the remainder in *rest. Usually 32 bits are enough, and faster. */
+/* number / by, with the remainder in *rest. Usually 32 bits are enough, and faster. */
 SGPU_DEVICE uint64_t sgpu_cuda_split(uint64_t number, uint64_t by, uint64_t *rest)
 {
 	uint64_t quotient = (number | by) >> 32 ? number / by : (uint32_t)number / (uint32_t)by;
@@ -34,8 +33,7 @@ static inline divisor make_divisor(uint64_t by)
 	while ((uint64_t)1 << (made.shift - 31) < by) {
 		made.shift++;
 	}
-	/* by <= 2^(shift - 31) < 2 by, so the factor is at least 2^31 and at most 2^32 - 1, or 2^31
-	 * when `by` is 1 */
+	/* by <= 2^(shift - 31) < 2 by, so the factor is in [2^31, 2^32 - 1], 2^31 if `by` is 1 */
 	made.factor = (uint32_t)((((uint64_t)1 << made.shift) - 1) / by + 1);
 	return made;
 }
@@ -49,9 +47,9 @@ SGPU_DEVICE uint64_t divide(uint64_t n, const divisor &d, uint64_t *rest)
 	return quotient;
 }
 
-/* A volume as [outer, along, inner], for work along its middle axis. A thread computes `each`
- * neighbours on that axis. A block has `lanes` adjacent threads in the inner extent, and is filled
- * up with groups along the axis, which share the cache of a multiprocessor. */
+/* A volume as [outer, along, inner], for work along its middle axis, on which a thread computes
+ * `each` neighbours. A block has `lanes` adjacent threads in the inner extent, and groups along the
+ * axis, which share a multiprocessor's cache. */
 struct sgpu_cuda_axis {
 	uint64_t outer, along, inner;
 	uint64_t groups, group_tiles, inner_tiles;
