@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The allocator, which is not trusted, decides which pages are mapped at which addresses, and sends
- * commands for that. An error here costs memory or service, but no secret. Channels share no
- * tables. The allocator reaches the processor only through `send`.
+ * The untrusted allocator decides which pages are mapped where, and reaches the processor only
+ * through `send`. An error here costs memory or service, but no secret.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -181,7 +180,7 @@ void sgpu_allocator_free(struct sgpu_allocator **allocator)
 		return;
 	}
 	for (uint32_t i = 0; i < SGPU_CHANNEL_MAX; i++) {
-		/* If the processor refuses, it unmaps the pages when it is freed itself. */
+		/* If the processor refuses, it unmaps the pages when it is freed. */
 		if (a->channels[i].tables &&
 		    sgpu_allocator_destroy(a, i, 0, NULL, NULL) != SGPU_OK) {
 			free_channel(a, &a->channels[i]);
@@ -274,7 +273,7 @@ int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, u
 }
 
 /* ---- mapping ---- */
-/* Makes a table for entry `index` of the channel's directory, unless it has one. */
+/* Makes a table for the directory's entry `index`, unless it has one. */
 static int need_table(struct sgpu_allocator *allocator, uint32_t channel, uint32_t index, int kind,
 		      struct sgpu_error *error)
 {
@@ -344,8 +343,8 @@ static int map_run(struct sgpu_allocator *allocator, uint32_t channel, uint64_t 
 	while (made->count < most && take_page(allocator, kind, &made->pages[made->count])) {
 		made->count++;
 	}
-	/* Small pages were taken in descending order. They are reversed, since a device maps frames
-	 * that ascend without gaps in one call. */
+	/* Small pages were taken in descending order. A device maps frames that ascend without gaps
+	 * in one call. */
 	for (uint32_t i = 0; kind == SGPU_SMALL && i < made->count / 2; i++) {
 		const uint32_t first = made->pages[i];
 
@@ -364,8 +363,8 @@ static int map_run(struct sgpu_allocator *allocator, uint32_t channel, uint64_t 
 	return rc;
 }
 
-/* Finds the first `size` bytes, from a multiple of `alignment` on, where no page is mapped. Returns
- * where a run at *va is to be entered, or NULL. */
+/* Finds the first `size` unmapped bytes from a multiple of `alignment` on. Returns where a run at
+ * *va is to be entered, or NULL. */
 static struct run **find_room(const struct sgpu_allocator *allocator, struct channel *made,
 			      uint64_t size, uint64_t alignment, uint64_t *va)
 {
@@ -412,7 +411,7 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 			kind = SGPU_SMALL;
 		}
 	}
-	/* Pages stay mapped after an error, since only the owner can authorise their unmapping. */
+	/* Pages stay mapped after an error, since only the owner can authorise unmapping. */
 	return rc;
 }
 

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Secure channels, after Graviton (Volos, Vaswani, Bruno: Graviton: Trusted Execution Environments
- * on GPUs, OSDI 2018, sections 4 to 6), on stock hardware: the command processor is trusted
- * software over the device's own memory mapping.
+ * Secure channels, after Graviton (Volos, Vaswani, Bruno, OSDI 2018, sections 4 to 6; sgpu(7)), on
+ * stock hardware: the command processor is trusted software over the device's own memory mapping.
  *
  * Three parties exchange the messages below and share nothing else:
  *   processor   trusted: owns the table of pages, the page tables, the keys and the mapping
  *   allocator   not trusted: decides by commands which pages are mapped where
  *   session     trusted, the owner's: holds the channel key (CEK), seals groups, checks answers
  *
- * Each channel has its own context: an address space, a CEK, page tables and pages. Channels share
- * none of these, even of one owner. Memory is counted in frames, the small pages of the device.
+ * Each channel, even of one owner, has its own context: an address space, a CEK, page tables and
+ * pages. Memory is counted in frames, the device's small pages.
  */
 #ifndef SGPU_CHANNEL_CHANNEL_H
 #define SGPU_CHANNEL_CHANNEL_H
@@ -23,11 +22,11 @@
 #include <sgpu/device.h>
 
 /* ---- the address space of a channel ----
- * A directory has at most SGPU_CHANNEL_ENTRIES entries; each can hold a table of small pages, which
- * has as many, a table of big pages for the same range, or both. So VA = (directory index *
+ * A directory has at most SGPU_CHANNEL_ENTRIES entries; each can hold a table of as many small
+ * pages, a table of big pages for the same range, or both. So VA = (directory index *
  * SGPU_CHANNEL_ENTRIES + small index) * size of a small page; the device's address is the context's
- * base + VA. Directories and tables occupy a protected frame each, but their contents are in the
- * processor's own memory. Each frame that is not free belongs to one channel. */
+ * base + VA. Each directory or table occupies a protected frame, but its contents are in the
+ * processor's memory. Each used frame belongs to one channel. */
 enum {
 	SGPU_CHANNEL_ENTRIES = 4096,
 	SGPU_CHANNEL_MAX = 1024,       /* channel ids are below this */
@@ -47,7 +46,7 @@ enum sgpu_channel_op {
 
 enum { SGPU_NO_FRAME = 0xffffffff };
 
-/* A command to the processor. A big page is given by the number of its first frame. */
+/* A command to the processor. A big page is given by its first frame. */
 struct sgpu_command {
 	enum sgpu_channel_op op;
 	uint32_t channel;
@@ -74,7 +73,7 @@ struct sgpu_command {
 		} pte;
 		struct {
 			uint64_t va, size;
-			bool keyed; /* the digest takes a key derived from the CEK, else none */
+			bool keyed; /* the digest takes a key derived from the CEK */
 		} measure;
 		struct {
 			bool has_mac;
@@ -84,13 +83,13 @@ struct sgpu_command {
 		struct {
 			const uint8_t *group; /* ciphertext and tag; borrowed */
 			uint32_t size;
-			uint64_t counter; /* the group's number in the channel, as claimed */
+			uint64_t counter; /* the group's number, as claimed */
 		} submit;
 	};
 };
 
-/* Why a command was refused. It changed nothing, unless the device failed: then mapped pages may
- * have been cleared. The numbers: sgpu-session(5). */
+/* A refused command changed nothing, unless the device failed: then mapped pages may have been
+ * cleared. The numbers: sgpu-session(5). */
 enum sgpu_refusal {
 	SGPU_REFUSED_NOT, /* the command was carried out */
 	SGPU_REFUSED_MALFORMED,
@@ -98,21 +97,20 @@ enum sgpu_refusal {
 	SGPU_REFUSED_EXISTS,
 	SGPU_REFUSED_RANGE, /* frame, index, address or size out of range, or not aligned */
 	SGPU_REFUSED_NOT_FREE = 6,
-	SGPU_REFUSED_FOREIGN,	   /* the page belongs to another channel; a hello is of no owner */
-	SGPU_REFUSED_LOCKED,	   /* no MAC authorises this, or the table has entries */
-	SGPU_REFUSED_MAC,	   /* it does not verify, or is not the next one */
-	SGPU_REFUSED_ALIAS,	   /* two pages for one address, or one page at two addresses */
-	SGPU_REFUSED_NO_TABLE,	   /* no page table is mapped there */
-	SGPU_REFUSED_NOT_MAPPED,   /* the range is not mapped in this channel */
+	SGPU_REFUSED_FOREIGN, /* another channel's page; a hello of no owner */
+	SGPU_REFUSED_LOCKED,  /* no MAC authorises this, or the table has entries */
+	SGPU_REFUSED_MAC,     /* wrong, or not the next one */
+	SGPU_REFUSED_ALIAS,   /* two pages for one address, or one page at two addresses */
+	SGPU_REFUSED_NO_TABLE,
+	SGPU_REFUSED_NOT_MAPPED,   /* in this channel */
 	SGPU_REFUSED_COUNTER = 15, /* a group was lost, replayed or reordered */
-	SGPU_REFUSED_SEAL,	   /* the group does not verify under the CEK */
+	SGPU_REFUSED_SEAL,	   /* the group does not verify */
 	SGPU_REFUSED_LIMIT,	   /* no serial number is left */
 	SGPU_REFUSED_DEVICE,	   /* the device failed, or a channel cannot be made */
 	SGPU_REFUSALS
 };
-/* For the channel's owner. The CEK is sealed with HPKE (base mode) to the owner's key: info
- * SGPU_GRANT_INFO, associated data the members before `enc`. A grant is sent as it lies in
- * memory. */
+/* For the channel's owner, to whose key HPKE (base mode) seals the CEK: info SGPU_GRANT_INFO,
+ * associated data the members before `enc`. A grant is sent as it lies in memory. */
 #define SGPU_GRANT_INFO "sgpu channel v1"
 struct sgpu_grant {
 	uint32_t channel;
@@ -121,9 +119,9 @@ struct sgpu_grant {
 	uint8_t processor[16];		      /* random, drawn when the processor was made */
 	uint8_t enc[32], sealed_cek[SGPU_KEY_SIZE + SGPU_TAG_SIZE];
 };
-/* The report of a CH_PTE or a CH_MEASURE to the owner. The MAC covers all of it, and the command.
- * The digest of CH_MEASURE is masked: the untrusted side may have a single byte measured, and could
- * guess that. */
+/* The report of a CH_PTE or CH_MEASURE to the owner. The MAC covers the report and the command.
+ * CH_MEASURE's digest is masked: the untrusted side may have a single byte measured, and could
+ * guess it. */
 struct sgpu_report {
 	uint32_t channel, serial;
 	uint64_t counter;  /* of the channel's reports, from 1 */
@@ -133,7 +131,7 @@ struct sgpu_report {
 		uint32_t keyed; /* CH_MEASURE: 0 or 1 */
 	};
 	/* CH_PTE: KT128 of the mapped pages' frame numbers, 32-bit little endian. CH_MEASURE:
-	 * sgpu_measure_pages; if `keyed`, under a key derived from the CEK. */
+	 * sgpu_measure_pages, `keyed` as in the command. */
 	uint8_t digest[SGPU_KT128_SIZE];
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 };
@@ -159,25 +157,25 @@ struct sgpu_processor_config {
 enum { SGPU_SMALL, SGPU_BIG, SGPU_KINDS };
 struct sgpu_layout {
 	uint64_t page_size[SGPU_KINDS];
-	uint64_t window; /* bytes that an entry of a directory covers */
-	uint64_t space;	 /* bytes of a context's address space */
+	uint64_t window; /* bytes that a directory's entry covers */
+	uint64_t space;	 /* bytes, as space_size */
 	uint32_t frames_of[SGPU_KINDS], entries_of[SGPU_KINDS], directory_entries;
 };
 struct sgpu_layout sgpu_layout_of(const struct sgpu_pages_info *info,
 				  const struct sgpu_processor_config *config);
 
-/* Borrows the device, which zeroes memory that was never mapped. Errors: SGPU_EUNAVAILABLE where
- * the device maps no pages. */
+/* Borrows the device, which zeroes memory that was never mapped. Errors: SGPU_EUNAVAILABLE (the
+ * device maps no pages). */
 SGPU_MUST_CHECK int sgpu_processor_create(struct sgpu_device *device,
 					  const struct sgpu_processor_config *config,
 					  struct sgpu_processor **processor,
 					  struct sgpu_error *error);
-/* Destroys all channels: clears and unmaps their pages, and wipes their keys. Where the device
- * fails, pages stay as they are. */
+/* Clears and unmaps all channels' pages, and wipes their keys. Where the device fails, pages stay
+ * as they are. */
 void sgpu_processor_free(struct sgpu_processor **processor);
 
-/* Carries out a command of the untrusted side, which is read once; a CH_SUBMIT goes to
- * sgpu_processor_open_group. May be called from several threads. Returns reply->code. */
+/* Carries out the untrusted side's command, which is read once; a CH_SUBMIT goes to
+ * sgpu_processor_open_group. Several threads may call this. Returns reply->code. */
 int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_command *command,
 			   struct sgpu_reply *reply);
 
@@ -185,67 +183,67 @@ SGPU_MUST_CHECK int sgpu_processor_space(struct sgpu_processor *processor, uint3
 					 sgpu_devptr *base, struct sgpu_error *error);
 /* ---- for trusted code in the processor's own program ---- */
 struct sgpu_hello; /* keys.h */
-/* Begins a request. Every range must be mapped in the channel's context, which becomes the one that
- * kernels reach. Requests are served in the order of the calls; one for the active context does not
- * wait until others have left. Until sgpu_processor_leave nothing is unmapped and no other context
- * becomes reachable. In between the caller sends no command and begins no other request. Errors,
- * after which there is nothing to leave: SGPU_EUSAGE (a range outside of the context, no such
- * channel), SGPU_EDEVICE. */
+/* Every range must be mapped in the channel's context, which becomes the one that kernels reach.
+ * Requests are served in the order of the calls; one for the active context does not wait until
+ * others have left. Until sgpu_processor_leave nothing is unmapped, no other context becomes
+ * reachable, and the caller may send no command and begin no other request. Errors, after which
+ * there is nothing to leave: SGPU_EUSAGE (a range outside the context, no such channel),
+ * SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t channel,
 					 const struct sgpu_device_range *ranges, int count,
 					 struct sgpu_error *error);
 void sgpu_processor_leave(struct sgpu_processor *processor);
 /* Binds the channel of a grant to a session, whose groups alone it takes from then on. Errors:
- * SGPU_EUSAGE (the channel has had a group, or does not exist), SGPU_ENOMEM. */
+ * SGPU_EUSAGE (the channel had a group, or does not exist), SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_processor_bind(struct sgpu_processor *processor,
 					const struct sgpu_grant *grant,
 					const struct sgpu_hello *hello, struct sgpu_error *error);
-/* Opens the group of a CH_SUBMIT into `items`: *size bytes, which the caller carries out and wipes.
+/* Opens a CH_SUBMIT's group into `items`: *size bytes, which the caller carries out and wipes.
  * Nobody may change *command meanwhile. Returns reply->code. */
 int sgpu_processor_open_group(struct sgpu_processor *processor, const struct sgpu_command *command,
 			      uint8_t items[SGPU_GROUP_MAX], size_t *size,
 			      struct sgpu_reply *reply);
-/* Seals the only answer to the last group that was opened, number *counter. `sealed` has room for
- * size + SGPU_TAG_SIZE. Errors: SGPU_EUSAGE (no such channel, no group to answer, too long). */
+/* Seals the only answer to the group opened last, number *counter. `sealed` has room for size +
+ * SGPU_TAG_SIZE. Errors: SGPU_EUSAGE (no such channel, no group to answer, too long). */
 SGPU_MUST_CHECK int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t channel,
 					  const void *answer, size_t size, uint8_t *sealed,
 					  uint64_t *counter, struct sgpu_error *error);
-/* Checks that the processor made this very grant, and that its channel exists: anybody can seal a
- * key of their own to an owner. Errors: SGPU_EAUTH. */
+/* Checks that the processor made this very grant, and that its channel exists: anybody can seal
+ * their own key to an owner. Errors: SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_processor_vouch(struct sgpu_processor *processor,
 					 const struct sgpu_grant *grant, struct sgpu_error *error);
 
 /* ---- the session: the owner's side of one channel ---- */
 struct sgpu_session;
-/* Opens the CEK in a grant, which does not show who made it, with the owner's X25519 private key.
- * Errors: SGPU_EAUTH, SGPU_EKEY (it is for another key). Open a grant only once: a second session
- * would use the nonces of the first again. */
+/* Opens a grant's CEK with the owner's X25519 private key. A grant does not show who made it. Open
+ * a grant only once: a second session would use the first one's nonces again. Errors: SGPU_EAUTH,
+ * SGPU_EKEY (the grant is for another key). */
 SGPU_MUST_CHECK int sgpu_session_open(const struct sgpu_key *owner, const struct sgpu_grant *grant,
 				      struct sgpu_session **session, struct sgpu_error *error);
 void sgpu_session_close(struct sgpu_session **session);
 /* Seals `items` as the next group, number *counter; `group` has room for size + SGPU_TAG_SIZE. If
- * the group does not arrive, or is refused for its counter or its seal, the same bytes can be sent
+ * the group does not arrive, or is refused for its counter or seal, the same bytes can be sent
  * again. One thread at a time. */
 SGPU_MUST_CHECK int sgpu_session_seal(struct sgpu_session *session, const void *items, size_t size,
 				      uint8_t *group, uint64_t *counter, struct sgpu_error *error);
-/* Opens the answer to group `counter`, which must be later than the last one that was answered.
- * `answer` has room for size - SGPU_TAG_SIZE. Errors: SGPU_EAUTH. */
+/* Opens the answer to group `counter`, which must be later than the last answered one. `answer` has
+ * room for size - SGPU_TAG_SIZE. Errors: SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_session_answer(struct sgpu_session *session, const uint8_t *sealed,
 					size_t size, uint64_t counter, uint8_t *answer);
-/* Makes the MAC for a CH_PTE that unmaps `unmapped`, an address and a size, or, if that is NULL,
- * for CH_DESTROY. *counter: the authorisation's. */
+/* Makes the MAC for a CH_PTE that unmaps `unmapped`, an address and a size, or, if NULL, for
+ * CH_DESTROY. *counter: the authorisation's. */
 void sgpu_session_authorise(struct sgpu_session *session, const uint64_t unmapped[2],
 			    uint64_t *counter, uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-/* Checks that a report is of this channel and this operation, and newer than the last, and takes
- * the mask off a measured digest. Errors: SGPU_EAUTH. */
+/* Checks that a report is of this channel and operation and newer than the last, and unmasks a
+ * measured digest. Errors: SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_session_report(struct sgpu_session *session, enum sgpu_channel_op op,
 					struct sgpu_report *report, struct sgpu_error *error);
 
 /* ---- the allocator, which is not trusted ----
  * One thread at a time. `config` is the processor's. */
 struct sgpu_allocator;
-/* Has the processor carry out a command. The owner's side of this function authorises a CH_PTE that
- * unmaps, and fails for a summary that it does not believe. Returns reply->code. */
+/* Has the processor carry out a command. The owner's side of this function authorises unmapping,
+ * and fails for a summary that it does not believe. Returns reply->code. */
 typedef int (*sgpu_command_fn)(void *argument, const struct sgpu_command *command,
 			       struct sgpu_reply *reply);
 SGPU_MUST_CHECK int sgpu_allocator_create(const struct sgpu_pages_info *info,
@@ -257,15 +255,15 @@ void sgpu_allocator_free(struct sgpu_allocator **allocator);
 SGPU_MUST_CHECK int sgpu_allocator_channel(struct sgpu_allocator *allocator,
 					   const uint8_t owner_key[32], struct sgpu_grant *grant,
 					   struct sgpu_error *error);
-/* Maps `size` bytes, rounded up to whole pages, at *va, in big pages as far as they fit. After an
- * error, *mapped bytes are mapped and stay so. Errors: SGPU_ENOMEM. */
+/* Maps `size` bytes, rounded up to whole pages, at *va, in big pages where they fit. Even after an
+ * error, *mapped bytes stay mapped. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel,
 				       uint64_t size, uint64_t *va, uint64_t *mapped,
 				       struct sgpu_error *error);
-/* Unmaps all that one sgpu_allocator_map has mapped. */
+/* Unmaps all that one sgpu_allocator_map mapped. */
 SGPU_MUST_CHECK int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel,
 					 uint64_t va, uint64_t mapped, struct sgpu_error *error);
-/* Sends CH_MEASURE; sgpu_session_report has to check the report. */
+/* Sends CH_MEASURE; sgpu_session_report must check the report. */
 SGPU_MUST_CHECK int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel,
 					   uint64_t va, uint64_t size, bool keyed,
 					   struct sgpu_report *report, struct sgpu_error *error);
@@ -275,58 +273,55 @@ SGPU_MUST_CHECK int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uin
 					   struct sgpu_error *error);
 
 /* ---- secure contexts ----
- * The functions of Graviton's runtime (cudaSecureMalloc and others) as library calls; context.h
- * says how.
+ * Graviton's runtime functions (cudaSecureMalloc and others) as library calls; context.h says how.
  *
- * sgpu_secure_device() returns the context as a device, so that all code written for sgpu/device.h,
- * such as lib/run, can run inside it.
+ * Code written for sgpu/device.h, such as lib/run, can run inside a context: sgpu_secure_device().
  *
- * Sizes are bytes. Several threads may use one context, except to create or destroy it. */
+ * Sizes are bytes. Several threads may use a context, except to create or destroy it. */
 struct sgpu_secure;
 
 struct sgpu_secure_config {
-	/* Another context of the same device, whose processor this one shares; neither reaches the
-	 * other's memory. NULL: the context makes its own processor, which takes all of the
-	 * device's memory. */
+	/* A context of the same device, whose processor this one shares; neither reaches the
+	 * other's memory. NULL: the context makes a processor, which takes all of the device's
+	 * memory. */
 	struct sgpu_secure *sibling;
-	/* For tests: it is called between the allocator and the processor. NULL: not used. */
+	/* For tests: called between the allocator and the processor. NULL: none. */
 	sgpu_command_fn between;
 };
 
-/* config NULL: all members are 0. The device is borrowed and must outlive the context. Errors:
+/* config NULL: zeros. The device is borrowed and must outlive the context. Errors:
  * SGPU_EUNAVAILABLE (the device maps no pages), SGPU_ENOMEM, SGPU_EUSAGE (a sibling of another
  * device), SGPU_EAUTH, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_secure_create(struct sgpu_device *device,
 				       const struct sgpu_secure_config *config,
 				       struct sgpu_secure **context, struct sgpu_error *error);
-/* Clears and frees everything. Work must have ended, and streams and modules must be freed.
- * Contexts that name this one as their sibling must be destroyed first. */
+/* Clears and frees everything. Work must have ended, and streams, modules, and contexts that name
+ * this one as their sibling must have been freed. */
 void sgpu_secure_destroy(struct sgpu_secure **context);
 
 /* Returns the context as a device, which the context owns: sgpu_device_close ignores it. */
 struct sgpu_device *sgpu_secure_device(struct sgpu_secure *context);
 
-/* Copies from the host to the device. Data are sealed where they leave, under a random key, and
- * opened and verified where they arrive, so that only ciphertext passes in between. Returns when
- * the copy has ended. The copy does not wait for streams: work that writes the memory must have
- * ended. Errors: SGPU_EAUTH, SGPU_EUSAGE (outside of the context's memory), SGPU_EDEVICE. */
+/* Copies from the host to the device, and waits for the end. The host seals the data under a random
+ * key, and the device opens and verifies them, so only ciphertext passes in between. The copy does
+ * not wait for streams: work that writes the memory must have ended. Errors: SGPU_EAUTH,
+ * SGPU_EUSAGE (outside the context's memory), SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_secure_memcpy(struct sgpu_secure *context, const void *host,
 				       sgpu_devptr memory, uint64_t size, struct sgpu_error *error);
 
 /* Copies the image into protected memory, measures it there (CH_MEASURE), compares the result with
- * `digest` (sgpu_measure_pages, not keyed), and only then loads a copy of it in host memory, since
+ * `digest` (sgpu_measure_pages, not keyed), and only then loads a copy in host memory, since
  * drivers take code only from there. Free the module with sgpu_device_module_free. Errors:
  * SGPU_EPOLICY (the digest differs), those of sgpu_device_module_load. sgpu_device_module_launch_on
- * starts its functions; a launch is refused if its `memory` is NULL (SGPU_EPOLICY) or outside of
- * the context (SGPU_EUSAGE). This check does not see what else a function touches: on a GPU only
- * the mapping of pages limits that. */
+ * refuses a launch whose `memory` is NULL (SGPU_EPOLICY) or outside the context (SGPU_EUSAGE). On a
+ * GPU only the mapping of pages limits what else a function touches. */
 SGPU_MUST_CHECK int sgpu_secure_module_load(struct sgpu_secure *context, const void *image,
 					    size_t size, const uint8_t digest[SGPU_KT128_SIZE],
 					    struct sgpu_device_module **module,
 					    struct sgpu_error *error);
-/* Measures device memory of the context with CH_MEASURE, and verifies the answer. keyed: with a key
- * of the context, so that only digests of the same context can be compared. Errors: SGPU_EUSAGE
- * (memory outside of it), SGPU_EAUTH, SGPU_EDEVICE. */
+/* Measures the context's device memory by CH_MEASURE, and verifies the answer. keyed: with a key of
+ * the context, so only its own digests can be compared. Errors: SGPU_EUSAGE (memory outside the
+ * context), SGPU_EAUTH, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory,
 					uint64_t size, bool keyed, uint8_t digest[SGPU_KT128_SIZE],
 					struct sgpu_error *error);

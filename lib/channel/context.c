@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A secure context from its creation to its end, the ground that contexts of one device share, and
- * the guard through which a context is used as a device.
+ * A secure context from creation to end, the ground of a device's contexts, and the guard through
+ * which a context is used as a device.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,6 @@
 enum { FRAMES_MIN = 32 };
 
 /* ---- commands ---- */
-/* Sends a command to the processor, by way of `between` if it is set. */
 static int send_command(struct sgpu_secure *context, const struct sgpu_command *command,
 			struct sgpu_reply *reply)
 {
@@ -39,8 +38,8 @@ static int send_for_allocator(void *argument, const struct sgpu_command *given,
 	if (command.op == SGPU_CH_PTE && !command.pte.pages) {
 		sgpu_secure_authorise(ground->sender, &command);
 	}
-	/* The processor accepts the owner's MACs only in the order of their numbers. So a command
-	 * with a MAC is sent again if it was not carried out. */
+	/* The processor accepts the owner's MACs only in order, so a command with a MAC is sent
+	 * again if it was not carried out. */
 	sends = (command.op == SGPU_CH_PTE && command.pte.has_mac) ||
 				(command.op == SGPU_CH_DESTROY && command.destroy.has_mac)
 			? SGPU_SECURE_SENDS
@@ -187,9 +186,7 @@ static int set_up(struct sgpu_secure *context, struct sgpu_device *device,
 }
 
 /* ---- as a device ----
- * For a request that touches device memory, the guard checks its ranges and makes the context the
- * one that kernels reach; then the device is called directly. A launch without ranges touches no
- * device memory. A launch of a module that does not name its memory is refused. */
+ * A launch without ranges touches no device memory. */
 static int check(struct sgpu_device_guard *guard, sgpu_devptr address, uint64_t size,
 		 struct sgpu_task *task)
 {
@@ -205,8 +202,7 @@ static int check(struct sgpu_device_guard *guard, sgpu_devptr address, uint64_t 
 	return inside ? SGPU_OK : sgpu_task_refuse_range(task, address, size);
 }
 
-/* Begins a request. Each range must lie in one allocation and, as the processor checks, in the
- * context. */
+/* Each range must lie in one allocation and, as the processor checks, in the context. */
 static int enter(struct sgpu_device_guard *guard, const struct sgpu_device_range *ranges, int count,
 		 struct sgpu_task *task)
 {

@@ -2,18 +2,17 @@
  *
  * A secure context, private to lib/channel.
  *
- *   ground    what contexts of one device share: the processor, the allocator, and the device
- *             itself
+ *   ground    what contexts of one device share: the device, the processor and the allocator
  *   context   an owner's key, a channel and the owner's session on it, memory (an arena over
  *             mapped pages), streams
  *
- * A request is a direct call: the context looks up the allocation, the processor checks that the
- * range is the context's and makes the context the one that kernels reach, and the device enqueues
- * the request. The untrusted allocator only sends commands, which the session authorises and whose
- * reports it checks.
+ * A request that touches device memory is a direct call: the context looks up the allocation, the
+ * processor checks that the range is the context's and makes kernels reach this context, and the
+ * device enqueues the request. The untrusted allocator only sends commands, which the session
+ * authorises and whose reports it checks.
  *
- * Locks are taken in this order: the arena's, the ground's, the processor's. The ground's lock also
- * guards the session.
+ * Locks are taken in this order: the arena's, the ground's (which also guards the session), the
+ * processor's.
  */
 #ifndef SGPU_SECURE_CONTEXT_H
 #define SGPU_SECURE_CONTEXT_H
@@ -40,7 +39,7 @@ struct sgpu_ground {
 	struct sgpu_processor *processor;
 	struct sgpu_allocator *allocator;
 	pthread_mutex_t lock;	      /* guards the allocator and what follows */
-	struct sgpu_secure *sender;   /* the context for which the allocator sends commands */
+	struct sgpu_secure *sender;   /* whose commands the allocator sends */
 	bool taken[SGPU_CHANNEL_MAX]; /* in use, or could not be destroyed */
 };
 
@@ -50,19 +49,19 @@ struct sgpu_secure {
 	struct sgpu_ground *ground;
 	struct sgpu_key owner;
 	sgpu_command_fn between;
-	bool poisons; /* CPU device: unused memory is poisoned */
+	bool poisons; /* unused memory, on a CPU device */
 	struct sgpu_grant grant;
 	bool has_channel;
 	struct sgpu_session *session;
 	sgpu_devptr base; /* of the context's space */
-	/* The range that the summaries of a mapping have described so far, empty if both are 0; or
-	 * the range that is still to be unmapped. */
+	/* The range that a mapping's summaries have described so far, empty if both are 0; or the
+	 * range still to be unmapped. */
 	uint64_t first, next, end;
 	pthread_mutex_t arena_lock;
 	struct sgpu_arena arena;
-	uint64_t mapped_most;	     /* most bytes ever mapped at the same time */
-	bool authorisation_lost;     /* an authorisation was sent that may still be unused */
-	struct sgpu_stream *clearer; /* clears freed blocks */
+	uint64_t mapped_most;	     /* most bytes ever mapped at once */
+	bool authorisation_lost;     /* a sent authorisation may still be unused */
+	struct sgpu_stream *clearer; /* of freed blocks */
 	atomic_uint_fast64_t requests, refused, commands;
 };
 
@@ -72,19 +71,18 @@ static inline struct sgpu_secure *sgpu_secure_guarded(struct sgpu_device_guard *
 }
 
 /* ---- context.c ---- */
-/* Opens a channel for an owner's key. The allocator is not trusted: the processor must vouch for
- * the grant, and a grant of a channel in use is refused, since two owners would share the
- * channel. */
+/* Opens a channel for an owner's key. Since the allocator is not trusted, the processor must vouch
+ * for the grant, and the grant of a channel in use is refused: two owners would share it. */
 SGPU_MUST_CHECK int sgpu_secure_channel_open(struct sgpu_secure *context,
 					     const uint8_t owner_key[32], struct sgpu_grant *grant,
 					     struct sgpu_error *error);
-/* Destroys a channel, with an authorisation unless `session` is NULL. If the processor refuses the
- * authorisation, since an earlier one was lost, destroys the channel without one. If that fails,
- * too, the channel stays, unusable, until the processor is freed. */
+/* Destroys a channel, with an authorisation unless `session` is NULL or the processor refuses one,
+ * since an earlier one was lost. If that fails, the channel stays, unusable, until the processor is
+ * freed. */
 void sgpu_secure_channel_close(struct sgpu_secure *context, uint32_t channel,
 			       struct sgpu_session *session);
 
-/* Returns the secure context behind a device, or NULL if it has none. */
+/* Returns the context behind a device, or NULL. */
 struct sgpu_secure *sgpu_secure_of(struct sgpu_device *device);
 
 /* ---- heap.c ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The session's side of command groups. No two groups have one number, and the worker takes none
- * before the last one: a client that loses a group stays broken.
+ * The session's side of command groups. No two groups have one number, and the worker takes them in
+ * order: a client that loses a group stays broken.
  */
 #include <stdlib.h>
 
@@ -92,7 +92,7 @@ static int exchange_group(struct sgpu_group_client *c, uint64_t counter, struct 
 				  (unsigned long long)counter, (unsigned)c->grant.channel);
 }
 
-/* Returns the items' outcome. The answer is authentic, but its format is still checked. */
+/* The answer is authentic, but its format is still checked. */
 static int read_outcome(const struct sgpu_group_client *c, int count, struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = c->opened, .left = c->opened_size };
@@ -142,7 +142,7 @@ int sgpu_group_client_send(struct sgpu_group_client *client, struct sgpu_error *
 }
 
 /* ---- opening ---- */
-/* Asks for a challenge, and makes the hello that answers it. */
+/* Asks for the challenge that the hello answers. */
 static int make_hello(struct sgpu_group_client *c, const struct sgpu_key *own,
 		      const struct sgpu_key *owner, const struct sgpu_key *runner,
 		      struct sgpu_hello *hello, struct sgpu_error *error)
@@ -159,8 +159,8 @@ static int make_hello(struct sgpu_group_client *c, const struct sgpu_key *own,
 		       : sgpu_fail(error, SGPU_EAUTH, "the first answer is not a challenge");
 }
 
-/* Sends the hello, and opens a session with the grant in the answer. The answer to an empty group
- * proves that the runner has the session's keys. */
+/* Sends the hello, opens a session with the grant in the answer, and has the runner prove by an
+ * empty group that it has the keys. */
 static int say_hello(struct sgpu_group_client *c, const struct sgpu_key *own,
 		     const struct sgpu_hello *hello, struct sgpu_error *error)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Items of command groups as bytes: the head of struct sgpu_item, and a tail that depends on the
- * kind. The tail with the ranges of a job: zero (1), number of ranges (1), for each range its
- * buffer (4), offset (8) and size (8); zero (36).
+ * kind. The tail of a job's ranges: zero (1), their number (1), each range's buffer (4), offset (8)
+ * and size (8), zero (36).
  */
 #include <sgpu/base.h>
 

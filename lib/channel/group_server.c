@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Serves one session, whose messages are carried by others who are not trusted. The processor opens
- * each group once, and in order; a worker carries it out.
+ * Serves one session, whose messages untrusted parties carry. The processor opens each group once,
+ * and in order; a worker carries it out.
  */
 #include <stdlib.h>
 
@@ -25,11 +25,11 @@ struct sgpu_group_server {
 	struct sgpu_group_worker worker;
 	const struct sgpu_session_authority *authority;
 	uint8_t nonce[32];
-	bool challenged; /* the nonce has been sent, and is not answered */
+	bool challenged; /* the nonce is sent, but not answered */
 	bool is_open;	 /* there is a channel */
 	struct sgpu_grant grant;
 	struct group_text *text;
-	uint64_t counter;		/* the number of the last group that was answered */
+	uint64_t counter;		/* the last answered group's number */
 	uint8_t last[SGPU_MESSAGE_MAX]; /* the answer to that group */
 	size_t last_size;
 };
@@ -91,8 +91,7 @@ static int challenge(struct sgpu_group_server *s, uint8_t *answer, size_t *answe
 	return rc;
 }
 
-/* Answers a hello by a grant. A hello that is refused makes no channel. Each challenge is answered
- * once. */
+/* A refused hello makes no channel. Each challenge is answered once. */
 static int open_channel(struct sgpu_group_server *s, const uint8_t *text, size_t size,
 			uint8_t *answer, size_t *answer_size, struct sgpu_error *error)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Carries out the items of command groups. Handles are indexes of tables; an item that names an
- * empty entry, or a range outside of a buffer or of the shared area, fails with all items after it.
+ * Carries out items of command groups. An item that names an empty entry of a table, or a range
+ * outside a buffer or the shared area, fails with all items after it.
  */
 #include <sgpu/base.h>
 
@@ -11,8 +11,8 @@
 #include "channel/group.h"
 
 /* ---- the objects that items name ---- */
-/* Checks that there is no object yet of the handle for which an item makes one, and else that there
- * is the one that the item names. Before an object is freed, waits for the work that uses it. */
+/* Checks that the object that an item names exists, or does not yet if the item makes it. Before an
+ * object is freed, waits for the work that uses it. */
 static int check_object(const struct sgpu_group_worker *w, const struct sgpu_item *item,
 			struct sgpu_error *error)
 {
@@ -140,10 +140,9 @@ static int load_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	return rc;
 }
 
-/* Opens or seals chunks between the area and a buffer. The session may write to the area, so each
- * byte is read once: by the kernel that opens it, or by the copy into `staging`. A failed copy
- * needs no check, since its data will not verify. settle_opens keeps other items from reading
- * opened data that have not verified. */
+/* Opens or seals chunks between the area and a buffer. Each byte of the area is read once: by the
+ * opening kernel, or by the copy into `staging`. A failed copy needs no check: its data will not
+ * verify. settle_opens keeps other items from reading opened data that have not verified. */
 static int move_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item,
 		       struct sgpu_task *task)
 {
@@ -188,8 +187,8 @@ static int move_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item
 	return rc < 0 || !seals ? rc : sgpu_copy_out(w->stream, area, staged, sealed, NULL);
 }
 
-/* Waits for the opens before item `before`, since that item may read their data. Fails if one of
- * them did not verify. */
+/* Waits for the opens before item `before`, since that item may read their data. Fails if one did
+ * not verify. */
 static int settle_opens(struct sgpu_group_worker *w, int before, struct sgpu_error *error)
 {
 	bool synced = false;
@@ -211,7 +210,7 @@ static int settle_opens(struct sgpu_group_worker *w, int before, struct sgpu_err
 }
 
 /* ---- jobs: only config.jobs knows what they are ---- */
-/* Ends the run that an item started; the streams are idle. If the run failed, so does its item. */
+/* The streams are idle. If the run failed, so does its item. */
 static void end_run(struct sgpu_group_worker *w, int item)
 {
 	struct sgpu_error error = { 0 };
@@ -322,8 +321,7 @@ static uint8_t *put_outcome(uint8_t *at, const uint8_t *end, int rc, const char 
 			      size);
 }
 
-/* Writes the answer, which always fits: a group has at most SGPU_GROUP_ITEMS items, and their texts
- * share SGPU_GROUP_TEXT_MAX bytes. */
+/* Writes the answer, which always fits: the texts of all items share SGPU_GROUP_TEXT_MAX bytes. */
 static size_t write_answer(const struct sgpu_group_worker *w, int count, int rc,
 			   const struct sgpu_error *error, uint8_t answer[SGPU_GROUP_BYTES])
 {
@@ -346,7 +344,7 @@ static size_t write_answer(const struct sgpu_group_worker *w, int count, int rc,
 	return (size_t)(at - answer);
 }
 
-/* Carries out the items up to the first that cannot be enqueued, and waits for their end: the
+/* Stops at the first item that cannot be enqueued, and waits for the end of those before: the
  * caller wipes the items, so nothing may still read them. */
 static int carry_out_all(struct sgpu_group_worker *w, int count, struct sgpu_error *error)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Memory of a secure context. Pages are mapped in large pieces and kept; blocks of them are
- * allocated without a call of the driver. A freed block is cleared on the device, by the stream
- * `clearer`, and allocated again when the clearing is known to have ended. The processor's
- * summaries are checked with the owner's key, and against the addresses that the allocator returns
- * and the pages in its command.
+ * allocated without a call of the driver. A freed block is cleared by the stream `clearer`, and
+ * used again when the clearing is known to have ended. Summaries are checked with the owner's key,
+ * and against the addresses that the allocator returns and the pages in its command.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +65,7 @@ void sgpu_secure_info(struct sgpu_device_guard *guard, struct sgpu_device_info *
 	info->secure = true;
 }
 
-/* The lock of the arena is held. */
+/* The arena's lock is held. */
 static int out_of_memory(struct sgpu_secure *context, uint64_t size, struct sgpu_error *error)
 {
 	uint64_t total, available;
@@ -125,8 +124,7 @@ int sgpu_secure_take_summary(struct sgpu_secure *context, const struct sgpu_comm
 }
 
 /* ---- mapping ---- */
-/* Unmaps a range. After a failure an authorisation may still be valid, so the range may be unmapped
- * at any time. */
+/* After a failure an authorisation may still be valid, so the range may be unmapped at any time. */
 static int unmap(struct sgpu_secure *context, uint64_t va, uint64_t size, struct sgpu_error *error)
 {
 	struct sgpu_ground *ground = context->ground;
@@ -194,8 +192,8 @@ static bool ran_out(struct sgpu_secure *context, int rc, uint64_t size)
 		info.memory_free < size);
 }
 
-/* Maps memory for a block of `extent` bytes: whole big pages and more than the block needs, or just
- * enough if memory runs out. */
+/* Maps whole big pages, more than a block of `extent` bytes needs; just enough if memory runs
+ * out. */
 static int grow(struct sgpu_secure *context, uint64_t extent, struct sgpu_error *error)
 {
 	const struct sgpu_pages_info *pages = &context->ground->pages;
@@ -218,8 +216,7 @@ static int grow(struct sgpu_secure *context, uint64_t extent, struct sgpu_error 
 }
 
 /* ---- clearing ---- */
-/* Enqueues the clearing of a block. If that fails, the block is never given out again. The lock of
- * the arena is held. */
+/* If this fails, the block is never given out again. The arena's lock is held. */
 static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block)
 {
 	const struct sgpu_device_range range = { block->range.address, block->range.extent };
@@ -239,8 +236,7 @@ static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block
 	}
 }
 
-/* Waits for all clearings, and frees their blocks. A block whose clearing failed is never used
- * again. */
+/* Waits for all clearings. A block whose clearing failed is never used again. */
 static void settle(struct sgpu_secure *context)
 {
 	struct sgpu_block *block;
@@ -257,9 +253,9 @@ static void settle(struct sgpu_secure *context)
 	}
 }
 
-/* Unmaps every idle region. The arena's lock is held. If no authentic summary answers an
- * authorisation, whoever has it can still use it, and until then the processor accepts no later
- * one. So that region's memory is not used again. */
+/* Unmaps every idle region. The arena's lock is held. An authorisation that no authentic summary
+ * answers can still be used, and until then the processor accepts no later one. So that region's
+ * memory is not used again. */
 static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 {
 	struct sgpu_arena_region *region, *next;
@@ -288,7 +284,7 @@ static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 
 /* ---- allocating ---- */
 /* Finds a block in free memory, in memory that was being cleared, or in new pages. Clearings are
- * waited for when nothing else is free: most have ended long before. */
+ * waited for when nothing else is free, mostly long after their end. */
 static int obtain(struct sgpu_secure *context, uint64_t size, struct sgpu_block **block,
 		  struct sgpu_error *error)
 {

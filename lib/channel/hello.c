@@ -97,7 +97,7 @@ int sgpu_hello_make(const uint8_t challenge[SGPU_CHALLENGE_SIZE], const struct s
 	return rc ? rc : sign(payload_of(&c, owner->kid), owner, hello, error);
 }
 
-/* Reads the payload. *kid: borrowed from *json, which the caller frees. */
+/* *kid: borrowed from *json, which the caller frees. */
 static int read_payload(const char *encoded, json_t **json, struct content *c, const char **kid,
 			struct sgpu_error *error)
 {

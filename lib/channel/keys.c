@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys of a channel, and computations of both trusted sides with them: nonces, MACs, the mask of a
- * measurement, and the binding of a session to its hello.
+ * Keys of a channel, nonces, MACs, the mask of a measurement, and the binding of a session to its
+ * hello.
  */
 #include <string.h>
 

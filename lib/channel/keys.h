@@ -18,8 +18,8 @@ _Static_assert(offsetof(struct sgpu_grant, enc) == SGPU_GRANT_BIND_SIZE &&
 		       __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	       "sgpu-session(5)");
 
-/* Derived from the CEK by HKDF-SHA256, with the processor's random number as salt and the info
- * "sgpu channel group" and so on. */
+/* Derived from the CEK by HKDF-SHA256: salt the processor's random number, info "sgpu channel
+ * group" and so on. */
 struct sgpu_channel_keys {
 	uint8_t group[SGPU_KEY_SIZE];	/* AES-256-GCM */
 	uint8_t answer[SGPU_KEY_SIZE];	/* to a group; AES-256-GCM */
@@ -31,16 +31,16 @@ SGPU_MUST_CHECK int sgpu_channel_derive(const uint8_t cek[SGPU_KEY_SIZE],
 					const uint8_t processor[16], struct sgpu_channel_keys *keys,
 					struct sgpu_error *error);
 /* Replaces the ciphers of groups and answers by those of `keys`. *group and *answer may be NULL
- * before the call, and after an error. */
+ * before, and after an error. */
 struct sgpu_aead;
 SGPU_MUST_CHECK int sgpu_channel_aeads(const struct sgpu_channel_keys *keys,
 				       struct sgpu_aead **group, struct sgpu_aead **answer,
 				       struct sgpu_error *error);
-/* Nonce of group number `counter` (from 1), and of the answer to it: serial (4, big endian) ||
- * counter (8, big endian). */
+/* Nonce of group number `counter` (from 1) and its answer: serial (4, big endian) || counter (8,
+ * big endian). */
 void sgpu_group_nonce(uint32_t serial, uint64_t counter, uint8_t nonce[SGPU_NONCE_SIZE]);
-/* MACs: KT128 of key || fields, each kind with its own customisation string.
- * unmapped: the address and the size of what is to be unmapped; NULL: the channel is destroyed. */
+/* MACs: KT128 of key || fields, each kind with its own customisation string. unmapped: the address
+ * and size to unmap; NULL: the channel is destroyed. */
 void sgpu_mac_owner(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
 		    const uint64_t unmapped[2], uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 void sgpu_mac_report(const struct sgpu_channel_keys *keys, enum sgpu_channel_op op,
@@ -51,19 +51,18 @@ void sgpu_mask_report(const struct sgpu_channel_keys *keys, struct sgpu_report *
 
 /* ---- hello.c: how a session begins, sgpu-session(5) ----
  * The runner answers a question by a challenge: its X25519 public key (32) || a nonce (32). The
- * program answers by a hello, which the runner answers by a grant. */
+ * program answers by a hello, the runner by a grant. */
 enum { SGPU_CHALLENGE_SIZE = 64, SGPU_HELLO_MAX = 2048 /* bytes */ };
 
 struct sgpu_hello {
 	char text[SGPU_HELLO_MAX]; /* a JWS (RFC 7515), as it is sent */
 	size_t size;
-	uint8_t key[32];	       /* the X25519 public key that the CEK is sealed to */
+	uint8_t key[32];	       /* X25519, public; the CEK is sealed to it */
 	uint8_t secret[SGPU_KEY_SIZE]; /* sealed to the runner's key in the text */
 };
 
-/* The program's side: draws the secret and signs. runner: the key that the program was told to
- * expect. Errors: SGPU_EAUTH (the challenge is another runner's), SGPU_EINVALID (a key of low
- * order). */
+/* The program's side: draws the secret and signs. runner: the key that the program expects. Errors:
+ * SGPU_EAUTH (the challenge is another runner's), SGPU_EINVALID (a key of low order). */
 SGPU_MUST_CHECK int sgpu_hello_make(const uint8_t challenge[SGPU_CHALLENGE_SIZE],
 				    const struct sgpu_key *runner, const uint8_t key[32],
 				    const struct sgpu_key *owner, struct sgpu_hello *hello,
@@ -79,7 +78,7 @@ SGPU_MUST_CHECK int sgpu_hello_open(const void *text, size_t size, const uint8_t
 SGPU_MUST_CHECK int sgpu_channel_bind(struct sgpu_channel_keys *keys,
 				      const struct sgpu_hello *hello,
 				      const struct sgpu_grant *grant, struct sgpu_error *error);
-/* Binds a session, before its first group. After an error the session cannot be used any more. */
+/* Binds a session, before its first group. After an error the session is of no use. */
 SGPU_MUST_CHECK int sgpu_session_bind(struct sgpu_session *session, const struct sgpu_hello *hello,
 				      const struct sgpu_grant *grant, struct sgpu_error *error);
 

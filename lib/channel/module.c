@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Secure copies, and loading modules by them. A copy is a live one of a transfer engine over the
- * context, so that only ciphertext passes between host and device. The image of a module is copied
- * into protected memory, measured there, and loaded only if the digest is the one that the owner
- * names, from host memory with the same digest.
+ * Secure copies, which are live copies of a transfer engine over the context, and loading modules
+ * by them. An image's copy in host memory must have the owner's digest, too.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A session: the owner's side of one channel. It has the channel's keys and the numbers of the last
- * group that it sealed, the last answer that it opened, the last authorisation that it made, and
- * the last report that it accepted.
+ * The owner's side of one channel: the channel's keys, and the numbers of the last group sealed,
+ * answer opened, authorisation made and report accepted.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +101,7 @@ int sgpu_session_seal(struct sgpu_session *session, const void *items, size_t si
 				 SGPU_GROUP_MAX - SGPU_TAG_SIZE);
 	}
 	sgpu_group_nonce(session->serial, session->groups + 1, nonce);
-	/* The number is used up even if sealing fails, so that it never serves for other items. */
+	/* The number is used up even if sealing fails, so it never serves for other items. */
 	session->groups++;
 	rc = sgpu_aead_seal(session->aead, nonce, items, size, group, group + size);
 	if (rc != SGPU_OK) {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A carrier takes the messages and the sealed data of a session to its worker and back: over a
- * pipe, or over a ring and an area that both sides map. Neither the carrier nor its data are
- * trusted.
+ * A carrier takes a session's messages and sealed data to its worker and back: over a pipe, or over
+ * a ring and an area that both sides map. Neither the carrier nor its data are trusted.
  *
- * The area holds SGPU_AREA_SIZE bytes of sealed data: `put` writes there before the next message is
- * sent, and `get` reads what the worker wrote before its last answer.
+ * The area holds sealed data: `put` writes there before the next message is sent, and `get` reads
+ * what the worker wrote before its last answer.
  */
 #ifndef SGPU_REMOTE_CARRIER_H
 #define SGPU_REMOTE_CARRIER_H
@@ -25,7 +24,7 @@ struct sgpu_carrier {
 
 struct sgpu_carrier_calls {
 	sgpu_exchange_fn exchange; /* its argument is the carrier */
-	/* Copy from private memory to the area, and back. The range must lie in the area. */
+	/* Copy from private memory to the area, and back, within the area. */
 	int (*put)(struct sgpu_carrier *carrier, uint64_t offset, const uint8_t *bytes, size_t size,
 		   struct sgpu_error *error);
 	int (*get)(struct sgpu_carrier *carrier, uint64_t offset, uint8_t *bytes, size_t size,
@@ -38,13 +37,13 @@ SGPU_MUST_CHECK int sgpu_carrier_pipe(int in, int out, struct sgpu_carrier **car
 				      struct sgpu_error *error);
 
 /* ---- carrier_ring.c: over a ring ----
- * The two sides share the ring's memory, and map a file with this layout:
+ * The two sides also map a file with this layout:
  *
  *   0                 sealed data: the area
  *   SGPU_AREA_SIZE    a message; then its answer
  *
  * The program writes a message and submits LINK_MESSAGE with its length. The worker overwrites the
- * message with its answer, and completes the operation with the answer's length. */
+ * message with its answer, and completes the operation with that length. */
 enum {
 	LINK_MESSAGE = SGPU_RING_OPCODE_SERVICE, /* `length`: of the message */
 	LINK_ENTRIES = 16,			 /* of each queue */
@@ -55,7 +54,7 @@ _Static_assert(SGPU_MESSAGE_MAX <= LINK_SIZE - SGPU_AREA_SIZE, "a message has ro
 /* The descriptors are borrowed. */
 SGPU_MUST_CHECK int sgpu_carrier_ring(const struct sgpu_remote_ring *ring,
 				      struct sgpu_carrier **carrier, struct sgpu_error *error);
-/* Maps the file, which the other side may have made, after checking its type, size and seals. If
+/* Checks the type, size and seals of the file, which the other side may have made, and maps it. If
  * this fails, *area is NULL. */
 SGPU_MUST_CHECK int sgpu_link_map(int fd, uint8_t **area, struct sgpu_error *error);
 void sgpu_link_unmap(uint8_t **area);
@@ -66,7 +65,7 @@ extern const struct sgpu_group_jobs sgpu_remote_jobs; /* job.c */
 
 /* ---- frame.c ----
  * Frames on a pipe or a socket are messages (channel/group.h), and reads and writes of the area,
- * which is memory of the worker.
+ * which is the worker's memory.
  *
  *   message   size (4), bytes; answered by a message
  *   put       0xffffff01 (4), offset (8), size (8), bytes; not answered

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A session over a ring: the memory that both sides share, and the program's side, which makes no
- * system calls while the worker is awake.
+ * A session over a ring: the shared memory, and the program's side, which makes no system calls
+ * while the worker is awake.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -54,8 +54,7 @@ struct ring_carrier {
 	uint8_t *area;
 };
 
-/* Waits for the answer to the message. A worker that ends closes its bell; if it hangs, only the
- * deadline ends the wait. */
+/* A worker that ends closes its bell; if the worker hangs, only the deadline ends the wait. */
 static int await_answer(struct ring_carrier *c, uint64_t *size, struct sgpu_error *error)
 {
 	const uint64_t patience = c->carrier.patience_ns;

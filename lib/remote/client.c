@@ -9,23 +9,23 @@
  *
  * Each direction has a key, made here and sent in a sealed group, and a running number of chunks. A
  * copy takes the next numbers, and the item that opens or seals its chunks names them in a sealed
- * group. Both sides trust that group, and it is carried out only once. Therefore:
+ * group, which both sides trust and which is carried out once. Therefore:
  *
  *   - No number is used twice with a key. On the way in, only this file seals, with `next`, which
  *     only grows. On the way out, the device seals as items tell it to, and no two items have the
- *     same number. A copy that failed has used up its numbers.
- *   - For each number, only one piece of ciphertext verifies. An older piece in its place, one of
- *     another copy, or one of the other direction has another number or another key.
+ *     same number. A failed copy has used up its numbers.
+ *   - For each number, only one piece of ciphertext verifies. An older piece, or one of another
+ *     copy or direction, has another number or key.
  *   - The item also has the piece's size, and `last`: whether the piece ends with a chunk that is
  *     not whole. So a piece that was cut does not verify.
  *
- * A key is replaced long before GCM's limit of 2^32 messages. The new key has another handle, so
- * that no item can mean the old key.
+ * A key is replaced long before GCM's limit of 2^32 messages. The new key has another handle, so no
+ * item can mean the old key.
  *
- * Others may write to the area at any time. AES-GCM computes its tag over the ciphertext that it
- * has written, and may read it from memory again: whoever changed it in between would get a tag
- * that verifies. So data are sealed in private memory before they are copied to the area, and
- * copied from it, once, before they are opened.
+ * Others may write to the area at any time. For its tag, AES-GCM may read back the ciphertext that
+ * it wrote: whoever changed it in between would get a tag that verifies. So data are sealed in
+ * private memory before they are copied to the area, and copied from it, once, before they are
+ * opened.
  */
 #include <stdlib.h>
 
@@ -118,7 +118,7 @@ static bool is_cut(const struct sgpu_remote_piece *p)
 	return p->size % SGPU_CHUNK != 0;
 }
 
-/* After a group's end, opens the pieces that it copied. */
+/* Opens the pieces that a group copied. */
 static int take_pieces(struct sgpu_remote *remote, struct sgpu_error *error)
 {
 	const struct sgpu_remote_direction *d = &remote->directions[OUT];
@@ -146,7 +146,7 @@ int sgpu_remote_flush(struct sgpu_remote *remote, struct sgpu_error *error)
 	int rc;
 
 	if (remote->pending == 0) {
-		remote->area_used = 0; /* room may have been reserved without adding an item */
+		remote->area_used = 0; /* room may be reserved without an item */
 		return SGPU_OK;
 	}
 	rc = sgpu_group_client_send(remote->client, error);
@@ -156,7 +156,7 @@ int sgpu_remote_flush(struct sgpu_remote *remote, struct sgpu_error *error)
 	return rc;
 }
 
-/* Makes room in the next group for an item without a tail, and in the area for `bytes` at *at. */
+/* Makes room in the next group for an item without a tail, and for `bytes` at *at in the area. */
 static int reserve(struct sgpu_remote *remote, uint64_t bytes, uint64_t *at,
 		   struct sgpu_error *error)
 {
@@ -215,7 +215,7 @@ static int new_key(struct sgpu_remote *r, struct sgpu_remote_direction *d, struc
 	rc = rc ? rc : sgpu_remote_flush(r, error);
 	rc = rc ? rc : sgpu_aead_create(NULL, d->keys.key, &d->aead, error);
 	if (rc < 0) {
-		r->key_chunks = 0; /* it is not known which keys the worker has now */
+		r->key_chunks = 0; /* the worker's keys are not known now */
 		return rc;
 	}
 	d->object = object;
@@ -268,8 +268,8 @@ int sgpu_remote_alloc(struct sgpu_remote *remote, uint64_t size, uint32_t *buffe
 }
 
 /* ---- copies ---- */
-/* Takes the next piece of the `left` bytes: numbers its chunks, and reserves room in the area and
- * the group. */
+/* Takes the next piece of `left` bytes: numbers its chunks, and reserves room in the area and
+ * group. */
 static int begin_piece(struct sgpu_remote *r, int direction, uint64_t left,
 		       struct sgpu_remote_piece *p, struct sgpu_error *error)
 {

@@ -32,7 +32,7 @@ struct sgpu_remote_direction {
 	uint64_t next;
 };
 
-/* A piece that the next group copies from the device. */
+/* A piece that the next group copies out. */
 struct sgpu_remote_piece {
 	uint8_t *data;
 	uint64_t first, size, sealed, at; /* at: its offset in the area */
@@ -54,16 +54,15 @@ struct sgpu_remote {
 	int piece_count;
 };
 
-/* Opens a session over a carrier. Takes over the carrier, even if this fails. */
+/* Takes over the carrier, even if this fails. */
 SGPU_MUST_CHECK int sgpu_remote_open_carrier(struct sgpu_carrier *carrier,
 					     const struct sgpu_key *owner,
 					     const struct sgpu_key *runner,
 					     struct sgpu_remote **remote, struct sgpu_error *error);
-/* Adds an item to the next group. If the group is full, sends it first; errors may be of its items.
- */
+/* Adds an item to the next group. Sends a full group first; errors may be of its items. */
 SGPU_MUST_CHECK int sgpu_remote_add(struct sgpu_remote *remote, const struct sgpu_item *item,
 				    struct sgpu_error *error);
-/* Sends the items added so far as a group, and waits for the answer. */
+/* Sends the next group, and waits for the answer. */
 SGPU_MUST_CHECK int sgpu_remote_flush(struct sgpu_remote *remote, struct sgpu_error *error);
 
 /* As sgpu_remote_copy_out, but only adds items to groups. */

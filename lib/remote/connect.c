@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A session with a worker of `sgpu-serve`: a connection to the server's socket passes the
- * shared memory's descriptors, and is then the bell. The server's texts are made printable.
+ * A session with a worker of `sgpu-serve`: a connection to the server passes the shared memory's
+ * descriptors, and is then the bell. The server's texts are made printable.
  */
 #include <errno.h>
 #include <poll.h>
@@ -13,14 +13,14 @@
 #include "remote/greeting.h"
 #include "remote/carrier.h"
 
-/* PATIENCE_MS: for the server's answer; it may have to start a worker first. */
+/* PATIENCE_MS: for the server, which may have to start a worker first. */
 enum { PATIENCE_MS = 90000, WAIT_MS = 50, OWNED = 3 };
 
 static int send_files(int connection, const int files[2], struct sgpu_error *error)
 {
 	struct sgpu_greeting greeting;
 
-	/* A server that refuses early may already have answered and closed. */
+	/* A server that refuses may already have answered and closed. */
 	return sgpu_wire_send(connection, SGPU_GREETING_SESSION, &greeting, sizeof(greeting), files,
 			      2) ||
 			       errno == EPIPE || errno == ECONNRESET

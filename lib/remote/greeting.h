@@ -37,17 +37,17 @@ struct sgpu_refusal_of_session {
 
 struct msghdr;
 
-/* Fills in the head of a message and sends the message with `count` descriptors, at most 4. Does
- * not block. Returns false, with errno, if the peer has gone or its queue is full; EINVAL: more. */
+/* Fills in a message's head and sends the message with `count` descriptors. Does not block. Returns
+ * false, with errno, if the peer has gone or its queue is full; EINVAL: more than 4 descriptors. */
 bool sgpu_wire_send(int socket, int kind, void *message, size_t size, const int *fds, int count);
-/* Receives a packet. flags: recvmsg's. *size: of the whole packet, even if cut. Does not block.
- * Errors: SGPU_ECANCELED: the peer has gone; SGPU_ETIMEOUT: there is no packet. */
+/* flags: recvmsg's. *size: of the whole packet, even if cut. Does not block. Errors:
+ * SGPU_ECANCELED: the peer has gone; SGPU_ETIMEOUT: there is no packet. */
 SGPU_MUST_CHECK int sgpu_wire_receive(int socket, struct msghdr *packet, int flags, ssize_t *size);
 
 /* ---- where the server is ---- */
 struct sgpu_service_path {
 	char text[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	bool named; /* by an option or SGPU_SOCKET: it is not the default */
+	bool named; /* by an option or SGPU_SOCKET */
 };
 
 /* Sets path->text to `given` (an option, or NULL), else $SGPU_SOCKET, else

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A job of a session: a manifest that was parsed and checked once. Its operations run in the
- * manifest's order on one stream, over ranges of the session's buffers: one for each INPUT, OUTPUT
- * and INPUT_OUTPUT, in the order of the segments, of exactly the segment's size. INTERMEDIATE
- * segments are in memory of the job. Operations read an INPUT_OUTPUT's value from before the run;
- * its range has the new value after the run.
+ * A job of a session: a manifest, parsed and checked once. Its operations run in order on one
+ * stream, over ranges of the session's buffers: one for each INPUT, OUTPUT and INPUT_OUTPUT, in the
+ * order of the segments, of exactly the segment's size. INTERMEDIATE segments are in the job's
+ * memory. Operations read an INPUT_OUTPUT's old value; its range has the new one after the run.
  *
- * The manifest comes from the session's owner, who may be anybody, so all sizes are checked when
- * the job is loaded, and all ranges when it runs.
+ * The manifest comes from the session's owner, who may be anybody, so loading checks all sizes, and
+ * each run all ranges.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -22,8 +21,8 @@ struct step {
 	/* the device's implementation; NULL: the CPU's, call.op->cpu */
 	sgpu_op_fn on_device;
 	const char *id;
-	int segments[SGPU_ARGUMENTS_MAX]; /* by argument of the operation; -1: absent */
-	bool is_new[SGPU_ARGUMENTS_MAX];  /* of an INPUT_OUTPUT the new value, not the old one */
+	int segments[SGPU_ARGUMENTS_MAX]; /* by argument; -1: absent */
+	bool is_new[SGPU_ARGUMENTS_MAX];  /* an INPUT_OUTPUT's new value */
 	bool scratch;			  /* needs the job's scratch memory */
 };
 
@@ -31,7 +30,7 @@ struct step {
 struct place {
 	uint64_t size;
 	int range;	    /* its index in a run's ranges, or -1 */
-	sgpu_devptr memory; /* for an INTERMEDIATE, and for an INPUT_OUTPUT's new value; or 0 */
+	sgpu_devptr memory; /* for an INTERMEDIATE or an INPUT_OUTPUT's new value, or 0 */
 };
 
 struct sgpu_job_run;
@@ -56,8 +55,7 @@ struct sgpu_job {
 	struct sgpu_manifest *manifest;
 	struct place *places;
 	int range_count;
-	/* in the order of execution; then copies of each INPUT_OUTPUT's new value over the old one,
-	 * which no operation reads any more */
+	/* in order; then copies of each INPUT_OUTPUT's new value over the old one */
 	struct step *steps;
 	int step_count;
 	struct sgpu_job_run *spare; /* for reuse */
@@ -306,7 +304,7 @@ static bool overlap(const struct sgpu_device_range *a, const struct sgpu_device_
 	return a->address < b->address + b->size && b->address < a->address + a->size;
 }
 
-/* Checks ranges: no output may overlap another range, and operations need aligned data. */
+/* No output may overlap another range, and operations need aligned data. */
 static int check_ranges(const struct sgpu_job *j, const struct sgpu_device_range *ranges, int count,
 			struct sgpu_error *error)
 {
@@ -356,7 +354,7 @@ static int start_job(void *job, struct sgpu_stream *stream, const struct sgpu_de
 	if (rc < 0) {
 		return rc;
 	}
-	/* There are as many runs as were ever under way at one time. */
+	/* There are as many runs as were ever under way at once. */
 	r = j->spare ? j->spare
 		     : calloc(1, sizeof(*r) + (size_t)j->step_count * sizeof(r->started[0]));
 	if (!r) {

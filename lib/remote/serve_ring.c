@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The worker's side of a session over a ring. Nothing that the other side shares is trusted: the
- * ring checks its entries, a message is copied once before it is read, and the data in the area are
- * sealed.
+ * The worker's side of a session over a ring. Nothing shared is trusted: the ring checks its
+ * entries, a message is copied once before it is read, and the data in the area are sealed.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -108,7 +107,7 @@ static int answer_message(struct sgpu_remote_service *s,
 	return sgpu_ring_finish(s->ring, SGPU_OK, answered, error);
 }
 
-/* Checks `stop` before each message, so that endless messages do not prevent a stop. */
+/* Checks `stop` before each message, so endless messages do not prevent a stop. */
 int sgpu_remote_service_run(struct sgpu_remote_service *service, struct sgpu_error *error)
 {
 	struct sgpu_remote_service *s = service;
@@ -122,8 +121,7 @@ int sgpu_remote_service_run(struct sgpu_remote_service *service, struct sgpu_err
 		} else if (rc == SGPU_ERETRY) {
 			rc = SGPU_OK;
 			if (sgpu_ring_await(s->ring, 0, error) < 0) {
-				/* The client has closed its end of the bell, and no message is
-				 * left. */
+				/* The client has closed the bell, and no message is left. */
 				return SGPU_OK;
 			}
 		}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds `sgpu-serve`, connects to it, and sends and receives the packets of the connection.
+ * Finds `sgpu-serve`, connects to it, and sends and receives packets.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ int sgpu_service_find(const char *given, struct sgpu_service_path *path, struct 
 					 "the path of a socket has at most %d bytes, '%s' has more",
 					 (int)sizeof(path->text) - 1, named);
 		}
-		path->text[0] = '\0'; /* no socket can have such a long path */
+		path->text[0] = '\0'; /* no socket has such a long path */
 	}
 	return SGPU_OK;
 }

@@ -17,12 +17,11 @@
 
 /* ---- queue.c: one queue between two sides that do not trust each other: submissions one way,
  * completions the other ----
- * Each entry carries a generation: how many times its place has been filled. The place of position
- * p holds an entry if its generation is that of p, and is empty if it is one less; any other value
- * is a fault. So the consumer reads only the entry and no tail. The producer needs the consumer's
- * head, to know which places are free. Each end is used by one thread at a time.
- * Positions count from 0 and have 64 bits: they do not wrap. Generations have 32 bits and may wrap.
- */
+ * Each entry carries a generation: how often its place was filled. The place of position p holds an
+ * entry if its generation is that of p, and is empty if it is one less; any other value is a fault.
+ * So the consumer reads no tail. The producer needs the consumer's head, to know which places are
+ * free. Each end is used by one thread at a time. Positions count from 0 and, with 64 bits, do not
+ * wrap; generations, with 32, may. */
 struct sgpu_queue {
 	_Atomic uint64_t *entries; /* shared */
 	_Atomic uint64_t *head;	   /* shared; the consumer writes it */
@@ -34,7 +33,7 @@ struct sgpu_queue {
 struct sgpu_producer {
 	struct sgpu_queue queue;
 	uint64_t tail;	    /* the next position to fill; private to this process */
-	uint64_t head_seen; /* the newest head that was read and checked */
+	uint64_t head_seen; /* the newest checked head */
 };
 
 struct sgpu_consumer {
@@ -45,8 +44,8 @@ struct sgpu_consumer {
 void sgpu_queue_set(struct sgpu_queue *queue, _Atomic uint64_t *entries, unsigned words,
 		    uint32_t count, _Atomic uint64_t *head);
 
-/* Puts one entry, and fills in its generation. Never waits. SGPU_ERETRY without a text: the queue
- * is full. SGPU_EINVALID: the consumer has published an impossible head. */
+/* Fills in the entry's generation. Never waits. SGPU_ERETRY without a text: the queue is full.
+ * SGPU_EINVALID: the consumer's head is impossible. */
 SGPU_MUST_CHECK int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words,
 				      struct sgpu_error *error);
 /* Counts the entries that the consumer has not taken, by its head. */
@@ -54,8 +53,7 @@ SGPU_MUST_CHECK int sgpu_producer_pending(struct sgpu_producer *producer, uint64
 					  struct sgpu_error *error);
 
 /* Takes a copy of the next entry, with the generation cleared. SGPU_ERETRY without a text: there is
- * no entry. SGPU_EINVALID: the generation is neither that of a new entry nor that of an empty
- * place. */
+ * no entry. SGPU_EINVALID: the generation is a fault. */
 SGPU_MUST_CHECK int sgpu_consumer_take(struct sgpu_consumer *consumer, uint64_t *words,
 				       struct sgpu_error *error);
 /* Returns the word that changes when the next entry is put; *empty: its value until then. */
@@ -65,7 +63,7 @@ const _Atomic uint32_t *sgpu_consumer_word(const struct sgpu_consumer *consumer,
 bool sgpu_consumer_ready(const struct sgpu_consumer *consumer);
 
 /* ---- memory.c: the memory as sgpu-ring(5) lays it out, and its checks ---- */
-/* Entries are read and written as words of 8 bytes. The upper half of the last word is the entry's
+/* Entries are read and written as words of 8 bytes. The last word's upper half is the
  * generation. */
 enum {
 	SGPU_RING_VERSION = 1,
@@ -76,10 +74,10 @@ enum {
 };
 #define SGPU_RING_MAGIC "SGPURING"
 
-/* The words that one side writes. Each has two cache lines of its own, since processors fetch lines
+/* The words that one side writes, each in two cache lines of its own, since processors fetch lines
  * in pairs. */
 struct sgpu_ring_side {
-	/* number of entries that this side has taken from the queue it reads */
+	/* entries that this side has taken from the queue it reads */
 	_Alignas(128) _Atomic uint64_t head;
 	/* enum sgpu_sleep; the other side clears it when it wakes this side */
 	_Alignas(128) _Atomic uint32_t sleeping;
@@ -100,19 +98,18 @@ struct sgpu_ring_memory {
 	struct sgpu_queue submissions, completions;
 };
 
-/* Checks and maps the memory. Errors: as sgpu_ring_open. */
+/* Errors: as sgpu_ring_open. */
 SGPU_MUST_CHECK int sgpu_ring_map(int fd, struct sgpu_ring_memory *memory,
 				  struct sgpu_error *error);
 /* Accepts memory that is not mapped. */
 void sgpu_ring_unmap(struct sgpu_ring_memory *memory);
 
-/* Checks a copy of a descriptor. members: what each opcode uses, as in struct sgpu_ring_config;
- * NULL: not checked. Returns `code` for a bad descriptor. */
+/* Checks a copy of a descriptor. members: as in struct sgpu_ring_config; NULL: not checked. Returns
+ * `code` for a bad descriptor. */
 SGPU_MUST_CHECK int sgpu_ring_check(const struct sgpu_ring_descriptor *descriptor,
 				    const uint8_t *members, int code, struct sgpu_error *error);
 
-/* Returns code and text of `fault`, the other side's first breach of the protocol, or SGPU_OK if
- * there was none. */
+/* Returns code and text of `fault`, the other side's first breach of the protocol, or SGPU_OK. */
 static inline int sgpu_ring_fault_check(const struct sgpu_error *fault, struct sgpu_error *error)
 {
 	if (__builtin_expect(fault->code < 0, 0) && error) {
@@ -121,7 +118,7 @@ static inline int sgpu_ring_fault_check(const struct sgpu_error *fault, struct s
 	return fault->code;
 }
 
-/* Remembers a breach, and returns its code. */
+/* Remembers a breach; returns its code. */
 static inline int sgpu_ring_fault_set(struct sgpu_error *fault, const struct sgpu_error *found,
 				      struct sgpu_error *error)
 {
@@ -140,11 +137,10 @@ struct sgpu_spin_time {
 };
 
 /* spin_ns: as in struct sgpu_ring_config. alone: the other side cannot run while this thread spins,
- * so this thread should not spin. */
+ * so this thread should not. */
 void sgpu_spin_time_set(struct sgpu_spin_time *time, uint64_t spin_ns, bool alone);
-/* Adapts the time after a wait that ended in sleep. waited_ns: its length; entry: whether there is
- * an entry now. If longer spinning would have saved the sleep, the time doubles, otherwise it
- * halves. */
+/* After a wait of `waited_ns` that ended in sleep, doubles the time if longer spinning would have
+ * saved the sleep, otherwise halves it. entry: whether there is an entry now. */
 void sgpu_spin_time_adapt(struct sgpu_spin_time *time, uint64_t waited_ns, bool entry);
 
 /* ---- one side of a ring ---- */
@@ -193,7 +189,7 @@ struct sgpu_rpc {
 	bool runs;
 };
 
-/* As sgpu_rpc_open, but without a thread that serves the queue. */
+/* As sgpu_rpc_open, but no thread serves the queue. */
 SGPU_MUST_CHECK int sgpu_rpc_open_inside(enum sgpu_rpc_way way, uint64_t exit_cycles,
 					 struct sgpu_rpc **rpc, struct sgpu_error *error);
 /* Starts a thread that serves the ring until the doorbell is shut down. */

@@ -25,9 +25,9 @@ void sgpu_queue_set(struct sgpu_queue *queue, _Atomic uint64_t *entries, unsigne
 	queue->words = words;
 }
 
-/* Reads the consumer's head, which only grows and never passes the tail: an honest head lies
- * between the last one seen and the tail. acquire: the consumer has read an entry before its head
- * counts it, so a new entry may overwrite it. */
+/* The consumer's head only grows: an honest head lies between the last one seen and the tail.
+ * acquire: the consumer has read an entry before its head counts it, so a new entry may overwrite
+ * it. */
 static int look_at_head(struct sgpu_producer *producer, struct sgpu_error *error)
 {
 	const uint64_t head = atomic_load_explicit(producer->queue.head, memory_order_acquire);
@@ -55,7 +55,7 @@ int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words,
 		if (rc < 0) {
 			return rc;
 		}
-		/* The place is free only if the consumer has taken the entry that was there. */
+		/* The place is free once the consumer has taken its entry. */
 		if (producer->tail - producer->head_seen >= queue->count) {
 			return SGPU_ERETRY;
 		}
@@ -68,9 +68,8 @@ int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words,
 	/* The last store is sequentially consistent, which is two orders in one:
 	 * - release: the other words come before it, so a consumer that sees the generation sees
 	 *   the entry;
-	 * - no later load passes it: the producer looks next whether the consumer sleeps. If that
-	 *   look came before the entry is visible, the consumer could look at the place, then
-	 *   sleep, and nobody would wake it. On x86 the store is an XCHG. */
+	 * - no later load passes it: sgpu_wake looks next whether the consumer sleeps. On x86 the
+	 *   store is an XCHG. */
 	atomic_store_explicit(&place[last],
 			      (uint32_t)words[last] | (uint64_t)generation_of(queue, position)
 							      << 32,
@@ -92,8 +91,7 @@ int sgpu_consumer_take(struct sgpu_consumer *consumer, uint64_t *words, struct s
 	const struct sgpu_queue *queue = &consumer->queue;
 	const uint32_t wanted = generation_of(queue, consumer->position);
 	_Atomic uint64_t *place = place_of(queue, consumer->position);
-	/* acquire: the other words are read after the generation, which tells that they are valid.
-	 */
+	/* acquire: the other words are read after the generation, which says they are valid. */
 	const uint64_t last = atomic_load_explicit(&place[queue->words - 1], memory_order_acquire);
 
 	if ((uint32_t)(last >> 32) != wanted) {
@@ -104,7 +102,7 @@ int sgpu_consumer_take(struct sgpu_consumer *consumer, uint64_t *words, struct s
 				 "an entry of the ring has generation %u, not %u or %u",
 				 (uint32_t)(last >> 32), wanted - 1, wanted);
 	}
-	/* Reads each word once: a hostile producer may change them, so only the copy is checked. */
+	/* A hostile producer may change the words, so only the copy is checked. */
 	for (unsigned i = 0; i + 1 < queue->words; i++) {
 		words[i] = atomic_load_explicit(&place[i], memory_order_relaxed);
 	}

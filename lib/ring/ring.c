@@ -2,9 +2,9 @@
  *
  * The two sides of a ring. Each submission takes a slot of the client's and gets an id: the slot's
  * number and how often the slot was taken. The id crosses the ring in place of the program's
- * cookie, which stays here. So a worker can complete only what was submitted, and only once. There
- * are as many slots as places for completions, so a worker always has room for a completion: a
- * client that submits more breaks the protocol.
+ * cookie. So a worker can complete only what was submitted, and only once. There are as many slots
+ * as places for completions, so a completion always has room: a client that submits more breaks the
+ * protocol.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ struct sgpu_ring {
 	uint32_t free_slot;
 	/* of a worker */
 	const uint8_t *members;
-	uint64_t started; /* the cookie of the operation that has begun */
+	uint64_t started; /* the started operation's cookie */
 	bool has_started;
 };
 

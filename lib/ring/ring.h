@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rings: a submission queue and a completion queue in sealed shared memory, between one client
- * process and one worker process that do not trust each other. While both are awake, no function
- * here makes a system call. Only sgpu_ring_await blocks.
+ * Rings: a submission queue and a completion queue in sealed shared memory, between a client
+ * process and a worker process that do not trust each other. While both are awake, no function here
+ * makes a system call. Only sgpu_ring_await blocks.
  *
- * Every word that the other side can write is read once, into a copy, and the copy is checked. If a
- * side breaks the protocol, every later call of the other side returns SGPU_EINVALID with the same
- * text; all that the other side can do is close the ring. sgpu-ring(5) has the layout of the
- * memory.
+ * Every word that the other side can write is read once, into a copy that is checked. If a side
+ * breaks the protocol, every later call of the other side returns SGPU_EINVALID with the same text;
+ * the ring can only be closed. sgpu-ring(5) has the memory's layout.
  */
 #ifndef SGPU_RING_RING_H
 #define SGPU_RING_RING_H
@@ -19,7 +18,7 @@
 /* Opcodes of the worker's service start here. */
 enum { SGPU_RING_OPCODE_SERVICE = 16, SGPU_RING_OPCODES = 256 };
 
-/* A submission descriptor: one cache line. Members that the opcode does not use are 0. */
+/* A submission descriptor: one cache line. */
 struct sgpu_ring_descriptor {
 	uint32_t opcode;
 	uint32_t reserved;
@@ -28,7 +27,7 @@ struct sgpu_ring_descriptor {
 	uint64_t offset; /* into the object */
 	uint64_t length; /* bytes */
 	uint64_t reserved2;
-	uint64_t argument; /* its meaning depends on the opcode */
+	uint64_t argument; /* depends on the opcode */
 	uint32_t reserved3;
 	uint32_t generation; /* filled in by the ring */
 };
@@ -53,9 +52,9 @@ enum {
 
 /* ---- memory ---- */
 
-/* Makes the memory of a ring: a sealed memory file, for both sides. submissions and completions are
- * powers of two. completions: the most operations that are submitted and not yet reaped; at least
- * submissions. Errors: SGPU_EUSAGE, SGPU_ENOMEM, SGPU_ESYSTEM. */
+/* Makes the memory of a ring: a sealed memory file. Both counts are powers of two. completions: the
+ * most operations submitted and not yet reaped; at least submissions. Errors: SGPU_EUSAGE,
+ * SGPU_ENOMEM, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_ring_memory_create(uint32_t submissions, uint32_t completions, int *fd,
 					    struct sgpu_error *error);
 
@@ -75,17 +74,17 @@ struct sgpu_ring_config {
 	/* A borrowed end of a pair of Unix stream sockets: a side sleeps until the other end wakes
 	 * it or is closed. -1: the sides are threads of one process and sleep on a futex. */
 	int doorbell;
-	/* How long a side that waits spins before it sleeps. 0: the time adapts, from 1 us to 200
-	 * us; no spinning if both sides share one processor. */
+	/* How long a waiting side spins before it sleeps. 0: the time adapts, from 1 us to 200 us;
+	 * no spinning if both sides share one processor. */
 	uint64_t spin_ns;
 	/* NULL: the client's side. Else the worker's: for each of SGPU_RING_OPCODES a set of enum
 	 * sgpu_ring_member; 0: a fault. Borrowed. */
 	const uint8_t *members;
 };
 
-/* Maps the memory of `fd`, which the other side may have made: its type, seals, size and header are
- * checked first. The caller keeps the descriptor. Errors: SGPU_EINVALID, SGPU_EPOLICY (not sealed),
- * SGPU_ENOMEM, SGPU_ESYSTEM. */
+/* Checks the type, seals, size and header of `fd`, which the other side may have made, and maps it.
+ * The caller keeps the descriptor. Errors: SGPU_EINVALID, SGPU_EPOLICY (not sealed), SGPU_ENOMEM,
+ * SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_ring_open(int fd, const struct sgpu_ring_config *config,
 				   struct sgpu_ring **ring, struct sgpu_error *error);
 /* Accepts a pointer to NULL. */
@@ -103,9 +102,9 @@ struct sgpu_ring_result {
 	uint64_t value;
 };
 
-/* Submits one operation; never waits. SGPU_ERETRY without a text: nothing was submitted, because
- * the queue is full or too many operations are not reaped. Other errors: SGPU_EUSAGE for a
- * descriptor that the ring refuses, SGPU_EINVALID for a fault of the other side. */
+/* Never waits. SGPU_ERETRY without a text: nothing was submitted, because the queue is full or too
+ * many operations are not reaped. Other errors: SGPU_EUSAGE (a bad descriptor), SGPU_EINVALID (a
+ * fault of the other side). */
 SGPU_MUST_CHECK int sgpu_ring_submit(struct sgpu_ring *ring,
 				     const struct sgpu_ring_descriptor *descriptor,
 				     struct sgpu_error *error);
@@ -118,9 +117,8 @@ SGPU_MUST_CHECK int sgpu_ring_reap(struct sgpu_ring *ring, struct sgpu_ring_resu
  * there is none. */
 SGPU_MUST_CHECK int sgpu_ring_next(struct sgpu_ring *ring, struct sgpu_ring_descriptor *descriptor,
 				   struct sgpu_error *error);
-/* Finishes the operation that was started last. Never waits: a completion always has room, since a
- * client with too many unreaped completions cannot submit. status: 0 or a code. Errors: SGPU_EUSAGE
- * if none was started. */
+/* Finishes the operation that was started last. Never waits: a completion always has room (ring.c).
+ * status: 0 or a code. Errors: SGPU_EUSAGE if none was started. */
 SGPU_MUST_CHECK int sgpu_ring_finish(struct sgpu_ring *ring, int status, uint64_t value,
 				     struct sgpu_error *error);
 

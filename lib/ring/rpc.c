@@ -22,8 +22,7 @@ enum { ERRNO_MAX = 4095 };
 
 /* How long both sides spin. A call that does not wait ends within microseconds, so longer spinning
  * saves no sleep and takes the processor from the other side. The time does not adapt: a call for
- * which both sides sleep takes longer than they spin, so a time that has shrunk would stay short.
- */
+ * which both sides sleep outlasts it, so a time that has shrunk would stay short. */
 static uint64_t spin_ns(void)
 {
 	return sgpu_cpu_count() == 1 ? 1 : 20000;
@@ -38,7 +37,7 @@ static uint64_t spin_ns(void)
 #endif
 
 /* Shows ThreadSanitizer, to which the ring's two mappings are different memory, that a call through
- * the ring comes after what its caller did before, and before what it does next. */
+ * the ring is in order with what its caller does before and after. */
 static void show_order(void)
 {
 #ifdef SHOWS_ORDER
@@ -100,8 +99,8 @@ static int64_t perform(const char *base, const struct sgpu_ring_descriptor *call
 #if defined(__x86_64__)
 static const bool has_cycles = true;
 
-/* Spins for `cycles` of the time-stamp counter, whose rate is constant whatever the processor's
- * clock does. Where SGPU_RPC_EXIT_CYCLES was measured, the two rates are nearly the same. */
+/* Spins for `cycles` of the time-stamp counter, whose rate is constant. Where SGPU_RPC_EXIT_CYCLES
+ * was measured, the processor's clock had nearly the same rate. */
 static void lose(uint64_t cycles)
 {
 	const uint64_t begin = __builtin_ia32_rdtsc();
@@ -119,8 +118,7 @@ static void lose(uint64_t cycles)
 #endif
 
 /* ---- the thread outside ---- */
-/* Makes the call that a descriptor describes. The descriptor is a copy; its range must be in the
- * area. */
+/* The descriptor is a copy; its range must be in the area. */
 static int make_call(struct sgpu_rpc *rpc, const struct sgpu_ring_descriptor *d,
 		     struct sgpu_error *error)
 {
@@ -177,7 +175,7 @@ int sgpu_rpc_serve(struct sgpu_rpc *rpc, struct sgpu_error *error)
 }
 
 /* ---- opening and closing ---- */
-/* The ring has as many entries as there are places for calls, so it is never full. */
+/* The ring has as many entries as places for calls, so it is never full. */
 static int open_queue(struct sgpu_rpc *rpc, struct sgpu_error *error)
 {
 	struct sgpu_ring_config config = { .spin_ns = spin_ns() };
@@ -297,7 +295,7 @@ static int await_results(struct sgpu_rpc *rpc, size_t count, int64_t *values,
 	return SGPU_OK;
 }
 
-/* Makes calls through the ring. The values are as the outside gave them, unchecked. */
+/* The values are as the outside gave them, unchecked. */
 static int queue_calls(struct sgpu_rpc *rpc, const struct sgpu_ring_descriptor *requests,
 		       size_t count, int64_t *values, struct sgpu_error *error)
 {
@@ -343,7 +341,7 @@ static int carry(struct sgpu_rpc *rpc, const struct sgpu_ring_descriptor *reques
 	return SGPU_OK;
 }
 
-/* Checks a call's result: it must be at most `most`, or minus an errno. */
+/* A call's result must be at most `most`, or minus an errno. */
 static int judge(struct sgpu_rpc *rpc, int64_t value, size_t most, size_t *done,
 		 struct sgpu_error *error)
 {
@@ -366,8 +364,8 @@ static int judge(struct sgpu_rpc *rpc, int64_t value, size_t most, size_t *done,
 	return SGPU_OK;
 }
 
-/* Makes at most SGPU_RPC_CALLS_MAX calls. Each call gets its own code, even after a result that
- * breaks the protocol. */
+/* Makes at most SGPU_RPC_CALLS_MAX calls. Each gets its own code, even after a result that breaks
+ * the protocol. */
 static int make_some(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
 		     struct sgpu_rpc_io *ios, size_t count, struct sgpu_error *error)
 {
@@ -426,7 +424,7 @@ static void take_events(const volatile struct pollfd *from, struct pollfd *to, s
 	}
 }
 
-/* Checks a copy of poll's events. The shared memory is not read again. */
+/* Checks a copy of poll's events. */
 static int check_events(const struct pollfd *fds, size_t count, size_t ready,
 			struct sgpu_error *error)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The words `sleeping` lie in shared memory, so a hostile peer may set them to anything. This only
- * makes the peer sleep on, wake this side too often, or be woken by a system call that cannot
- * block. That is why the doorbell is a socket. An eventfd would block a writer if the peer filled
- * it and cleared O_NONBLOCK, which both ends share; MSG_DONTWAIT applies to one call alone. A
- * socket also shows that the other end is closed.
+ * A hostile peer may set the shared words `sleeping` to anything. This only makes the peer sleep
+ * on, wake this side too often, or be woken by a system call that cannot block. So the doorbell is
+ * a socket. An eventfd would block a writer if the peer filled it and cleared O_NONBLOCK, which
+ * both ends share; MSG_DONTWAIT applies to one call. A socket also shows that the other end is
+ * closed.
  */
 #include "ring/private.h"
 
@@ -59,9 +59,8 @@ void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own,
 	sgpu_spin_time_set(&sleeper->time, spin_ns, alone);
 }
 
-/* Announces that this side will sleep, then looks for an entry again. If there is one, withdraws
- * the announcement and returns false. Both accesses are sequentially consistent, so whoever adds an
- * entry after the look sees the announcement. */
+/* Announces sleep, then looks for an entry again. If there is one, withdraws the announcement and
+ * returns false. sgpu_wake says why both accesses are sequentially consistent. */
 static bool arm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer)
 {
 	const uint32_t how =
@@ -93,8 +92,7 @@ static int disarm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *cons
 		  struct sgpu_error *error)
 {
 	atomic_store_explicit(sleeper->own, SGPU_AWAKE, memory_order_relaxed);
-	/* Entries put before the closing can still be read, so check for the closing first, then
-	 * for entries. */
+	/* Entries put before the closing can still be read, so check for the closing first. */
 	if (sleeper->doorbell >= 0 && is_closed(sleeper->doorbell) &&
 	    !sgpu_consumer_ready(consumer)) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "the other side of the ring has gone");
@@ -102,7 +100,7 @@ static int disarm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *cons
 	return SGPU_OK;
 }
 
-/* Sleeps until woken or the deadline; may wake for no reason, so the caller looks again. */
+/* May wake for no reason, so the caller looks again. */
 static void sleep_until(struct sgpu_sleeper *sleeper, uint64_t now, uint64_t deadline_ns)
 {
 	const uint64_t ns = deadline_ns > now ? deadline_ns - now : 0;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Kernels reach one context at a time, since the contexts of a device share all mappings. Requests
- * are served in the order of their calls, so that a busy context does not keep the others out. A
- * request for another context than the active one waits until no request is being enqueued. The
- * device waits for enqueued work before it takes access away. CH_MEASURE, too, works on the active
- * context: it computes a digest of memory for the channel's owner.
+ * are served in the order of their calls, so a busy context does not keep others out. The device
+ * waits for enqueued work before it takes access away. CH_MEASURE, too, works on the active
+ * context.
  */
 #include <string.h>
 
@@ -12,8 +11,7 @@
 
 #include "channel/processor/processor.h"
 
-/* Makes `channel` the one whose context kernels reach. `activation` is locked. After a failure no
- * context is reachable, or the old one still is. */
+/* `activation` is locked. After a failure no context is reachable, or the old one still is. */
 static int replace(struct sgpu_processor *processor, struct sgpu_channel *channel,
 		   struct sgpu_error *error)
 {
@@ -52,8 +50,7 @@ int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_channel *cha
 }
 
 /* ---- requests ---- */
-/* Makes the channel active until sgpu_processor_leave. Callers are served in the order of their
- * calls. */
+/* Makes the channel active until sgpu_processor_leave. */
 static int activate(struct sgpu_processor *processor, struct sgpu_channel *channel,
 		    struct sgpu_error *error)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_CREATE makes a channel with its keys and an empty address space. Every step that can fail
- * comes before the channel is entered into the tables. CH_DESTROY ends a channel. Its pages are
- * cleared before they are free, with or without the owner's MAC, which only shows that the owner
- * agrees.
+ * CH_CREATE makes a channel with keys and an empty address space. Every step that can fail comes
+ * before the tables change. CH_DESTROY clears a channel's pages before they are free, with or
+ * without the owner's MAC, which only shows that the owner agrees.
  */
 #include <stdlib.h>
 #include <string.h>

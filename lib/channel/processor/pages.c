@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The table of pages, and the commands that change it. CH_PDE puts a page table into a directory,
- * or takes one out if no page is mapped in it. CH_PTE maps pages at empty entries of a page table,
- * or unmaps pages. All checks come first, against the table of pages and what the channel's space
- * maps; then the device maps or unmaps; then the change is entered in the table of pages.
+ * or takes an empty one out. CH_PTE maps or unmaps pages. All checks come first, against the table
+ * of pages and what the channel's space maps; then the device maps or unmaps; then the table
+ * changes.
  */
 #include <endian.h>
 #include <string.h>
@@ -149,7 +149,7 @@ static int check_new(const struct job *job)
 	return rc;
 }
 
-/* Lists the pages that are to be unmapped. */
+/* Lists the pages to unmap. */
 static int check_old(const struct job *job, bool authorised)
 {
 	const struct sgpu_layout *layout = &job->processor->layout;
@@ -199,7 +199,7 @@ static int check_place(struct job *job)
 						job->directory, job->channel->id);
 }
 
-/* If the device fails, no mapping has changed; but pages to be unmapped may have been cleared. */
+/* If the device fails, no mapping has changed; but pages to unmap may have been cleared. */
 static int change_mapping(const struct job *job)
 {
 	struct sgpu_channel *channel = job->channel;

@@ -67,8 +67,8 @@ int sgpu_processor_create(struct sgpu_device *device, const struct sgpu_processo
 		free(made);
 		return sgpu_fail_nomem(error);
 	}
-	/* Writers come first, so that a flood of groups does not keep the allocator out. So no
-	 * thread may hold the lock twice as a reader, and none does. */
+	/* Writers come first, so a flood of groups does not keep the allocator out. So no thread
+	 * may hold the lock twice as a reader, and none does. */
 	made->tables = (pthread_rwlock_t)PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 	(void)pthread_mutex_init(&made->activation, NULL);
 	(void)pthread_cond_init(&made->activation_turn, NULL);

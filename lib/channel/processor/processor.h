@@ -2,9 +2,9 @@
  *
  * The state of the command processor, and the locks that guard it.
  *
- * The lock `tables` guards all that `activation` does not guard. Commands that change tables hold
- * it as writers, a request as a reader from sgpu_processor_enter to sgpu_processor_leave, so that
- * pages stay mapped until its work is enqueued. A channel's `lock` keeps its groups in order.
+ * The lock `tables` guards all that `activation` does not. Commands that change tables hold it as
+ * writers, a request as a reader from sgpu_processor_enter to sgpu_processor_leave, so pages stay
+ * mapped until its work is enqueued. A channel's `lock` keeps its groups in order.
  */
 #ifndef SGPU_PROCESSOR_PROCESSOR_H
 #define SGPU_PROCESSOR_PROCESSOR_H
@@ -16,13 +16,13 @@
 
 #include "channel/keys.h"
 
-/* The entry of a frame in the table of pages; zero: it is free, and its contents are zeros. */
+/* A frame's entry in the table of pages; zero: the frame is free and full of zeros. */
 enum sgpu_frame_use { SGPU_FRAME_FREE, SGPU_FRAME_DATA, SGPU_FRAME_DIRECTORY, SGPU_FRAME_TABLE };
 struct sgpu_frame_entry {
 	uint16_t owner : 10;
 	uint16_t use : 2;
 	uint16_t big : 1;    /* part of a big page */
-	uint16_t marked : 1; /* named by the command that is being checked */
+	uint16_t marked : 1; /* named by the command being checked */
 };
 _Static_assert(SGPU_CHANNEL_MAX <= 1 << 10, "a channel's number fits into an entry");
 
@@ -42,8 +42,8 @@ struct sgpu_channel {
 	struct sgpu_table (*tables)[SGPU_KINDS];
 	pthread_mutex_t lock;		      /* guards the next two lines */
 	struct sgpu_aead *aead, *answer_aead; /* NULL: the channel takes no more groups */
-	uint64_t groups, answers; /* groups taken so far; number of the group answered last */
-	uint64_t authorisations, reports; /* changed by writers of `tables` only */
+	uint64_t groups, answers;	      /* groups taken; number of the last answered one */
+	uint64_t authorisations, reports;     /* changed by writers of `tables` only */
 };
 
 struct sgpu_processor {
@@ -69,7 +69,7 @@ struct sgpu_processor {
 /* ---- processor.c ---- */
 int sgpu_refuse(struct sgpu_reply *reply, enum sgpu_refusal refusal, const char *format, ...)
 	SGPU_PRINTF(3, 4);
-/* As sgpu_refuse, when the device failed. The text ends with the device's own, if it gave one. */
+/* As sgpu_refuse, when the device failed. The text ends with the device's, if any. */
 int sgpu_refuse_device(struct sgpu_reply *reply, int code, const char *what);
 
 /* ---- pages.c ---- */
@@ -78,7 +78,7 @@ int sgpu_page_check(const struct sgpu_processor *processor, uint32_t channel, ui
 		    int kind, struct sgpu_reply *reply);
 void sgpu_page_enter(struct sgpu_processor *processor, uint32_t first, int kind,
 		     struct sgpu_frame_entry entry);
-/* Frees a page. A data page must be clear; the frame of a directory or table never had contents. */
+/* A data page must be clear; the frame of a directory or table never had contents. */
 static inline void sgpu_page_free(struct sgpu_processor *processor, uint32_t first, int kind)
 {
 	sgpu_page_enter(processor, first, kind,
@@ -98,14 +98,14 @@ static inline struct sgpu_channel *sgpu_channel_of(const struct sgpu_processor *
 struct sgpu_channel *sgpu_channel_named(const struct sgpu_processor *processor,
 					const struct sgpu_command *command,
 					struct sgpu_reply *reply);
-/* Checks that `counter` is the channel's next authorisation, and that `mac` is of the unmapping of
- * `unmapped`, an address and a size, or, if that is NULL, of the destruction. */
+/* Checks that `counter` is the channel's next authorisation and `mac` its MAC. unmapped: as in
+ * sgpu_mac_owner. */
 int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counter,
 			     const uint8_t mac[SGPU_CHANNEL_MAC_SIZE], const uint64_t unmapped[2],
 			     struct sgpu_reply *reply);
 /* Clears, unmaps and frees all that the channel has, and the channel. If the device fails, nothing
- * is unmapped, but pages may have been cleared. forced: ends the channel even so; this is for the
- * end of the processor, after which nobody gets those pages. */
+ * is unmapped, but pages may have been cleared. forced: ends the channel even so, for the end of
+ * the processor, after which nobody gets those pages. */
 SGPU_MUST_CHECK int sgpu_channel_end(struct sgpu_processor *processor, struct sgpu_channel *channel,
 				     bool forced, struct sgpu_error *error);
 
@@ -115,8 +115,7 @@ SGPU_MUST_CHECK int sgpu_channel_end(struct sgpu_processor *processor, struct sg
 int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_channel *channel,
 		      struct sgpu_error *error);
 /* Clears a mapped range of the channel, and waits for that: while kernels reach no other context,
- * and after all running and queued work of the device, so that no kernel writes there afterwards.
- */
+ * and after all work of the device, so no kernel writes there afterwards. */
 int sgpu_pages_clear(struct sgpu_processor *processor, struct sgpu_channel *channel, uint64_t at,
 		     uint64_t size, struct sgpu_error *error);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_SUBMIT opens a sealed command group, and its answer is sealed here. The number of a group that
- * verifies is used up, even if the items fail; it is answered once.
+ * Opens the group of a CH_SUBMIT, and seals its answer. The number of a group that verifies is used
+ * up, even if the items fail; it is answered once.
  */
 #include <string.h>
 
@@ -106,7 +106,7 @@ int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t id, const v
 	}
 	pthread_mutex_lock(&channel->lock);
 	if (channel->answers < channel->groups) {
-		/* The number is used up before anything is sealed with it, as in the session. */
+		/* The number is used up before it seals anything, as in the session. */
 		*counter = channel->answers = channel->groups;
 		sgpu_group_nonce(channel->grant.serial, *counter, nonce);
 		rc = sgpu_aead_seal(channel->answer_aead, nonce, answer, size, sealed,
