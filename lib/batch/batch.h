@@ -10,13 +10,12 @@
 enum { SGPU_TAR_BLOCK = 512 };
 
 /* ---- tar ---- */
-/* Skips the rest of the current member and moves to the next. *member is NULL at the end of the
- * archive, after its two zero blocks and at most 1 MiB of further zeros. The name lives until the
- * next call. Errors: SGPU_EINVALID (a bad header, an archive cut short), SGPU_ESYSTEM. */
+/* Skips the rest of the current member and moves to the next, whose name lives until the next call.
+ * *member is NULL at the end of the archive, after two zero blocks and at most 1 MiB of further
+ * zeros. Errors: SGPU_EINVALID (a bad header, an archive cut short), SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member,
 				  uint64_t *size, struct sgpu_error *error);
-/* For bulk reads: the caller reads the current member's payload, exactly, from the returned
- * descriptor, then calls sgpu_tar_consumed. */
+/* For bulk reads: the caller reads exactly the member's payload, then calls sgpu_tar_consumed. */
 int sgpu_tar_fd(struct sgpu_tar_reader *reader);
 void sgpu_tar_consumed(struct sgpu_tar_reader *reader, uint64_t bytes);
 SGPU_MUST_CHECK int sgpu_tar_padding(int fd, const char *name, uint64_t size,
@@ -26,9 +25,8 @@ SGPU_MUST_CHECK int sgpu_tar_padding(int fd, const char *name, uint64_t size,
 void sgpu_tar_again(struct sgpu_tar_reader *reader);
 
 /* ---- whole segments in memory ----
- * `sealed` has the bytes that sgpu_sealed_size() gives for `size`. header: one that was drawn
- * before, or NULL. Errors of open: SGPU_EKEY, SGPU_EAUTH (another length, too); `plaintext` is
- * wiped then. */
+ * `sealed` has the bytes of sgpu_sealed_size(). header: drawn before, or NULL. Errors of open,
+ * after which `plaintext` is wiped: SGPU_EKEY, SGPU_EAUTH (another length, too). */
 SGPU_MUST_CHECK int sgpu_seal_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context,
 				     size_t context_size, const uint8_t *header,
 				     const void *plaintext, size_t size, uint8_t *sealed,
@@ -51,11 +49,10 @@ SGPU_MUST_CHECK int sgpu_sealed_to_open(const struct sgpu_key *key, const uint8_
 					struct sgpu_error *error);
 
 /* ---- batches ---- */
-/* What sgpu_batch_read does, in three steps, so that each can be authenticated before the next:
- * seal.json; the index, by its digest; the manifest, by its digest, the note and the locations.
- * `find`, unless it is NULL, returns the manifest that was parsed before and has this hash, or
- * NULL; that manifest must outlive the batch. `fetch` gets the text, from malloc, of one that is
- * not in the stream. */
+/* sgpu_batch_read in three steps, so that each can be authenticated before the next: seal.json; the
+ * index, by its digest; the manifest, by its digest, the note and the locations. `find`, or NULL,
+ * returns a parsed manifest with this hash, which must outlive the batch, or NULL. `fetch` gets the
+ * text, from malloc, of one that is not in the stream. */
 struct sgpu_manifest_source {
 	const struct sgpu_manifest *(*find)(void *argument, const uint8_t sha256[SGPU_SHA256_SIZE]);
 	int (*fetch)(void *argument, char **text, size_t *size, struct sgpu_error *error);
@@ -74,14 +71,13 @@ const json_t *sgpu_batch_recipient(const struct sgpu_batch *batch, const char *k
 SGPU_MUST_CHECK int sgpu_batch_make_note(struct sgpu_batch *batch,
 					 const struct sgpu_manifest *manifest, json_t *const *files,
 					 struct sgpu_error *error);
-/* Makes the head of an archive. *head: from malloc. */
+/* *head: from malloc. */
 SGPU_MUST_CHECK int sgpu_batch_head(struct sgpu_batch *batch, uint8_t **head, size_t *size,
 				    struct sgpu_error *error);
-/* Writes the head. For each inline payload, in order, the caller then writes its header, the
- * payload and its padding; at last it calls sgpu_tar_end. */
+/* Writes the head. The caller then writes each inline payload, in order, after its header and
+ * before its padding, and calls sgpu_tar_end. */
 SGPU_MUST_CHECK int sgpu_batch_write_head(int fd, const char *name, struct sgpu_batch *batch,
 					  struct sgpu_error *error);
-/* Writes what sgpu_batch_read_seal reads. */
 SGPU_MUST_CHECK int sgpu_batch_write_seal(int fd, const char *name, struct sgpu_batch *batch,
 					  struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_batch_payload_header(const struct sgpu_batch *batch, int segment,
@@ -93,15 +89,15 @@ SGPU_MUST_CHECK int sgpu_batch_identity(const struct sgpu_batch *batch,
 					uint8_t identity[SGPU_SHA256_SIZE],
 					struct sgpu_error *error);
 /* Requires that an owner has signed the batch, and that each owner's signature verifies. owners:
- * thumbprints of keys. kid receives that of the first owner who signed. If no signature names an
- * owner's key, nothing is hashed. Errors: SGPU_EPOLICY if no owner has signed, SGPU_EAUTH if an
- * owner's signature does not verify. */
+ * thumbprints of keys. kid receives that of the first who signed. If no signature names an owner's
+ * key, nothing is hashed. Errors: SGPU_EPOLICY: no owner has signed; SGPU_EAUTH: an owner's
+ * signature is bad. */
 SGPU_MUST_CHECK int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners,
 				     int owner_count, char kid[SGPU_KID_SIZE + 1],
 				     struct sgpu_error *error);
 
-/* ---- the replay record: the batches that were taken, so that each is taken once ----
- * It is in a directory that several processes can share and that outlives them. */
+/* ---- the replay record of the batches that were taken, so that each is taken once ----
+ * Its directory can be shared by several processes and outlives them. */
 enum {
 	SGPU_REPLAY_WINDOW_DAYS =
 		7, /* the default age up to which batches are taken and their records kept */
@@ -110,20 +106,20 @@ enum {
 
 struct sgpu_replay;
 
-/* directory NULL: batches are refused for their time alone. Otherwise the directory must belong to
- * this user alone; it is made (0700) if missing. Errors: SGPU_EPOLICY for another user's directory,
- * SGPU_ESYSTEM, also for a record of another version. */
+/* directory: of this user alone, made (0700) if missing; NULL: batches are refused for their time
+ * alone. Errors: SGPU_EPOLICY for another user's directory, SGPU_ESYSTEM, also for another
+ * version's record. */
 SGPU_MUST_CHECK int sgpu_replay_create(const char *directory, uint64_t window_us,
 				       struct sgpu_replay **replay, struct sgpu_error *error);
 void sgpu_replay_free(struct sgpu_replay **replay);
 
-/* Takes and records a batch. identity: from sgpu_batch_identity(), of this counter. The batch's
- * signature and MAC must have verified: otherwise an attacker could mark an owner's batch as taken.
- * counter and now_us: microseconds since 1970. When this returns 0, the record is on the disk, so
- * no crash lets a batch run twice. After an error the batch is not recorded and can be sent again.
- * If the process or the machine fails during this call, the batch may be recorded without having
- * run. Errors: SGPU_ETAKEN if the batch was taken before or is older than the window, SGPU_EPOLICY
- * if it was sealed in the future; SGPU_ENOSPACE, SGPU_ESYSTEM if it cannot be recorded. */
+/* Takes and records a batch, whose signature and MAC must have verified: otherwise an attacker
+ * could mark an owner's batch as taken. identity: from sgpu_batch_identity(), of this counter.
+ * counter and now_us: microseconds since 1970. After 0 the record is on the disk, so no crash lets
+ * a batch run twice. After an error the batch is not recorded and can be sent again. If the process
+ * or the machine fails during this call, the batch may be recorded without having run. Errors:
+ * SGPU_ETAKEN: taken before, or older than the window; SGPU_EPOLICY: sealed in the future;
+ * SGPU_ENOSPACE, SGPU_ESYSTEM: it cannot be recorded. */
 SGPU_MUST_CHECK int sgpu_replay_take(struct sgpu_replay *replay,
 				     const uint8_t identity[SGPU_SHA256_SIZE], uint64_t counter,
 				     uint64_t now_us, struct sgpu_error *error);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads and writes the members before the payloads. Each is bound by the one before it: seal.json
- * names the index by its digest, the index the manifest; locations.json is bound by nothing.
- * Inline payloads follow, in the order of the index.
+ * Reads and writes the members before the inline payloads, which are in the order of the index.
+ * seal.json names the index by its digest, the index the manifest; nothing binds locations.json.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +14,7 @@
 #include "index.h"
 #include "tar.h"
 
-/* Reads the rest of the current member into memory that grows as bytes arrive: the size in the
- * header is not trusted. */
+/* The memory grows as bytes arrive, since the size in the header is not trusted. */
 static int read_text(struct sgpu_tar_reader *reader, uint64_t size, uint64_t most, char **text,
 		     struct sgpu_error *error)
 {
@@ -48,7 +46,7 @@ static int read_text(struct sgpu_tar_reader *reader, uint64_t size, uint64_t mos
 	return 0;
 }
 
-/* optional: the member may be absent; *text is then left as it is. */
+/* optional: an absent member leaves *text as it is. */
 static int read_member(struct sgpu_tar_reader *reader, const char *wanted, bool optional,
 		       uint64_t most, char **text, size_t *size, struct sgpu_error *error)
 {
@@ -80,8 +78,7 @@ static int check_digest(const char *text, size_t size, const uint8_t wanted[SGPU
 		       : sgpu_fail(error, SGPU_EAUTH, "%s is not the one that %s names", what, by);
 }
 
-/* Checks the rules that need the manifest: which segments come with a payload, and how it is
- * protected. */
+/* Checks by the manifest which segments come with a payload, and how it is protected. */
 static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s,
 			 const struct sgpu_segment *wanted, struct sgpu_error *error)
 {
@@ -172,8 +169,8 @@ static int parse_manifest(struct sgpu_batch *batch, struct sgpu_error *error)
 	return rc;
 }
 
-/* Without a source, a manifest that is not in the stream is not read: which segments are inputs
- * follows from the index then, and from the locations. */
+/* Without a source, a manifest that is not in the stream is not read: the index and the locations
+ * then tell which segments are inputs. */
 static int read_manifest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
 			 const struct sgpu_manifest_source *source, struct sgpu_error *error)
 {

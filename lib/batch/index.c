@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The index, batch.json or response.json: its rules that need no manifest, its parser, and its
- * writer. Its digest is in seal.json. Members that do not belong there are refused.
+ * writer. Its digest is in seal.json.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,7 +116,6 @@ static int check_ids(const struct sgpu_batch *batch, struct sgpu_error *error)
 	return rc;
 }
 
-/* Returns "OK", "SOME_FAILED" or "ALL_FAILED". */
 static const char *status_of(const struct sgpu_batch *batch)
 {
 	int failed = 0;
@@ -270,7 +269,7 @@ int sgpu_index_parse(const char *text, size_t size, struct sgpu_batch *batch,
 }
 
 /* ---- writing ---- */
-/* A member for which memory runs out is left out: readers refuse an index without any of them. */
+/* A member for which memory runs out is left out: readers refuse an index without it. */
 static json_t *segment_json(const struct sgpu_batch_segment *s, bool response)
 {
 	const bool failed = s->status != SGPU_OK;

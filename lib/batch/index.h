@@ -68,7 +68,7 @@ SGPU_MUST_CHECK int sgpu_list_segment(const struct sgpu_list *list, const struct
 const char *sgpu_index_name(const struct sgpu_batch *batch);
 
 /* ---- seal.json ---- */
-/* Parses seal.json into a new batch, which has no segments yet, and checks its form. */
+/* Parses seal.json into a new batch without segments, and checks its form. */
 SGPU_MUST_CHECK int sgpu_seal_json_parse(const char *text, size_t size, struct sgpu_batch **batch,
 					 struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_seal_json_freeze(struct sgpu_batch *batch, struct sgpu_error *error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the JSON of a batch: objects by a table of their members, and files that are an object with
- * one long array, which are index, locations and note.
+ * Reads the JSON of a batch: objects by a table of their members; index, locations and note, each
+ * an object with one long array.
  */
 #include <stdio.h>
 #include <string.h>

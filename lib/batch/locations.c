@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * locations.json: where payloads lie that are not in the stream. Nothing authenticates it, since
- * whoever carries a batch may write it anew; what a location points at is bound by its seal or its
- * digest.
+ * locations.json: where payloads lie that are not in the stream. Nothing authenticates it: whoever
+ * carries a batch may write it anew. A seal or a digest binds what a location points at.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The owner's note: where the outputs go on the owner's side and in which format, which is no
- * business of the host or the runner. It travels sealed in a sealed batch, comes back with the
- * response as it is, and is JSON: {"version", "outputs": [{"segment_id", "path", "file"}]}, in the
- * order of the manifest.
+ * business of the host or the runner. It is sealed in a sealed batch, comes back with the response
+ * as it is, and is JSON: {"version", "outputs": [{"segment_id", "path", "file"}]}, in the order of
+ * the manifest.
  */
 #include <stdlib.h>
 #include <string.h>

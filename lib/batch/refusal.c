@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A refusal, which takes the place of a response. It is not authenticated. Like an index, it has
- * only one text.
+ * A refusal, in place of a response. It is not authenticated and, like an index, has only one text.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The replay record. Its directory has "batches", a directory with an empty file for each batch
- * that was taken, named by its counter and its identity. A batch is taken by making this file,
- * which only one process can. The name is on the disk before the batch runs. If this fails, it is
- * removed, so that the batch can be sent again.
+ * The replay record: a directory with "batches", which has an empty file for each taken batch,
+ * named by its counter and identity. To take a batch is to make this file, which only one process
+ * can. The name is on the disk before the batch runs; if that fails, it is removed, so the batch
+ * can be sent again.
  *
- * When many names are older than the window, they are removed. Before that, "floor" gets a time of
- * modification: all batches that were sealed before it are refused from then on, whatever the clock
- * says later.
+ * Names older than the window are removed when there are many. Before that, "floor" gets a time of
+ * modification: all batches sealed before it are refused from then on, whatever the clock says
+ * later.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -71,8 +71,7 @@ static bool raise_floor(const struct sgpu_replay *replay, uint64_t floor)
 	return made;
 }
 
-/* Counts the names of batches that were sealed before `floor`, and removes them if `drop` is set.
- */
+/* Counts, and if `drop` removes, the names of batches sealed before `floor`. */
 static size_t old_names(const struct sgpu_replay *replay, uint64_t floor, bool drop)
 {
 	const int fd = openat(replay->batches, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -94,7 +93,7 @@ static size_t old_names(const struct sgpu_replay *replay, uint64_t floor, bool d
 	return count;
 }
 
-/* Counting visits every name, so it is done a limited number of times in a window. */
+/* Counting visits every name, so it is done only a few times in a window. */
 static void drop_old(struct sgpu_replay *replay, uint64_t now_us)
 {
 	const uint64_t floor = now_us > replay->window_us ? now_us - replay->window_us : 0,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * seal.json, the first member of a batch or a response, and the only one that is parsed before
- * anything is authenticated: the payload, which names the index by its digest and holds the
- * recipients, and the signatures and the MAC over the payload's text.
+ * seal.json, the first member of a batch or a response, and the only one parsed before anything is
+ * authenticated: the payload, with the index's digest and the recipients, and the signatures and
+ * the MAC over the payload's text.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,7 +84,7 @@ static int check_signatures(const json_t *signatures, struct sgpu_error *error)
 	return 0;
 }
 
-/* The rules of what seal.json holds, for one that is read and one that is written. */
+/* The rules of seal.json, read or written. */
 static int check(const struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	int rc = batch->recipients ? check_recipients(batch->recipients, error) : 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ustar archives. The reader is strict: it runs where the secrets are, so it accepts nothing that a
- * batch does not need: no links, directories, devices, long names or extended headers. Every byte
- * is checked. Of the writer, the same members give the same bytes: no times, no owners.
+ * ustar archives. The reader runs where the secrets are, so it checks every byte and accepts only
+ * what a batch needs: no links, directories, devices, long names or extended headers. The writer
+ * makes the same bytes of the same members: no times, no owners.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -225,7 +225,7 @@ static int read_some(struct sgpu_tar_reader *reader, void *data, size_t size, si
 	return sgpu_read(reader->fd, reader->name, data, size, got, error);
 }
 
-/* Reads exactly `size` bytes; if the file ends before, the archive is cut short. */
+/* If the file ends before `size` bytes, the archive is cut short. */
 static int read_exact(struct sgpu_tar_reader *reader, void *data, size_t size,
 		      struct sgpu_error *error)
 {
@@ -373,7 +373,7 @@ static int read_end(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 		       : sgpu_fail_errno(error, "cannot seek in '%s'", reader->name);
 }
 
-/* Fails if a file of known size ends inside the member, before the member is used. */
+/* Fails early if a file of known size ends inside the member. */
 static int check_room(const struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	uint64_t end = 0;
@@ -385,8 +385,7 @@ static int check_room(const struct sgpu_tar_reader *reader, struct sgpu_error *e
 	return 0;
 }
 
-/* Reads the first header. Fails if the file is no ustar archive; the error says what it is
- * instead. */
+/* Fails if the file is no ustar archive; the error says what it is instead. */
 static int read_first(struct sgpu_tar_reader *reader, struct raw *header, struct sgpu_error *error)
 {
 	size_t got = 0;

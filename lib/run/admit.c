@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Admission: refuses all that can be refused before the first payload arrives. Each part of the
- * batch is authenticated before it is parsed, in this order: seal.json's form, the batch key, the
- * MAC, the owners' signatures; the index by its digest; the manifest by its digest, and whether
- * both agree; what the policy forbids, sizes, plan; where payloads lie. The last step,
- * sgpu_admit_once(), records the batch. Nothing is fetched or run before all checks have passed.
+ * Admission: refuses what can be refused before the first payload arrives. Each part of the batch
+ * is authenticated before it is parsed: seal.json's form, the batch key, the MAC, the owners'
+ * signatures; the index by its digest; the manifest by its digest, and whether both agree; what the
+ * policy forbids, sizes, plan; where payloads lie. Last, sgpu_admit_once() records the batch.
+ * Nothing is fetched or run before.
  */
 #include "crypto/crypto.h"
 
@@ -110,7 +110,7 @@ void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared 
 	sgpu_prepared_drop(&forgotten);
 }
 
-/* Plans a job for a runner's devices, and keeps it in the runner's table. */
+/* Plans a job, and keeps it in the runner's table. */
 static int plan_job(struct sgpu_prepared *prepared, struct sgpu_run *run, struct sgpu_error *error)
 {
 	const int streams = ENGINE_STREAMS * run->device_count;
@@ -122,8 +122,7 @@ static int plan_job(struct sgpu_prepared *prepared, struct sgpu_run *run, struct
 		return rc;
 	}
 	plan = prepared->plan;
-	/* Operations use few streams in turn: with more streams than the driver has queues, streams
-	 * would share queues. */
+	/* With more streams than the driver has queues, streams would share queues. */
 	if (run->runner->opens_on_device && plan->stream_count > streams) {
 		for (int i = 0; i < prepared->manifest->operation_count; i++) {
 			plan->operations[i].stream %= streams;
@@ -139,8 +138,7 @@ static const struct sgpu_segment *segment_of(const struct sgpu_job *job, int in_
 	return &job->manifest->segments[job->to_manifest[in_batch]];
 }
 
-/* Maps the batch's segments to the manifest's, and makes the response's id. The batch's reader has
- * checked that each occurs exactly once. */
+/* Maps the batch's segments to the manifest's: the reader has checked that each occurs once. */
 static int fill_in(struct sgpu_job *job, struct sgpu_error *error)
 {
 	const struct sgpu_manifest *m = job->prepared->manifest;
@@ -163,9 +161,8 @@ static int fill_in(struct sgpu_job *job, struct sgpu_error *error)
 	return sgpu_random(job->response_id, sizeof(job->response_id), error);
 }
 
-/* A module is code. It runs only where modules are allowed, and only from a sealed batch. If owners
- * are named, its author is one of them; else it may be anyone who can submit, since anybody can
- * seal to a public key. */
+/* A module is code: it runs only where allowed, and from a sealed batch. Its author is a named
+ * owner or, if none is named, anyone who can submit, since anybody can seal to a public key. */
 static int check_modules(struct sgpu_job *job, struct sgpu_error *error)
 {
 	for (int i = 0; i < job->manifest->operation_count; i++) {
@@ -186,8 +183,7 @@ static int check_modules(struct sgpu_job *job, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* A guessed digest that matches would reveal what a file holds, so only an authenticated batch may
- * name files. */
+/* A digest guessed right reveals a file's content, so only authenticated batches may name files. */
 static int check_file(const struct sgpu_job *job, const struct sgpu_batch_segment *in_batch,
 		      struct sgpu_error *error)
 {
@@ -294,7 +290,6 @@ int sgpu_results_place(const struct sgpu_job *job, struct sgpu_location next, ui
 	return rc;
 }
 
-/* Checks that payloads are only in locations that this runner accepts. */
 static int check_places(struct sgpu_job *job, struct sgpu_error *error)
 {
 	struct sgpu_location next = { .kind = SGPU_LOCATION_NONE };
@@ -359,7 +354,7 @@ static int authenticate(struct sgpu_job *job, struct sgpu_error *error)
 		       : rc;
 }
 
-/* Checks that the authentic index and the manifest's inferred types agree on every size. */
+/* Checks that the index and the manifest's inferred types agree on every size. */
 static int check_sizes(struct sgpu_job *job, struct sgpu_error *error)
 {
 	if (!job->prepared->plan) {
@@ -396,7 +391,7 @@ static int load_manifest(struct sgpu_job *job, struct sgpu_error *error)
 		job->batch->manifest = NULL;
 	} else {
 		sgpu_diagnostics_clear(&diagnostics);
-		/* The text is checked again, so that the error says where the fault is. */
+		/* The text is checked again, so the error says where the fault is. */
 		rc = sgpu_ops_load_manifest(job->batch->manifest_text, job->batch->manifest_size,
 					    "manifest.json", &manifest, &diagnostics, error);
 	}
@@ -459,7 +454,7 @@ int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error)
 	return rc;
 }
 
-/* Reads seal.json, authenticates it, and reads what it and the index name. */
+/* Reads and authenticates seal.json, then reads what it and the index name. */
 static int read_head(struct sgpu_run *run, struct sgpu_error *error)
 {
 	const struct sgpu_manifest_source source = { find_manifest, fetch_manifest, run };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inputs. An input has arrived only when every tag and the end mark, or the digest, have verified
- * on the device's own copy; until then no operation that reads it is enqueued.
+ * An input has arrived only when every tag and the end mark, or the digest, have verified on the
+ * device's own copy. No operation that reads an input is enqueued before.
  *
- * Small payloads are read into staging memory, one after the other, and enqueued together; kernels
- * open them there, or where they lie. Large ones are transfers.
+ * Small payloads are read into staging memory in turn, and enqueued together; kernels open them
+ * there, or where they lie. Large ones are transfers.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ struct sgpu_group {
 };
 
 /* ---- the end of an input ---- */
-/* Frees the resources of an input that has ended, and tells the graph. */
+/* Frees what an ended input has, and tells the graph. */
 static void end_input(struct sgpu_payload *p)
 {
 	sgpu_device_key_free(&p->key);
@@ -57,8 +57,7 @@ static void fail_input(struct sgpu_payload *p, int rc, const char *text)
 	p->code = rc;
 }
 
-/* Fails an input if its transfer or its tasks did: by `rc`, or chunk number `chunk` or its digest
- * did not verify. */
+/* Fails an input unless `rc` is SGPU_OK. SGPU_EAUTH: chunk `chunk` or the digest did not verify. */
 static void judge(struct sgpu_payload *p, int rc, const char *text, uint64_t chunk)
 {
 	char unverified[64] = "its kt128 is not the one that the batch names";
@@ -72,7 +71,7 @@ static void judge(struct sgpu_payload *p, int rc, const char *text, uint64_t chu
 	}
 }
 
-/* Fails and ends an input that was not begun. */
+/* Ends an input that was not begun. */
 static void miss_input(struct sgpu_payload *p, int rc, const char *text)
 {
 	fail_input(p, rc == SGPU_OK ? SGPU_EINVALID : rc, text);
@@ -90,7 +89,7 @@ static int read_tar(void *context, uint64_t position, void *data, size_t size,
 	return run->tar_code;
 }
 
-/* Whether reading so many bytes of the batch has to wait for whoever writes it. */
+/* Whether reading so many bytes of the batch has to wait for its writer. */
 static bool tar_waits(const struct sgpu_tar_reader *tar, uint64_t size)
 {
 	struct pollfd fd = { .fd = tar->fd, .events = POLLIN };
@@ -126,7 +125,7 @@ static int read_bytes(struct sgpu_payload *p, uint64_t from, void *data, size_t 
 		       : sgpu_fail(error, SGPU_ESYSTEM, "'%s' ends too early", p->file.name);
 }
 
-/* If the batch is a file, notes where a large payload lies in it, so that workers read it. */
+/* If the batch is a file, notes where a large payload lies in it, so workers read it. */
 static void find_in_file(struct sgpu_payload *p)
 {
 	struct sgpu_tar_reader *tar = p->run->tar;
@@ -140,9 +139,9 @@ static void find_in_file(struct sgpu_payload *p)
 	}
 }
 
-/* Checks the header at `from`, NULL: it is read, and gets the key, of an input that is sealed. The
- * index has verified, so a payload that begins otherwise is not the owner's. The client may
- * change a header in a lease, so that a copy of it is looked at. */
+/* Checks a sealed input's header, at `from` or, if NULL, read here, and gets the key. The index has
+ * verified: a payload that begins otherwise is not the owner's. The header is copied first, since
+ * the client may change it in a lease. */
 static int prepare_input(struct sgpu_payload *p, const uint8_t *from, struct sgpu_error *error)
 {
 	uint8_t header[SGPU_SEALED_HEADER];
@@ -201,7 +200,7 @@ static void end_group(struct sgpu_run *run, struct sgpu_group *group)
 	free(group);
 }
 
-/* Fails a group of whose work some was not enqueued, or cannot be asked for. */
+/* Fails a group whose work was not all enqueued, or cannot be asked for. */
 static void fail_group(struct sgpu_run *run, struct sgpu_group *group, int rc, const char *text)
 {
 	struct sgpu_stream *stream;
@@ -230,7 +229,6 @@ static void fail_group(struct sgpu_run *run, struct sgpu_group *group, int rc, c
 	end_group(run, group);
 }
 
-/* Enqueues the group that is being filled. */
 static void flush_group(struct sgpu_run *run)
 {
 	struct sgpu_group *group = run->filling, **last = &run->enqueued;
@@ -261,7 +259,7 @@ static void flush_group(struct sgpu_run *run)
 	*last = group;
 }
 
-/* Finds room for a payload in the group's staging memory; NULL: there is none. */
+/* Finds room in the group's staging memory, or NULL. */
 static uint8_t *find_room(const struct sgpu_payload *p, struct sgpu_group *group)
 {
 	const uint64_t room = (p->size + LINE - 1) / LINE * LINE;
@@ -320,7 +318,7 @@ static void add_work(struct sgpu_payload *p, struct sgpu_group *group, const uin
 	member->of = p;
 }
 
-/* The group for one more payload of that device; NULL: out of memory. */
+/* The group for one more payload of a device; NULL: out of memory. */
 static struct sgpu_group *group_for(struct sgpu_run *run, int device)
 {
 	if (run->filling && (run->filling->device != device || run->filling->count == GROUP_MAX)) {
@@ -335,8 +333,7 @@ static struct sgpu_group *group_for(struct sgpu_run *run, int device)
 	return run->filling;
 }
 
-/* Brings in a small payload with others. Returns false if it has to be brought in as a large one.
- */
+/* False: a small payload has to be brought in as a large one. */
 static bool bring_small(struct sgpu_payload *p)
 {
 	struct sgpu_run *run = p->run;
@@ -399,7 +396,7 @@ void sgpu_inputs_sync(struct sgpu_run *run)
 }
 
 /* ---- large payloads ---- */
-/* Whether the run has nothing under way but the reading of this input, which may be NULL. */
+/* Whether nothing of the run is under way but the reading of `p`, which may be NULL. */
 static bool has_nothing_else(const struct sgpu_run *run, const struct sgpu_payload *p)
 {
 	const struct sgpu_payload *first = run->under_way[false];
@@ -408,8 +405,7 @@ static bool has_nothing_else(const struct sgpu_run *run, const struct sgpu_paylo
 	return alone && !run->enqueued && !sgpu_operations_pending(run) && !run->under_way[true];
 }
 
-/* Goes on with whatever there is while the next `size` bytes of the batch are not there yet. p: the
- * payload that is being read, or NULL. */
+/* Does other work until the batch's next `size` bytes are there. p: what is being read, or NULL. */
 static void await_tar(struct sgpu_run *run, uint64_t size, const struct sgpu_payload *p)
 {
 	uint64_t since = sgpu_now_ns();

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The leases of a batch: those that it names for its inputs, and one for its results if the options
- * ask for that. The client may change the bytes in a lease at any time. So the engine copies them,
- * and opens or digests its own copy. Only the header of a sealed payload is read in the lease
- * itself, once.
+ * A batch's leases: those that it names for inputs, and one for its results if the options ask for
+ * that. The client may change a lease's bytes at any time, so the engine opens or digests a copy.
+ * Only a sealed payload's header is read in the lease itself, once.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +52,7 @@ static int take_input(struct sgpu_run *run, int i, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Makes the results' lease. If there is no room for it, the results go with the response. */
+/* Makes the results' lease, if there is room for it. */
 static int make_results(struct sgpu_run *run, struct sgpu_error *error)
 {
 	const struct sgpu_job *job = &run->job;

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The buffers of a plan: one allocation on each device, in which each buffer begins on a page.
+ * A plan's buffers: one allocation on each device, in which each buffer begins on a page.
  *
- * And sealed copies between the buffers of two devices. A move begins when the segment has arrived,
- * or the operation that writes it has ended; operations that read the copy are enqueued after the
- * move. So no move waits for a stream, and no stream for a move.
+ * Moves are sealed copies between buffers of two devices. A move begins when the segment has
+ * arrived, or its writer has ended; operations that read the copy are enqueued after the move. So
+ * no move waits for a stream, and no stream for a move.
  */
 #include <stdlib.h>
 
 #include "base/base.h"
 #include "run/private.h"
 
-/* Most bytes of a device's buffers that are allocated without asking first how much memory is free:
- * it costs less to just try. */
+/* Up to so many bytes on a device, to just try costs less than first to ask how much is free. */
 enum { SMALL_MAX = 256 << 20 };
 
 static uint64_t whole_pages(uint64_t size)
@@ -107,7 +106,7 @@ void sgpu_memory_clear(struct sgpu_run *run)
 }
 
 /* ---- moves ---- */
-/* Bytes. Before each portion of a large segment, a move checks whether the run was stopped. */
+/* Bytes after which a move checks whether the run was stopped. */
 #define PORTION ((uint64_t)256 << 20)
 
 static struct sgpu_peer **peer_of(struct sgpu_run *run, const struct sgpu_plan_move *move)

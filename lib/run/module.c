@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A module is loaded once, when the first of its operations could start: by then its whole segment
- * has verified, as every input must. Devices load the image from host memory, so it is copied
- * there. It must have the digest that its operation names: a secure context measures it in device
- * memory; without one, it is measured in host memory.
+ * A module is loaded once, when the first of its operations could start: its whole segment has
+ * verified by then. Devices load the image from a copy in host memory. The image must have the
+ * digest that its operation names: a secure context measures it in device memory; else it is
+ * measured in host memory.
  */
 #include "crypto/crypto.h"
 #include <stdlib.h>
@@ -69,8 +69,7 @@ bool sgpu_modules_broke_rules(const struct sgpu_run *run)
 	return false;
 }
 
-/* Ends the run without a response if a module broke the rules: it is not what its owner meant to
- * run. */
+/* Ends the run without a response: the module is not what its owner meant to run. */
 static void stop_for_rules(struct sgpu_run *run, const char *text)
 {
 	if (sgpu_modules_broke_rules(run) && !run->broken_rule) {
@@ -80,8 +79,7 @@ static void stop_for_rules(struct sgpu_run *run, const char *text)
 }
 
 /* ---- loading ---- */
-/* Uses a stream of its own, since the operation's stream may first have to wait for other
- * operations. */
+/* Uses its own stream, since the operation's may have to wait for other operations. */
 static int copy_image(struct sgpu_run *run, int segment, void *image, uint64_t size,
 		      struct sgpu_error *error)
 {
@@ -142,8 +140,7 @@ static int load_image(struct sgpu_run *run, int segment, struct sgpu_run_module 
 	return rc;
 }
 
-/* A module that failed to load is not loaded again. All of its operations must name the same
- * digest. */
+/* A module that failed to load is not loaded again. Its operations must all name one digest. */
 int sgpu_modules_ready(struct sgpu_run *run, int operation, struct sgpu_error *error)
 {
 	const struct sgpu_operation *op = operation_of(run, operation);
@@ -172,7 +169,7 @@ int sgpu_modules_ready(struct sgpu_run *run, int operation, struct sgpu_error *e
 }
 
 /* ---- launching ---- */
-/* The parameters as they are passed to the function. */
+/* The parameters as the function gets them. */
 struct values {
 	uint64_t word[SGPU_MODULE_PARAMS_MAX];
 	void *args[SGPU_MODULE_PARAMS_MAX];
@@ -273,8 +270,7 @@ int sgpu_module_start(struct sgpu_run *run, int operation, const struct sgpu_op_
 	if (rc != SGPU_OK) {
 		sgpu_fail(error, rc, "module '%s': %s", id_of(run, op->module->segment),
 			  text_of(&task->error, rc));
-		/* Waits, since the clears that were enqueued write to tasks that the caller frees.
-		 */
+		/* The enqueued clears write to tasks that the caller frees. */
 		(void)!sgpu_stream_sync(stream, NULL);
 	}
 	return rc;

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The graph of one batch. An operation is held back by each input that it reads, and by each
- * predecessor that is not yet enqueued. A segment is moved to other devices before its arrival, or
- * the end of its writer, lets readers go there. When nothing holds an operation back any more it is
- * enqueued, and waits on the device for predecessors that still run. So no kernel runs on data that
- * have not verified, and the device never waits for the host between two operations, unless the
- * second is a module or on another device.
+ * The graph of a batch. Each input that an operation reads, and each predecessor not yet enqueued,
+ * holds the operation back. A segment is moved to other devices before its arrival, or its writer's
+ * end, lets readers go there. An operation that nothing holds back is enqueued, and waits on the
+ * device for predecessors that still run. So no kernel runs on data that have not verified, and the
+ * device waits for the host between two operations only if the second is a module or on another
+ * device.
  */
 #include <stdlib.h>
 
 #include "run/private.h"
 
-/* Most operations that are enqueued at a time. Each costs some KiB, and a full queue of a device
- * blocks the caller. The device only needs enough of them not to run dry. */
+/* Most operations enqueued at a time: enough that the device does not run dry. Each costs some KiB,
+ * and a full queue of a device blocks the caller. */
 enum { AHEAD_MAX = 128 };
 
 enum state { WAITING, ENQUEUED, DONE, FAILED };
 
-/* A launch under way. */
 struct launch {
 	struct launch *next; /* in the order of enqueuing */
 	struct sgpu_run *run;
@@ -49,8 +48,8 @@ struct sgpu_operations {
 		int operation;
 		int next; /* of the same operation's followers; 0: none */
 	} * followers;
-	int *work; /* operations to look at: each is added when nothing holds it back any more, and
-		      when it has failed */
+	int *work; /* operations to look at: each is added when nothing holds it back, and when it
+		      has failed */
 	int work_head, work_tail;
 	int inputs_open, operations_open, ahead;
 	struct launch *first, **last; /* under way */
@@ -147,8 +146,7 @@ void sgpu_operations_free(struct sgpu_run *run)
 }
 
 /* ---- failures ---- */
-/* Marks an operation as failed. Unless it still runs, it no longer counts as open. Its followers
- * are marked when look_at() comes to it. */
+/* Unless the operation still runs, it no longer counts as open. look_at() marks its followers. */
 static void mark_failed(struct sgpu_run *run, int operation, int rc, const char *text)
 {
 	struct operation *op = &run->operations->list[operation];
@@ -164,8 +162,7 @@ static void mark_failed(struct sgpu_run *run, int operation, int rc, const char 
 	add_work(run->operations, operation);
 }
 
-/* Returns the code of operations that depend on a failed one: the same for a timeout or altered
- * data, as these concern all; else SGPU_EDEPENDENCY. */
+/* The code of operations that depend on a failed one. A timeout or altered data concern all. */
 static int inherited(int rc)
 {
 	return rc == SGPU_ETIMEOUT || rc == SGPU_EAUTH ? rc : SGPU_EDEPENDENCY;
@@ -181,7 +178,7 @@ static void fail_itself(struct sgpu_run *run, int operation, int rc, const char 
 
 /* ---- enqueuing ---- */
 /* The device may come to an operation before this thread knows that its predecessor failed. An
- * operation that is skipped for such a failure has written nothing, so it has failed, too. */
+ * operation skipped for that has written nothing, so it has failed, too. */
 static int run_kernel(struct sgpu_launch *launch, void *argument)
 {
 	struct launch *l = argument;
@@ -341,17 +338,16 @@ static void drop_hold(struct sgpu_operations *o, int operation)
 	}
 }
 
-/* Returns whether a follower waits for the operation's end, not just until it is enqueued. A module
- * does, since what a failed operation has written could crash it, and with it the whole context. So
- * does an operation on another device, which cannot wait for this device's events. */
+/* Whether a follower waits for the operation's end, not just its enqueuing. A module does, since
+ * what a failed operation wrote could crash it and the whole context. So does an operation on
+ * another device, which cannot wait for this device's events. */
 static bool waits_for_end(const struct sgpu_operations *o, int operation, int follower)
 {
 	return o->manifest->operations[follower].module != NULL ||
 	       o->plan->operations[operation].device != o->plan->operations[follower].device;
 }
 
-/* Removes an operation's hold on the followers that wait for it to be enqueued or, if `ended`, to
- * end. */
+/* Drops the hold on followers that wait for an operation to be enqueued or, if `ended`, to end. */
 static void drop_followers(struct sgpu_operations *o, int operation, bool ended)
 {
 	for (int i = o->list[operation].follower; i; i = o->followers[i].next) {
@@ -399,8 +395,7 @@ static uint64_t call_bytes(const struct sgpu_op_call *call)
 	return sum;
 }
 
-/* Returns an operation before another one that is in this state, or NULL. The device passes those
- * before it first, but this thread may notice them later. */
+/* Returns a predecessor in this state. The device passes it first; this thread may notice later. */
 static const struct operation *find_before(const struct sgpu_run *run, int operation,
 					   enum state state)
 {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Results. One that is to be masked is first sealed on the device, under a key of its own, so that
- * host memory only ever holds its ciphertext. Small ones follow their operation on its stream, to
- * staging memory that is theirs until the operation is known to have succeeded; large ones are
- * transfers that begin then.
+ * A result to be masked is first sealed on the device, under a key of its own, so host memory only
+ * ever holds its ciphertext. Small results follow their operation on its stream, to staging memory
+ * that is theirs until the operation is known to have succeeded; large ones are transfers that
+ * begin then.
  *
- * A result waits in the host's memory for the response. If that goes to a file and its layout is
- * known in advance, results are written to their places in the file without waiting. Results that
- * have a region or a lease do not wait either.
+ * Results wait in host memory for the response, unless they have a region or a lease, or a place in
+ * the response's file is known in advance.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +27,7 @@ struct sgpu_small {
 };
 
 /* ---- memory ---- */
-/* Allocates memory in pages of 2 MiB, if there are any: faults on small ones cost as much as the
- * copy. */
+/* Uses pages of 2 MiB, if there are any: faults on small ones cost as much as the copy. */
 static uint8_t *large_memory(uint64_t size)
 {
 	uint64_t whole = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
@@ -77,8 +75,7 @@ static void fail_output(struct sgpu_payload *p, int rc, const char *text)
 	drop_memory(p);
 }
 
-/* Decides where the output goes: to a lease, to a region, to its place in the file, else to memory.
- */
+/* The output goes to a lease, a region, its place in the file, else to memory. */
 static int find_place(struct sgpu_payload *p, struct sgpu_error *error)
 {
 	struct sgpu_run *run = p->run;
@@ -133,7 +130,6 @@ static void drop_small(struct sgpu_payload *p)
 	}
 }
 
-/* Ends an output. rc: SGPU_OK, or why it failed. */
 static void end_output(struct sgpu_payload *p, int rc, const char *text)
 {
 	struct sgpu_run *run = p->run;
@@ -153,8 +149,7 @@ static void end_output(struct sgpu_payload *p, int rc, const char *text)
 }
 
 /* ---- small outputs ---- */
-/* Computes the bytes of an output. The operation may report fewer elements than its type has, never
- * more. */
+/* The operation may report fewer elements than the output's type has, never more. */
 static int actual_size(const struct sgpu_segment *s, const struct sgpu_op_call *call,
 		       uint64_t elements, uint64_t *actual, struct sgpu_error *error)
 {
@@ -191,8 +186,8 @@ static struct sgpu_small *new_small(struct sgpu_payload *p, uint64_t size)
 	return small;
 }
 
-/* Enqueues the sealing, or the copy and the digest, of an output to staging memory. What cannot
- * follow now begins when the operation has ended. */
+/* Enqueues an output's sealing, or copy and digest, to staging memory. What cannot follow now
+ * begins when the operation has ended. */
 static void follow(struct sgpu_payload *p, struct sgpu_stream *stream, uint64_t size)
 {
 	const struct sgpu_plan *plan = p->run->job.plan;
@@ -250,7 +245,7 @@ void sgpu_outputs_follow(struct sgpu_run *run, int operation, const struct sgpu_
 	}
 }
 
-/* Brings a small output, whose operation has succeeded, from staging memory to its place. */
+/* Brings a small output, whose operation has succeeded, to its place. */
 static void place_small(struct sgpu_payload *p)
 {
 	const struct sgpu_small *small = p->small;

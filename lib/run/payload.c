@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What inputs and results have in common: their place on a device, their keys, and their transfers.
+ * What inputs and results have in common: a place on a device, keys and transfers.
  *
- * The index has the header of each sealed input, so that a key is known before its payload arrives;
- * and a result's header is drawn with its key. Keys are loaded in groups, inputs before results,
- * since one message to a device costs as much as many keys in it.
+ * The index has each sealed input's header, so its key is known before its payload arrives; a
+ * result's header is drawn with its key. Keys are loaded in groups, inputs before results, since
+ * one message to a device costs as much as many keys in it.
  */
 #include <stdlib.h>
 
@@ -78,8 +78,7 @@ static int make_material(const struct sgpu_payload *p, struct sgpu_sealed_keys *
 	return rc;
 }
 
-/* Lists `first`, and those after it on its device whose key was never loaded: inputs come before
- * results. Returns how many. */
+/* Lists `first` and later payloads on its device whose key was never loaded. Returns the count. */
 static int list_group(struct sgpu_payload *first, struct sgpu_payload *group[KEYS_AT_ONCE])
 {
 	const struct sgpu_run *run = first->run;
@@ -106,7 +105,7 @@ static int load_group(struct sgpu_payload *first, struct sgpu_error *error)
 	    rc = sgpu_run_get_stream(first->run, first->device, SGPU_RUN_PLAN, &stream, error);
 
 	while (rc == SGPU_OK && made < count) {
-		/* Another payload whose key cannot be made fails when its own turn comes. */
+		/* Another payload whose key cannot be made fails in its own turn. */
 		rc = make_material(group[made], &material[made], made == 0 ? error : NULL);
 		made += rc == SGPU_OK;
 	}

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan of a run: which device and stream an operation runs on, which buffer each value and each
- * scratch area has, and which segments move between devices.
+ * The plan of a run: the device and stream of each operation, the buffer of each value and scratch
+ * area, and the moves of segments between devices.
  *
- * The tenant of a buffer is the value in it. A buffer gets a new tenant only if the graph proves
- * that this is safe: all operations that touch the old tenant must be ancestors of the one that
- * writes the new tenant, so no timing can bring the two together. An output keeps its buffer, since
- * its copy to the host is no operation of the graph. An input gets a new buffer.
+ * The tenant of a buffer is the value in it. A buffer gets a new tenant only if all operations that
+ * touch the old one are ancestors of the writer of the new one, so no timing can bring the two
+ * together. An output keeps its buffer, since its copy to the host is no operation of the graph. An
+ * input gets a new buffer.
  *
- * A move starts when the host has seen the end of the segment's writer, and the readers on the
- * other device are not enqueued before the move has ended. So the buffer that a move reads is not
- * reused before these readers have ended. The buffer that it writes may be any that the writer
- * could have had, since all ancestors of the writer have ended by then.
+ * A move starts when the host has seen the end of the segment's writer, and readers on the other
+ * device are enqueued after the move. So the buffer that a move reads is not reused before these
+ * readers have ended. A move may write any buffer that the writer could have had, since all
+ * ancestors of the writer have ended by then.
  */
 #include "run/run.h"
 #include "run/private.h"
 
 #include <stdlib.h>
 
-/* A tenant ends with its readers, or with its writer if it has no readers. */
+/* A tenant ends with its readers or, if it has none, its writer. */
 struct tenant {
 	bool stays; /* until the run ends */
 	const int *readers;
@@ -56,8 +56,7 @@ static double bytes_of(const struct planner *p, int segment)
 	return (double)bytes;
 }
 
-/* Returns the segment that an operation reads as argument `k` or, after the last one, as its
- * module; -1: none. */
+/* What an operation reads as argument `k` or, after the last one, as its module; or -1. */
 static int segment_read(const struct sgpu_operation *op, int k)
 {
 	if (k < op->arg_count) {
@@ -66,7 +65,7 @@ static int segment_read(const struct sgpu_operation *op, int k)
 	return op->module ? op->module->segment : -1;
 }
 
-/* Returns when an operation would end on a device. */
+/* When an operation would end on a device. */
 static double end_on(const struct planner *p, const struct sgpu_operation *op, int device)
 {
 	double end = p->idle[device];
@@ -120,14 +119,14 @@ static void choose_device(struct planner *p, int operation)
 	}
 }
 
-/* Returns, as bits, the devices that read a segment, without its home. */
+/* The devices, as bits, that read a segment, without its home. */
 static unsigned moved_to(const struct planner *p, int segment)
 {
 	return p->segments[segment].on & ~(1u << p->segments[segment].home);
 }
 
 /* ---- streams ---- */
-/* Returns the predecessor whose stream the operation continues, or -1. */
+/* The predecessor whose stream the operation continues, or -1. */
 static int find_followed(const struct sgpu_plan *plan, const int *tail,
 			 const struct sgpu_operation *op, int device)
 {
@@ -142,7 +141,7 @@ static int find_followed(const struct sgpu_plan *plan, const int *tail,
 	return -1;
 }
 
-/* Each device has its share of the streams, whose numbers alternate between the devices. */
+/* The numbers of streams alternate between the devices. */
 static void plan_streams(struct planner *p)
 {
 	const int devices = p->plan->device_count, most = SGPU_PLAN_STREAMS_MAX / devices;
@@ -172,7 +171,7 @@ static void plan_streams(struct planner *p)
 }
 
 /* ---- ancestors ---- */
-/* In graph order: an operation's ancestors are its predecessors and all of their ancestors. */
+/* In graph order: ancestors are the predecessors and their ancestors. */
 static int find_ancestors(struct planner *p, struct sgpu_error *error)
 {
 	const struct sgpu_manifest *m = p->manifest;
@@ -198,8 +197,7 @@ static int find_ancestors(struct planner *p, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Returns whether `earlier` is an ancestor of `later`. Without a matrix, this is known only within
- * a chain. */
+/* Whether `earlier` is an ancestor of `later`; without a matrix, known only within a chain. */
 static bool comes_before(const struct planner *p, int earlier, int later)
 {
 	if (!p->ancestors) {
@@ -224,8 +222,7 @@ static bool tenant_ended(const struct planner *p, const struct tenant *tenant, i
 	return tenant->writer < 0 || comes_before(p, tenant->writer, operation);
 }
 
-/* Returns, among the device's buffers whose tenant has ended, the smallest that holds `size`, else
- * the largest; or -1. */
+/* Of buffers whose tenant has ended, the smallest that holds `size`, else the largest; or -1. */
 static int find_buffer(const struct planner *p, int device, int operation, uint64_t size)
 {
 	const int first = p->ancestors || p->plan->buffer_count < LOOK_BACK
@@ -247,7 +244,6 @@ static int find_buffer(const struct planner *p, int device, int operation, uint6
 	return best;
 }
 
-/* Gives a value its buffer: an input gets a new one. */
 static int give_buffer(struct planner *p, int device, uint64_t size, const struct tenant *tenant,
 		       int *given, struct sgpu_error *error)
 {
@@ -303,8 +299,8 @@ static int plan_moves(struct planner *p, int segment, int from_buffer, uint64_t 
 }
 
 /* ---- values and operations ---- */
-/* Plans the value of a segment that an operation writes or, if `writer` is -1, the one that
- * arrives. Of the two values of an INPUT_OUTPUT, operations read the one that arrives. */
+/* Plans the value of a segment that `writer` writes or, if -1, the one that arrives. Of an
+ * INPUT_OUTPUT, operations read the one that arrives. */
 static int plan_value(struct planner *p, int segment, int writer, struct sgpu_error *error)
 {
 	const struct sgpu_segment *s = &p->manifest->segments[segment];

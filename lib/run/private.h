@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the runner share. A run belongs to the thread that is in sgpu_run_batch; only
- * members that are atomic are for others.
+ * What the runner's files share. A run belongs to the thread in sgpu_run_batch; only atomic members
+ * are for others.
  */
 #ifndef SGPU_RUN_PRIVATE_H
 #define SGPU_RUN_PRIVATE_H
@@ -16,8 +16,8 @@
 struct sgpu_run;
 
 /* ---- plan.c ---- */
-/* Returns the buffer in which operations on a device read a segment. Of an INPUT_OUTPUT they read
- * the value that arrived: readers do not wait for the writer. */
+/* The buffer in which operations on a device read a segment: of an INPUT_OUTPUT, the value that
+ * arrived, since readers do not wait for the writer. */
 static inline int sgpu_plan_read_buffer(const struct sgpu_plan *plan, int segment, int device)
 {
 	const struct sgpu_plan_segment *s = &plan->segments[segment];
@@ -32,7 +32,7 @@ static inline int sgpu_plan_read_buffer(const struct sgpu_plan *plan, int segmen
 
 /* ---- admit.c ---- */
 /* Prepared jobs: manifests that were parsed, checked against the operations, and planned. A kept
- * job depends only on the manifest's text, by whose hash it is found, and on the devices. */
+ * job depends only on the devices and on the manifest's text, by whose hash it is found. */
 
 enum {
 	SGPU_PREPARED_MAX = 64,		    /* jobs that a runner keeps */
@@ -45,8 +45,7 @@ struct sgpu_prepared {
 	struct sgpu_plan *plan; /* once it is set, the job does not change */
 };
 
-/* Takes over the manifest, even on failure. The caller gets the only reference. NULL: out of
- * memory. */
+/* Takes over the manifest, even on failure. The caller gets the only reference; NULL: no memory. */
 struct sgpu_prepared *sgpu_prepared_create(struct sgpu_manifest **manifest);
 void sgpu_prepared_drop(struct sgpu_prepared **prepared);
 
@@ -61,11 +60,11 @@ void sgpu_prepared_table_clear(struct sgpu_prepared_table *table);
 /* Finds the job whose manifest has this hash. The caller gets a reference, or NULL. */
 struct sgpu_prepared *sgpu_prepared_find(struct sgpu_prepared_table *table,
 					 const uint8_t sha256[SGPU_SHA256_SIZE]);
-/* Adds a planned job to the table, unless it is large or depends on its batch (on a module's size).
- * A full table drops the one that it has kept for the longest time. */
+/* Keeps a planned job, unless it is large or depends on its batch (on a module's size). A full
+ * table drops the job that it has kept longest. */
 void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared *prepared);
 
-/* The results of admission. They do not change afterwards, except that the key is wiped. */
+/* The results of admission, constant except that the key is wiped. */
 struct sgpu_job {
 	const struct sgpu_run_options *options;
 	struct sgpu_batch *batch;
@@ -82,8 +81,7 @@ struct sgpu_job {
 
 /* How many bytes a result may have. False: more than can be counted. */
 bool sgpu_result_size(const struct sgpu_batch_segment *segment, uint64_t *size);
-/* The same of the results without a place together, if each begins at a multiple of
- * SGPU_RESULT_LINE and has `each` more bytes with it. */
+/* The sum for results without a place, at multiples of SGPU_RESULT_LINE with `each` more bytes. */
 bool sgpu_results_size(const struct sgpu_job *job, uint64_t each, uint64_t *sum);
 enum { SGPU_RESULT_LINE = 64 };
 /* Gives each result without a place one within the `left` bytes at `next`. */
@@ -92,7 +90,7 @@ SGPU_MUST_CHECK int sgpu_results_place(const struct sgpu_job *job, struct sgpu_l
 
 /* Fills in run->job, whose options are set. */
 SGPU_MUST_CHECK int sgpu_admit(struct sgpu_run *run, struct sgpu_error *error);
-/* The last check: records the batch, or refuses it if it was recorded before. */
+/* The last check: records the batch, or refuses a recorded one. */
 SGPU_MUST_CHECK int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error);
 void sgpu_job_clear(struct sgpu_job *job);
 
@@ -111,11 +109,10 @@ struct sgpu_run_device {
 /* Takes an idle stream, or makes one. */
 SGPU_MUST_CHECK int sgpu_streams_take(struct sgpu_run_device *device, struct sgpu_stream **stream,
 				      struct sgpu_error *error);
-/* Gives a stream back, and clears the pointer; accepts a pointer to NULL. Unless it is known to be
- * idle, waits for its work. */
+/* Gives a stream, or NULL, back and clears the pointer. Unless `idle`, waits for its work. */
 void sgpu_streams_give(struct sgpu_run_device *device, struct sgpu_stream **stream, bool idle);
 
-/* How many runs may have work on the devices, and whether these were told to stop. */
+/* The runs that may have work on the devices. */
 struct sgpu_presence {
 	pthread_mutex_t mutex;
 	pthread_cond_t changed;
@@ -127,19 +124,19 @@ struct sgpu_presence {
 	char owner[SGPU_KID_SIZE + 1];
 };
 
-/* Lets a run enter, which it must before it gives work to the devices. Waits while the devices are
- * being stopped. A kernel of a module can address all that the process has mapped: a run with one
- * waits until no other is inside or has left data there, and keeps the others out until it leaves.
- * After that the process takes no batch of another owner. Errors: what `ended` returns for the run
- * while it waits; SGPU_ERETRY: the batch is of another owner. */
+/* Lets a run enter, as it must before it gives work to the devices. Waits while these are being
+ * stopped. A module's kernel can address all that the process has mapped: a run with a module waits
+ * until no other is inside or has left data there, and keeps others out until it leaves. After that
+ * the process takes no batch of another owner. Errors: what `ended` returns while the run waits;
+ * SGPU_ERETRY: another owner's batch. */
 SGPU_MUST_CHECK int sgpu_presence_enter(struct sgpu_run *run, int (*ended)(void *run),
 					struct sgpu_error *error);
 /* Lets a run leave, if it is inside, that has no more work on the devices. */
 void sgpu_presence_leave(struct sgpu_run *run);
-/* Notes that the devices have no data any more of a run that has left. */
+/* Notes that the devices have no more data of a run that has left. */
 void sgpu_presence_cleared(struct sgpu_run *run);
-/* Must be called now and then for a run that was stopped. If the run has entered, stops the
- * devices: immediately if it is alone, else SGPU_RUN_GRACE_NS after its stop. */
+/* Stops the devices of a stopped run that has entered: at once if it is alone, else
+ * SGPU_RUN_GRACE_NS after its stop. Must be called now and then. */
 void sgpu_presence_stop(struct sgpu_run *run);
 
 struct sgpu_runner {
@@ -148,7 +145,7 @@ struct sgpu_runner {
 	struct sgpu_plan_costs costs; /* SGPU_PLAN_COSTS, except in tests */
 	struct sgpu_run_device devices[SGPU_RUN_DEVICES_MAX];
 	int device_count;
-	/* the sealed paths between the devices, opened when they are first needed */
+	/* sealed paths between the devices, opened at first use */
 	struct sgpu_peer *peers[SGPU_RUN_DEVICES_MAX][SGPU_RUN_DEVICES_MAX];
 	pthread_mutex_t peers_mutex;
 	struct sgpu_prepared_table prepared;
@@ -200,7 +197,7 @@ struct sgpu_payload {
 	bool begun;	  /* of an input */
 	/* of a result */
 	struct sgpu_small *small; /* if it follows its operation */
-	uint8_t *data;		  /* memory in which it waits for the response, or NULL */
+	uint8_t *data;		  /* where it waits for the response, or NULL */
 	bool whole;	 /* all of it has left; false without a code: it was never started */
 	uint64_t place;	 /* offset in the response's file, or 0 */
 	uint64_t actual; /* bytes of plaintext */
@@ -231,8 +228,8 @@ struct sgpu_run {
 	struct sgpu_operations *operations;
 	struct sgpu_run_module *modules; /* by segment of the manifest; NULL: the batch has none */
 	const char *broken_rule; /* that a module broke, which stops the run with SGPU_EPOLICY */
-	/* Where results go in the response's file before it is complete: offsets, by segment of the
-	 * manifest; 0: not to the file. NULL: none goes there. */
+	/* Offsets in the response's file, by segment of the manifest, of results written before it
+	 * is complete; 0: not to the file. NULL: none is. */
 	uint64_t *places;
 	struct sgpu_error file_error; /* of writing them to the file: there can be no response */
 	struct sgpu_leases *leases;   /* the batch's files and regions */
@@ -270,20 +267,17 @@ struct sgpu_run {
 /* ---- run.c ---- */
 /* Stops the run soon. The `code` of the first call counts. */
 void sgpu_run_stop(struct sgpu_run *run, int code);
-/* Does what can be done without waiting: notices what has ended, and starts what may start. Returns
- * whether anything was done. */
+/* Notices ends and starts what may start, without waiting. Returns whether there was anything. */
 bool sgpu_run_advance(struct sgpu_run *run);
 /* Waits a little for the devices, if the run has nothing else to do since `begin_ns`. */
 void sgpu_run_pause(struct sgpu_run *run, uint64_t begin_ns);
-/* Formats a text as sgpu_fail does, which lives as long as the run. */
+/* Formats as sgpu_fail does a text that lives as long as the run. */
 const char *sgpu_run_text(struct sgpu_run *run, const char *format, ...) SGPU_PRINTF(2, 3);
-/* Returns the text of the failure of an "operation" or a "segment". After the run's deadline, that
- * is the reason. */
+/* The text of a failed "operation" or "segment"; after the run's deadline, that is the reason. */
 const char *sgpu_run_failure(struct sgpu_run *run, const char *what, const char *id, int *code,
 			     const char *text);
-/* Returns a stream of the run, which is taken from the runner when it is first needed. number: of
- * the device or, of SGPU_RUN_PLAN, the plan's: that of the device's number has what is moved whole,
- * too. */
+/* Returns a stream of the run, taken from the runner at first use. number: of the device or, of
+ * SGPU_RUN_PLAN, the plan's: that of the device's number has what is moved whole, too. */
 SGPU_MUST_CHECK int sgpu_run_get_stream(struct sgpu_run *run, int number,
 					enum sgpu_run_stream which, struct sgpu_stream **stream,
 					struct sgpu_error *error);
@@ -294,8 +288,7 @@ static inline bool sgpu_run_is_small(uint64_t size)
 	return size <= SGPU_TRANSFER_SMALL + SGPU_SEALED_HEADER;
 }
 
-/* Adds a span, and to the sums of its kind. If begin_ns is 0, the step never ran, and nothing is
- * added. */
+/* Adds a span, and to the sums of its kind, unless the step never ran (begin_ns is 0). */
 void sgpu_trace_add(struct sgpu_run *run, const struct sgpu_span *span);
 
 /* ---- memory.c ---- */
@@ -305,15 +298,14 @@ SGPU_MUST_CHECK int sgpu_memory_create(struct sgpu_run *run, struct sgpu_error *
 void sgpu_memory_clear(struct sgpu_run *run);
 
 /* ---- payload.c ---- */
-/* Makes the payloads, once the batch's buffers and leases are there. */
+/* The batch's buffers and leases must be there. */
 SGPU_MUST_CHECK int sgpu_payloads_create(struct sgpu_run *run, struct sgpu_error *error);
 static inline struct sgpu_payload *sgpu_run_payload(const struct sgpu_run *run, int segment,
 						    bool result)
 {
 	return &run->payloads[result * run->job.batch->segment_count + run->job.in_batch[segment]];
 }
-/* Begins a payload's transfer, whose key was given. The request has its size and source or sink,
- * which this closes if it fails. */
+/* Begins a payload's transfer, after its key. The request has size and end, closed on failure. */
 SGPU_MUST_CHECK int sgpu_payload_begin(struct sgpu_payload *payload,
 				       struct sgpu_transfer_request *request,
 				       struct sgpu_error *error);
@@ -324,15 +316,14 @@ void sgpu_payload_note(const struct sgpu_payload *payload, enum sgpu_span_kind k
 bool sgpu_payloads_advance(struct sgpu_run *run, bool results);
 void sgpu_payloads_stop(struct sgpu_run *run, int code);
 
-/* Gives a sealed payload its key on its device. Loads those of the payloads after it along with it,
- * if there are not too many. */
+/* Gives a sealed payload, and some of those after it, their keys on the device. */
 SGPU_MUST_CHECK int sgpu_payload_key(struct sgpu_payload *payload, struct sgpu_error *error);
 
 /* ---- inputs.c: payloads on their way to the device ---- */
 /* Takes every region that the batch names, so that none outlives the run. */
 SGPU_MUST_CHECK int sgpu_inputs_create(struct sgpu_run *run, struct sgpu_error *error);
-/* Brings in the payloads, and returns when all were read. Every input ends, whatever this returns.
- * Errors: those of reading the batch, or why the run was stopped. */
+/* Returns when all payloads were read. Every input ends, whatever this returns. Errors: those of
+ * reading the batch, or why the run was stopped. */
 SGPU_MUST_CHECK int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error);
 /* Ends an input whose transfer has ended. */
 void sgpu_input_moved(struct sgpu_payload *input, const struct sgpu_transfer_result *result);
@@ -350,18 +341,16 @@ void sgpu_graph_arrived(const struct sgpu_payload *input);
 /* Fails the operations that would have read what a move did not bring. */
 void sgpu_graph_not_moved(struct sgpu_run *run, const struct sgpu_plan_move *move, int code,
 			  const char *text);
-/* Notices operations that have ended, and starts those that may start. Returns whether there were
- * any. */
+/* Notices ended operations, and starts those that may start. Returns whether there were any. */
 bool sgpu_operations_advance(struct sgpu_run *run);
 /* Whether operations are on the devices, and whether every input and operation has ended. */
 bool sgpu_operations_pending(const struct sgpu_run *run);
 bool sgpu_operations_ended(const struct sgpu_run *run);
-/* Returns SGPU_OK, or why an operation has no result, which *text says in words. Only after the
- * graph has ended. */
+/* SGPU_OK, or why an operation has no result, which *text says. Only after the graph has ended. */
 int sgpu_graph_outcome(struct sgpu_run *run, int operation, const char **text);
 
 /* ---- memory.c: sealed copies between the runner's devices ---- */
-/* Opens the sealed paths (struct sgpu_peer) that the plan needs, and keeps them in the runner. */
+/* Opens the sealed paths (struct sgpu_peer) that the plan needs; the runner keeps them. */
 SGPU_MUST_CHECK int sgpu_moves_open(struct sgpu_run *run, struct sgpu_error *error);
 /* Moves a segment that is there to the devices that read it, and waits. */
 void sgpu_moves_make(struct sgpu_run *run, int segment);
@@ -370,12 +359,11 @@ void sgpu_moves_make(struct sgpu_run *run, int segment);
 SGPU_MUST_CHECK int sgpu_modules_create(struct sgpu_run *run, struct sgpu_error *error);
 /* Unloads the modules from the devices; no launch may be pending. */
 void sgpu_modules_unload(struct sgpu_run *run);
-/* Makes sure that the module of an operation is loaded; its inputs must have arrived. Errors: why
- * the module cannot or may not be used. */
+/* Makes sure that the module of an operation, whose inputs must have arrived, is loaded. Errors:
+ * why the module cannot or may not be used. */
 SGPU_MUST_CHECK int sgpu_modules_ready(struct sgpu_run *run, int operation,
 				       struct sgpu_error *error);
-/* Enqueues an operation of a module: clears its outputs, then starts its function. clears: a zeroed
- * task for each argument. */
+/* Enqueues clears of outputs and the function. clears: a zeroed task for each argument. */
 SGPU_MUST_CHECK int sgpu_module_start(struct sgpu_run *run, int operation,
 				      const struct sgpu_op_call *call, struct sgpu_stream *stream,
 				      struct sgpu_task *clears, struct sgpu_task *task,
@@ -383,18 +371,17 @@ SGPU_MUST_CHECK int sgpu_module_start(struct sgpu_run *run, int operation,
 /* Stores the outcome of a launch in *task. */
 void sgpu_module_end(struct sgpu_run *run, int operation, const struct sgpu_task *clears,
 		     struct sgpu_task *task);
-/* Whether a module, of this run or of another, broke the rules on the run's devices. False if this
- * run has no module. */
+/* Whether any run's module broke the rules on this run's devices. False if this run has none. */
 bool sgpu_modules_broke_rules(const struct sgpu_run *run);
 
 /* ---- leases.c ---- */
 /* Takes all leases that the batch names, and makes one for its results, in which results without a
- * place get theirs. Errors: those of
- * sgpu_lease_take; SGPU_EINVALID if a payload does not lie in its lease. */
+ * place get theirs. Errors: those of sgpu_lease_take; SGPU_EINVALID: a payload is not in its
+ * lease. */
 SGPU_MUST_CHECK int sgpu_lent_create(struct sgpu_run *run, struct sgpu_error *error);
 /* Ends the leases, except the results' lease if it was offered. */
 void sgpu_lent_free(struct sgpu_run *run);
-/* Returns where a payload is, or goes, that is in one of them. */
+/* Where a payload in one of the leases is, or goes. */
 uint8_t *sgpu_lent_at(const struct sgpu_run *run, const struct sgpu_location *location);
 /* Lets others take the results' lease from now on. */
 void sgpu_lent_offer(struct sgpu_run *run);
@@ -402,12 +389,11 @@ void sgpu_lent_offer(struct sgpu_run *run);
 void sgpu_lent_withdraw(struct sgpu_run *run);
 
 /* ---- outputs.c: results on their way from the device ---- */
-/* Enqueues small outputs of an operation behind it on its stream: what it will have written is
- * sealed, and copied, to staging memory of the host. */
+/* Enqueues small outputs of an operation behind it: sealed, and copied, to host staging memory. */
 void sgpu_outputs_follow(struct sgpu_run *run, int operation, const struct sgpu_op_call *call,
 			 struct sgpu_stream *stream);
 /* Brings the outputs of an operation that has run to their places, or starts to. failed: it has
- * none. elements: how many it wrote, if only the operation knows. */
+ * none. elements: how many it wrote, if only it knows. */
 void sgpu_outputs_begin(struct sgpu_run *run, int operation, const struct sgpu_op_call *call,
 			bool failed, uint64_t elements);
 /* Ends an output whose transfer has ended. */
@@ -422,16 +408,14 @@ struct sgpu_moved {
 /* Moves payloads within a file. Both before and after, they are in order and do not overlap. */
 SGPU_MUST_CHECK int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list,
 				    int count, struct sgpu_error *error);
-/* Plans where in the response's file results are written before it is complete (run->places): if
- * no output fails; else sgpu_respond moves them. There are none if they cannot be known or are not
- * worth it. */
+/* Plans run->places for the case that no output fails; if one does, sgpu_respond moves the results.
+ * There are no places if they cannot be known or are not worth it. */
 SGPU_MUST_CHECK int sgpu_respond_plan(struct sgpu_run *run, struct sgpu_error *error);
-/* Reserves the space that the response will need in a file without a name, if the file system can:
- * a batch that is recorded runs only once, and should not find the disk full; and pages of a file
- * in memory cost less in one call. Errors: SGPU_ENOSPACE. */
+/* Reserves the response's space in a file without a name, if the file system can: a recorded batch
+ * runs only once, and should not find the disk full; and pages of a memory file cost less in one
+ * call. Errors: SGPU_ENOSPACE. */
 SGPU_MUST_CHECK int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error);
-/* Writes the response: each output's outcome and payload. Returns 0; SGPU_ESEGMENTS if some outputs
- * failed; or why the response could not be written. */
+/* Returns 0; SGPU_ESEGMENTS if some outputs failed; or why the response could not be written. */
 SGPU_MUST_CHECK int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error);
 /* Truncates the response's file at its position: results may have been written beyond it. */
 SGPU_MUST_CHECK int sgpu_respond_cut(const struct sgpu_run *run, struct sgpu_error *error);

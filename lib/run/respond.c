@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The response: the outcome of each output, and the payloads of those that did not fail. It has the
- * batch's recipients, so that the owner opens it without state.
+ * The response: each output's outcome, and the payloads of those that did not fail. It has the
+ * batch's recipients, so the owner opens it without state.
  */
 #include "base/io.h"
 #include "stage/stage.h"
@@ -37,8 +37,7 @@ struct writer {
 	size_t gathered_size;
 };
 
-/* Returns SGPU_OK, or the code with which an output's operation or transfer failed. *text says
- * why. */
+/* SGPU_OK, or the code with which an output's operation or transfer failed. *text says why. */
 static int failure(struct writer *w, int segment, const char **text)
 {
 	const struct sgpu_payload *p = sgpu_run_payload(w->run, segment, true);
@@ -109,7 +108,7 @@ static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segmen
 	return SGPU_OK;
 }
 
-/* Returns the timings or, while nothing has run, times that have the usual number of digits. */
+/* The timings or, while nothing has run, times with the usual number of digits. */
 static json_t *timings(const struct writer *w)
 {
 	const json_int_t usual_ns = 10000000;
@@ -251,9 +250,9 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 }
 
 /* ---- results that are in the file before the response is known ---- */
-/* A response is a tar: its head, then the payloads, each after a header and padded to whole blocks.
- * Computes the payloads' offsets in the file, by segment of the manifest, if the response begins at
- * `begin`. *places: from malloc; 0: not in the file. */
+/* Computes where payloads are in the file if the response, a tar, begins at `begin`: its head, then
+ * each payload after a header, padded to blocks. *places: from malloc, by segment of the manifest,
+ * or 0. */
 static int place_payloads(const struct writer *w, struct sgpu_batch *response, uint64_t begin,
 			  uint64_t **places, struct sgpu_error *error)
 {
@@ -280,7 +279,7 @@ static int place_payloads(const struct writer *w, struct sgpu_batch *response, u
 	return SGPU_OK;
 }
 
-/* Moves one payload. If it goes up, moves its end first, so that no byte is overwritten unread. */
+/* A payload that goes up is moved from its end, so no byte is overwritten unread. */
 static int move_one(int fd, const char *name, const struct sgpu_moved *moved, uint8_t *buffer,
 		    struct sgpu_error *error)
 {
@@ -302,8 +301,7 @@ static int move_one(int fd, const char *name, const struct sgpu_moved *moved, ui
 	return rc;
 }
 
-/* Moves payloads that go up, the last one first, and then those that go down, the first one first,
- * so that each finds its new place free. */
+/* Moves payloads up, last one first, then down, first one first: each finds its place free. */
 int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list, int count,
 		    struct sgpu_error *error)
 {
@@ -446,7 +444,7 @@ int sgpu_respond_cut(const struct sgpu_run *run, struct sgpu_error *error)
 }
 
 /* ---- before the results are known ---- */
-/* Returns whether the batch alone says how large every result is, if none fails. */
+/* Whether the batch alone says every result's size, if none fails. */
 static bool is_foreseeable(const struct sgpu_job *job)
 {
 	for (int i = 0; i < job->manifest->operation_count; i++) {
@@ -476,8 +474,8 @@ int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error)
 		return SGPU_OK;
 	}
 	placed = run->places && !run->runner->shared_files && about.f_type == TMPFS_MAGIC;
-	/* In memory without a limit, such as a memfd, nothing is reserved for others: the head of a
-	 * batch alone would occupy it. */
+	/* In memory without a limit, as of a memfd, nothing is reserved for others: a batch's head
+	 * alone would occupy it. */
 	recorded = job->options->replay && !(about.f_type == TMPFS_MAGIC && about.f_blocks == 0);
 	if ((!placed && !recorded) || !sgpu_results_size(job, 2 * SGPU_TAR_BLOCK, &most) ||
 	    !sgpu_add_u64(most, INDEX_MOST + sgpu_tar_padded(job->batch->note_size), &most) ||
@@ -509,7 +507,7 @@ int sgpu_respond_plan(struct sgpu_run *run, struct sgpu_error *error)
 		return SGPU_OK;
 	}
 	begin = lseek(fd, 0, SEEK_CUR);
-	/* Results that have to be moved are read again, so the file must be readable. */
+	/* Results to be moved are read again, so the file must be readable. */
 	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
 	    (fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND)) != O_RDWR) {
 		return SGPU_OK;

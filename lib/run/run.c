@@ -21,8 +21,8 @@
 
 enum {
 	PIPE_SIZE = 1 << 20,
-	/* About the rate of a bus. Batches are ranked by the time at which each would end if it
-	 * were alone, so that no large batch waits for ever. */
+	/* About a bus's rate. Batches are ranked by when each would end if alone: none waits for
+	 * ever. */
 	BYTES_PER_NS = 16,
 	STALL_MS = 2000, /* after the deadline, the response's reader may stall for so long */
 };
@@ -33,12 +33,12 @@ void sgpu_run_stop(struct sgpu_run *run, int rc)
 	uint_fast64_t never = 0;
 	int none = 0;
 
-	/* The time is stored before the code, since whoever sees the code needs the time. */
+	/* The time is stored first, since whoever sees the code needs the time. */
 	(void)atomic_compare_exchange_strong(&run->stop_ns, &never, sgpu_now_ns());
 	(void)atomic_compare_exchange_strong(&run->stop, &none, rc);
 }
 
-/* Returns why the run must end, or SGPU_OK: asked between steps, and while a read waits. */
+/* Why the run must end, or SGPU_OK: asked between steps, and while a read waits. */
 static int look_for_stop(void *argument)
 {
 	struct sgpu_run *run = argument;
@@ -256,8 +256,7 @@ static void run_to_end(struct sgpu_run *run)
 	}
 }
 
-/* Returns why a run ended. If it was stopped, the reason for that counts, not an error that
- * followed. */
+/* Why a run ended: if it was stopped, the reason for that, not an error that followed. */
 static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
 {
 	int stop = atomic_load(&run->stop);
@@ -272,7 +271,7 @@ static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
 	return rc;
 }
 
-/* Returns why the run has no response, or SGPU_OK. */
+/* Why the run has no response, or SGPU_OK. */
 static int check_verdict(struct sgpu_run *run, struct sgpu_error *error)
 {
 	const int stop = atomic_load(&run->stop);
@@ -388,7 +387,7 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 	const bool stopping = busy != 0 && atomic_load(&run->stop) != SGPU_OK;
 	uint64_t since = atomic_load(&run->stop_ns);
 
-	/* The response of a run that was stopped may have taken long; no device did. */
+	/* A stopped run's response may have taken long; no device did. */
 	since = since > busy ? since : busy;
 
 	*progress = (struct sgpu_run_progress){
@@ -413,7 +412,7 @@ const struct sgpu_run_result *sgpu_run_get_result(const struct sgpu_run *run)
 }
 
 /* ---- making and freeing ---- */
-/* The run's first device becomes the one that is first for the fewest runs. */
+/* The run's first device is the one that is first for the fewest runs. */
 static void choose_devices(struct sgpu_run *run)
 {
 	struct sgpu_runner *runner = run->runner;
@@ -452,8 +451,7 @@ int sgpu_run_create(struct sgpu_runner *runner, const struct sgpu_submission *su
 					   .argument = r,
 					   .deadline_ns = submission->options.deadline_ns };
 	atomic_store(&r->begin_ns, sgpu_now_ns());
-	/* With a larger pipe, reader and writer alternate less often. If this fails, reading is
-	 * only slower. */
+	/* Reader and writer of a larger pipe alternate less often. Failure only slows reading. */
 	(void)fcntl(submission->in_fd, F_SETPIPE_SZ, PIPE_SIZE);
 	choose_devices(r);
 	*run = r;

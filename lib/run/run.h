@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The runner takes batches, runs their graphs on the streams of one or more devices, and writes the
- * responses.
+ * The runner runs batches' graphs on the streams of one or more devices, and writes the responses.
  */
 #ifndef SGPU_RUN_RUN_H
 #define SGPU_RUN_RUN_H
@@ -24,11 +23,11 @@ enum { SGPU_PLAN_STREAMS_MAX = 64, SGPU_RUN_DEVICES_MAX = 16 };
 
 struct sgpu_plan_buffer {
 	uint64_t size; /* bytes of the largest value that it holds */
-	int device;    /* number of its device */
-	bool shared;   /* it holds several values, one after the other */
+	int device;
+	bool shared; /* it holds several values, one after the other */
 };
 
-/* A sealed copy of a segment to another device, for the operations there that read it. */
+/* A sealed copy of a segment to another device, for its readers there. */
 struct sgpu_plan_move {
 	int segment;
 	int from, to; /* devices */
@@ -54,13 +53,12 @@ struct sgpu_plan {
 	uint64_t bytes;		 /* device memory of the plan, on all devices */
 };
 
-/* In the manifest's order, an operation is assigned to the device on which it would end first, if
- * it waits for its predecessors and a device does one thing at a time; among equals, to the first.
- * An operation of a module goes where the module's image is. The same manifest gives the same
- * devices. The unit of costs is the time in which an operation reads or writes one byte. */
+/* In the manifest's order, an operation goes to the device, among equals the first, on which it
+ * would end first, if it waits for its predecessors and a device does one thing at a time. A
+ * module's operation goes where the module's image is. The same manifest gives the same devices.
+ * The unit of costs is the time in which an operation reads or writes one byte. */
 struct sgpu_plan_costs {
-	uint64_t travel; /* of each byte that comes to a device, from the host or from another
-			    device */
+	uint64_t travel; /* of each byte from the host or another device */
 	uint64_t move;	 /* of each move, in addition to its bytes */
 	int matrix_max;	 /* most operations for which a matrix of ancestors is made */
 };
@@ -68,25 +66,23 @@ struct sgpu_plan_costs {
 #define SGPU_PLAN_COSTS \
 	((struct sgpu_plan_costs){ .travel = 64, .move = (uint64_t)256 << 20, .matrix_max = 4096 })
 
-/* An operation gets a stream of its own, unless it is the first to follow another: then it
- * continues that one's stream, so that such a chain needs no event. Above SGPU_PLAN_STREAMS_MAX,
- * streams are used in turn. Without a matrix, only operations of one chain share buffers, so that
- * planning stays fast. An input arrives on the device that reads it first. Errors:
- * SGPU_EUSAGE (not 1 to SGPU_RUN_DEVICES_MAX devices), SGPU_EINVALID, SGPU_ENOMEM. */
+/* The first operation to follow another continues its stream, so such a chain needs no event; any
+ * other gets a new stream. Above SGPU_PLAN_STREAMS_MAX, streams are used in turn. Without a matrix,
+ * only operations of one chain share buffers, so planning stays fast. An input arrives on the
+ * device that reads it first. Errors: SGPU_EUSAGE (not 1 to SGPU_RUN_DEVICES_MAX devices),
+ * SGPU_EINVALID, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_plan_create(const struct sgpu_manifest *manifest, int devices,
 				     const struct sgpu_plan_costs *costs, struct sgpu_plan **plan,
 				     struct sgpu_error *error);
 void sgpu_plan_free(struct sgpu_plan **plan);
-/* Fills in the sizes that only the batch has: of modules without data_type_info. Must be called
- * before the manifest is planned. */
+/* Before the plan: fills in sizes that only the batch has, of modules without data_type_info. */
 void sgpu_plan_sizes(struct sgpu_manifest *manifest, const struct sgpu_batch *batch);
 
 /* ---- the runner ----
- * A process makes one runner for one or more devices, and runs batches on it, each on a thread of
- * the caller, also several at a time. The runner keeps what is slow to create: streams, staging
- * memory, and threads that help to copy. A batch's device memory is cleared and freed when the
- * batch ends, for whatever reason.
- */
+ * A process makes one runner for its devices, and runs batches on it, each on a thread of the
+ * caller, also several at a time. The runner keeps what is slow to create: streams, staging memory,
+ * and threads that help to copy. A batch's device memory is cleared and freed when the batch ends,
+ * for whatever reason. */
 struct sgpu_runner;
 
 struct sgpu_runner_config {
@@ -102,8 +98,7 @@ struct sgpu_runner_config {
 };
 #define SGPU_RUNNER_PINNED_MAX ((uint64_t)64 << 20)
 
-/* Errors: SGPU_EUSAGE (too many devices), SGPU_ENOMEM, SGPU_ESYSTEM,
- * SGPU_EDEVICE. */
+/* Errors: SGPU_EUSAGE (too many devices), SGPU_ENOMEM, SGPU_ESYSTEM, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_runner_create(const struct sgpu_runner_config *config,
 				       struct sgpu_runner **runner, struct sgpu_error *error);
 /* Its runs must have been freed. Accepts NULL; clears the caller's pointer. */
@@ -134,7 +129,6 @@ struct sgpu_span {
 	int number; /* of a KERNEL: its stream; of a MOVE: the device that it goes to */
 };
 
-/* All that its pointers point to is borrowed until the batch has run. */
 struct sgpu_run_options {
 	const struct sgpu_key *keys; /* any of them may be the recipient */
 	int key_count;
@@ -144,49 +138,48 @@ struct sgpu_run_options {
 	int owner_count;
 	struct sgpu_replay *replay; /* records the batch, refuses a recorded one; or NULL */
 	uint64_t deadline_ns;	    /* sgpu_now_ns() clock; 0: none */
-	bool spans;		    /* record spans */
-	/* The maker of a batch could guess a file's digest, byte by byte. So payloads in files are
-	 * fetched only from these directories, and only for batches with a MAC. NULL: batches with
-	 * payloads in files are refused (SGPU_EPOLICY). */
+	bool spans;
+	/* Directories of files with payloads, for batches with a MAC alone: else a batch's maker
+	 * could guess a file's digest, byte by byte. NULL: batches with payloads in files are
+	 * refused (SGPU_EPOLICY). */
 	const struct sgpu_files *files;
 	const char *refuse_regions; /* why batches that name a region are refused (SGPU_EPOLICY);
 				       NULL: they are not */
 	struct sgpu_lease_pool *leases; /* may hold payloads and results; NULL: a batch that names a
 					   lease is refused (SGPU_EPOLICY) */
 	bool leases_registered;		/* with the device, which reads and writes them itself */
-	bool lease_results;  /* leave the results in a lease, for as long as it exists; if there is
-				no room for it, they go with the response */
+	bool lease_results;  /* leave the results in a lease, as long as it exists; without room for
+				it, they go with the response */
 	const char *results; /* a handle: results go there, one after the other, unless the batch
 				says otherwise; NULL: with the response */
-	bool allow_modules;  /* run modules; false: they are refused (SGPU_EPOLICY) */
+	bool allow_modules;  /* false: modules are refused (SGPU_EPOLICY) */
 	const int *manifest; /* a descriptor of the manifest of a batch that names it by its hash;
-				NULL: one that the runner does not know is refused
-				(SGPU_EMANIFEST) */
+				NULL: an unknown one is refused (SGPU_EMANIFEST) */
 };
 
 struct sgpu_submission {
 	int in_fd;	     /* the batch; read from the current position */
 	const char *in_name; /* for messages */
-	int out_fd; /* the response; written from the current position. If it is a regular file that
-		       can also be read, results may be written to it while the batch runs; it is
-		       then truncated after the response. */
+	int out_fd; /* the response; written from the current position. To a regular file that can
+		       be read, too, results may be written while the batch runs; it is then
+		       truncated after the response */
 	const char *out_name;
 	struct sgpu_run_options options;
 };
 
-/* Makes a run. Names, descriptors and all that the options point to are borrowed until the batch
- * has run. Errors: SGPU_ENOMEM, SGPU_ESYSTEM. */
+/* Names, descriptors and all that the options point to are borrowed until the batch has run.
+ * Errors: SGPU_ENOMEM, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_run_create(struct sgpu_runner *runner,
 				    const struct sgpu_submission *submission, struct sgpu_run **run,
 				    struct sgpu_error *error);
-/* Runs the batch, once, on the calling thread: from its first byte to the last of its response.
- * Operations start while the batch still arrives. Returns 0; SGPU_ESEGMENTS when some segments
- * failed (the response is written and says which and why); or, if no response was written, why the
- * batch was refused or stopped: SGPU_EINVALID, SGPU_EAUTH, SGPU_EKEY, SGPU_EPOLICY, SGPU_ENOMEM,
- * SGPU_ENOSPACE, SGPU_ESYSTEM, SGPU_ECANCELED, SGPU_ETIMEOUT. */
+/* Runs the batch, once, on the calling thread, from its first byte to the last of its response.
+ * Operations start while the batch still arrives. Returns 0; SGPU_ESEGMENTS: some segments failed,
+ * as the response says; or why the batch was refused or stopped without a response: SGPU_EINVALID,
+ * SGPU_EAUTH, SGPU_EKEY, SGPU_EPOLICY, SGPU_ENOMEM, SGPU_ENOSPACE, SGPU_ESYSTEM, SGPU_ECANCELED,
+ * SGPU_ETIMEOUT. */
 SGPU_MUST_CHECK int sgpu_run_batch(struct sgpu_run *run, struct sgpu_error *error);
-/* Stops the run soon, or as soon as it begins; async-signal-safe. Kernels of other runs on the
- * device are not disturbed, unless this run's kernels do not end within SGPU_RUN_GRACE_NS. */
+/* Stops the run soon, or as soon as it begins; async-signal-safe. Disturbs other runs' kernels on
+ * the device only if this run's do not end within SGPU_RUN_GRACE_NS. */
 void sgpu_run_cancel(struct sgpu_run *run);
 #define SGPU_RUN_GRACE_NS UINT64_C(5000000000)
 /* The batch must not be running. Accepts NULL; clears the caller's pointer. */
@@ -197,22 +190,22 @@ struct sgpu_run_progress {
 	uint64_t bytes_in, bytes_out;
 	uint64_t bytes_in_all; /* of all input payloads; 0 until the batch's head has been read */
 	uint64_t elapsed_ns;
-	uint64_t stopping_ns; /* since the run was told to stop, while the device may have work of
-				 the run; else 0 */
+	uint64_t stopping_ns; /* since the run was told to stop, while the device may have its work;
+				 else 0 */
 };
-/* May be called from any thread at any time. */
+/* Any thread may call this at any time. */
 void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress);
 
 /* Sums over all spans of a kind. */
 struct sgpu_run_total {
 	uint64_t count, ns, bytes;
 };
-/* How many bytes took each path between host and device. */
+/* Bytes by path between host and device. */
 struct sgpu_run_paths {
 	uint64_t in[SGPU_PATHS], out[SGPU_PATHS]; /* of payloads, sealed or plain */
 };
 
-/* The outcome of a run that has ended. All that it points to lives as long as the run. */
+/* The outcome of an ended run. All that it points to lives as long as the run. */
 struct sgpu_run_result {
 	const struct sgpu_batch *batch; /* or NULL: its head was not read */
 	const char *manifest_id;	/* or "": no manifest was taken */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A runner: made once a process, so that batches need not make streams or staging memory.
+ * The runner, and what its runs share on the devices.
  */
 #include "run/private.h"
 
@@ -12,12 +12,12 @@
 
 #include "transfer/transfer.h"
 
-/* A device stops all of its kernels or none. So if a run is stopped while other runs are on the
- * device, its kernels first get time to end. If they do not, the other runs lose theirs, too: a
- * kernel that never ends would block them anyway. A run may have work on each of several devices,
- * so these are stopped together. */
+/* A device stops all of its kernels or none. So if others are on the device, a stopped run's
+ * kernels first get time to end. If they do not, the other runs lose theirs, too, which a kernel
+ * that never ends would block anyway. As a run may use several devices, all are stopped
+ * together. */
 
-/* Tells all devices to cancel their work, or to go on. The mutex is held. */
+/* The mutex is held. cancel false: the devices go on. */
 static void cancel_devices(struct sgpu_runner *runner, bool cancel)
 {
 	runner->presence.cancelling = cancel;

@@ -31,18 +31,17 @@ void sgpu_descriptor_from_fd(int fd, const char *name, struct sgpu_descriptor *d
 
 	*descriptor = (struct sgpu_descriptor){ .fd = fd, .name = name, .pipe = -1 };
 	descriptor->is_socket = known && S_ISSOCK(status.st_mode);
-	/* Writes to files and devices do not wait for another process. */
+	/* Writes to files and devices wait for no other process. */
 	descriptor->waits = !known || descriptor->is_socket || S_ISFIFO(status.st_mode);
 	if (known && S_ISFIFO(status.st_mode)) {
-		/* A larger pipe needs fewer switches between the processes. If the kernel refuses,
-		 * that is harmless. */
+		/* A larger pipe saves switches between processes. A refusal is harmless. */
 		int size = fcntl(fd, F_GETPIPE_SZ);
 		if (size >= 0 && size < PIPE_SIZE) {
 			(void)fcntl(fd, F_SETPIPE_SZ, PIPE_SIZE);
 		}
 	}
-	/* With O_APPEND the kernel appends, whatever offset a write names. A file whose content is
-	 * made on reading, as in /proc, has bytes beyond its size of 0. */
+	/* With O_APPEND the kernel appends, whatever a write's offset. A file made on reading, as
+	 * in /proc, has bytes beyond its size of 0. */
 	descriptor->positioned =
 		flags >= 0 && position >= 0 && known && S_ISREG(status.st_mode) &&
 		(reads ? status.st_size > position || pread(fd, &byte, 1, position) == 0
@@ -154,7 +153,7 @@ struct sgpu_endpoint sgpu_endpoint_of(struct sgpu_descriptor *descriptor)
 }
 
 /* ---- one file or pipe: its size, and the checks before and after ---- */
-/* The number of bytes from the offset to the end of a positioned input. */
+/* The bytes from the offset of a positioned input to its end. */
 static int rest_of_file(const struct sgpu_descriptor *in, uint64_t *size, struct sgpu_error *error)
 {
 	struct stat status;
@@ -179,7 +178,7 @@ static int check_unchanged(const struct sgpu_descriptor *in, uint64_t size,
 	return rc;
 }
 
-/* A sparse output that ends with a hole is not as long as it should be. */
+/* A sparse output that ends with a hole is too short. */
 static int extend(const struct sgpu_descriptor *out, uint64_t size, struct sgpu_error *error)
 {
 	struct stat status;

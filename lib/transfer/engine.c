@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine: its workers and its staging buffers, which transfers of several threads share.
+ * The engine: workers and staging buffers, which transfers of several threads share.
  *
- * Why transfers never deadlock. A chunk run takes one staging buffer at most before it begins, and
- * gives it back without taking another. A buffer in use always comes back: a file or memory fills
- * or empties it, and streams complete their work. For each that a pipe fills, which may take for
- * ever, the limit is one higher. The limit is at least one, so some transfer goes on.
+ * Why transfers never deadlock: a chunk run takes at most one staging buffer before it begins, and
+ * gives it back without taking another. A buffer in use comes back: a file or memory fills or
+ * empties it, and streams complete their work. For each that a pipe fills, which may take for ever,
+ * the limit is one higher. The limit is at least one, so some transfer goes on.
  */
 #include "transfer/engine.h"
 
@@ -201,8 +201,7 @@ int sgpu_staging_fill(struct sgpu_engine *engine, struct sgpu_staging_buffer *bu
 	uint64_t size = engine->staging[buffer->class].size;
 
 	if (host && !buffer->host) {
-		/* Pinned memory comes from the device's pool; if the pool is empty, any memory will
-		 * do. */
+		/* Pinned memory comes from the device's pool; if that is empty, any will do. */
 		buffer->lent =
 			sgpu_host_alloc(engine->device, size, &buffer->host, NULL) == SGPU_OK;
 		if (!buffer->lent) {

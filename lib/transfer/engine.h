@@ -26,8 +26,7 @@ struct sgpu_chunk_run sgpu_chunk_run_at(const struct sgpu_run_plan *plan, uint64
 uint64_t sgpu_chunk_run_most(uint64_t largest, uint64_t smallest);
 
 /* ---- staging buffers ---- */
-/* Memory for one sealed chunk run: on the host, on the device or both, each allocated when it is
- * first needed. */
+/* Memory for a sealed chunk run, on the host, the device or both; each allocated at first use. */
 struct sgpu_staging_buffer {
 	struct sgpu_staging_buffer *next;
 	enum sgpu_staging_class class;
@@ -67,8 +66,8 @@ struct sgpu_engine {
 	unsigned kept_count;
 };
 
-/* Takes a buffer that the transfer waits for, unless none is free, or one of a lower rank waits for
- * one as well. Gives NULL then; the transfer tries again. Errors: SGPU_ENOMEM. */
+/* Takes a buffer for the transfer. Gives NULL if none is free, or a transfer of a lower rank waits
+ * as well; the transfer then tries again. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_staging_await(struct sgpu_transfer *transfer,
 				       enum sgpu_staging_class class,
 				       struct sgpu_staging_buffer **buffer,
@@ -76,8 +75,8 @@ SGPU_MUST_CHECK int sgpu_staging_await(struct sgpu_transfer *transfer,
 /* What a pipe has filled, or failed to fill, will come back soon. */
 void sgpu_staging_filled(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer);
 void sgpu_staging_leave(struct sgpu_transfer *transfer);
-/* How many buffers may exist. Pinning one costs more than copying through it, so the number grows
- * with the bytes moved. The mutex is held. */
+/* How many buffers may exist: more as bytes are moved, since pinning one costs more than copying
+ * through it. The mutex is held. */
 unsigned sgpu_staging_most(const struct sgpu_engine *engine, enum sgpu_staging_class class);
 SGPU_MUST_CHECK int sgpu_staging_fill(struct sgpu_engine *engine,
 				      struct sgpu_staging_buffer *buffer, bool host, bool device,
@@ -148,9 +147,9 @@ void sgpu_transfer_note(struct sgpu_transfer *transfer, enum sgpu_transfer_step 
 
 /* ---- store.c ---- */
 void sgpu_transfer_store(void *to, const void *from, size_t size);
-/* Moves memory that this core has written to the cache that all cores share, since the bus reads a
- * core's own cache at little more than half speed. Moves only most of it, to save time. Does
- * nothing if the processor cannot. */
+/* Moves most of what this core has written (all would take longer) to the cache that all cores
+ * share: the bus reads a core's own at little more than half speed. Does nothing if the processor
+ * cannot. */
 void sgpu_transfer_demote(const void *memory, size_t size);
 
 #endif

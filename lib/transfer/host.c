@@ -2,9 +2,8 @@
  *
  * Moves on the host alone.
  *
- * All workers do the same: claim the next chunk run, read it, open, seal or copy it, and deliver
- * it. Chunk runs are claimed in order, across the borders of parts, so that no worker waits for the
- * end of a part.
+ * Each worker claims the next chunk run, reads it, opens, seals or copies it, and delivers it.
+ * Chunk runs are claimed in order, across parts, so no worker waits for the end of a part.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -53,8 +52,8 @@ struct move {
 	pthread_cond_t turn_came;
 	uint64_t turn;	   /* the turn that may write to an ordered sink */
 	uint64_t bytes_in; /* of all parts, without headers */
-	/* The lowest failed chunk run, of the lowest failed part, since the reported error must not
-	 * depend on timing. If none has failed, the part after the last one. */
+	/* The lowest failed chunk run of the lowest failed part, since the error must not depend on
+	 * timing; if none has failed, the part after the last. */
 	struct sgpu_host_part *failed_part;
 	uint64_t failed_index;
 	uint64_t bad_chunk;
@@ -69,8 +68,8 @@ struct worker {
 };
 
 /* ---- KangarooTwelve of data whose chunk runs come in any order ----
- * Each worker computes the leaves of its run. The kernel gives the list of leaves its pages as they
- * are written, since the stated size is not trusted. */
+ * Each worker computes its run's leaves. The list of leaves gets pages as they are written: the
+ * stated size is not trusted. */
 struct sgpu_host_digest {
 	struct sgpu_kt128 state; /* has the first chunk, which the final node hashes itself */
 	uint64_t leaves;	 /* whole chunks after the first */
@@ -273,16 +272,16 @@ static void end(struct sgpu_host_part *part)
 }
 
 /* ---- claims ---- */
-/* Whether runs of `part` may be claimed while the first part is unfinished. It must not be ordered,
- * and its sink must be another, since writers of one file exclude each other. */
+/* Whether runs of `part` may be claimed while the first part is unfinished: not if it is ordered or
+ * has the same sink, since writers of one file exclude each other. */
 static bool is_apart(const struct move *move, const struct sgpu_host_part *part)
 {
 	return !part->source.ordered && !part->sink.ordered &&
 	       (part == move->first || part->sink.context != move->first->sink.context);
 }
 
-/* Of the parts that may be claimed from, the one of which the least was claimed; NULL: none is
- * left. Parts before one that has failed go on, since their errors take precedence. */
+/* The part that may be claimed from of which the least was claimed; NULL: none is left. Parts
+ * before a failed one go on, since their errors take precedence. */
 static struct sgpu_host_part *next_part(struct move *move)
 {
 	struct sgpu_host_part *next, *part, *until;
@@ -335,8 +334,8 @@ static int read_run(struct worker *worker, struct run *run, struct sgpu_error *e
 			 (unsigned long long)part->size);
 }
 
-/* Begins the part of the next chunk run, and reads the run if its source is ordered. Returns false
- * if no run is left. The worker holds the claim. */
+/* Begins the part of the next chunk run, and reads the run if its source is ordered; false: no run
+ * is left. The worker holds the claim. */
 static bool claim(struct worker *worker, struct run *run, int *rc, struct sgpu_error *error)
 {
 	struct move *move = worker->move;
@@ -395,8 +394,7 @@ static int open_run(struct worker *worker, struct run *run, struct sgpu_error *e
 	if (rc == SGPU_EAUTH) {
 		const size_t good = run->part->sink.ordered ? (size_t)(run->bad - first) : 0;
 
-		/* An ordered sink gets all chunks before the bad one, however they were grouped in
-		 * runs. */
+		/* An ordered sink gets all chunks before the bad one, whatever run they were in. */
 		run->result_size = good * SGPU_CHUNK;
 		if (!good || sgpu_open_chunks(worker->aead, keys, first, false, worker->in,
 					      good * SGPU_SEALED_CHUNK, worker->out, NULL) == 0) {
@@ -485,7 +483,7 @@ static int deliver(struct move *move, const struct run *run, struct sgpu_error *
 	return rc;
 }
 
-/* Counts a run that was delivered. Returns whether all of its part were. */
+/* Counts a delivered run. Returns whether all of its part were. */
 static bool count(struct move *move, const struct run *run)
 {
 	struct sgpu_host_part *part = run->part;
@@ -507,7 +505,7 @@ static bool count(struct move *move, const struct run *run)
 	return ended;
 }
 
-/* Handles one chunk run; returns false if none is left. */
+/* Handles one chunk run; false: none is left. */
 static bool work(struct worker *worker)
 {
 	struct move *move = worker->move;
@@ -557,7 +555,7 @@ static void run_workers(void *argument, uint64_t begin, uint64_t end)
 }
 
 /* ---- moves ---- */
-/* Returns how many workers are of use; *largest: the size of the largest part, or of a run. */
+/* How many workers are of use; *largest: the size of the largest part, or of a run. */
 static unsigned count_workers(const struct sgpu_host_move *m, size_t *largest)
 {
 	uint64_t runs = 1, most = 0;

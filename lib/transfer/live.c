@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Live copies: transfers whose source seals plaintext of the host's memory, piece by piece on all
- * workers, into the staging buffers.
+ * Live copies: transfers whose source seals plaintext of host memory, in pieces on all workers,
+ * into staging buffers.
  */
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One transfer, driven by its thread. A chunk run passes a staging buffer, which workers help to
- * fill or to empty, or the device reaches it in place. The device works at earlier runs meanwhile.
- * What comes in is opened or digested there: even if the source changes, only verified bytes are
- * used.
+ * A transfer, driven by its thread. A chunk run passes a staging buffer, which workers help to fill
+ * or empty while the device works at earlier runs, or the device reaches it in place. What comes in
+ * is opened or digested there: even if the source changes, only verified bytes are used.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -85,8 +84,7 @@ static void copy_piece(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-/* Reads a run of an ordered source. While a read would wait, staging buffers of runs that have
- * ended must not wait as well: others may need them. */
+/* While a read would wait, buffers of ended runs must not wait as well: others may need them. */
 static void read_in_order(struct pieces *p, uint64_t bytes)
 {
 	struct sgpu_transfer *t = p->transfer;
@@ -428,7 +426,7 @@ static bool look_at_oldest(struct sgpu_transfer *t)
 	return true;
 }
 
-/* While a read blocks, runs that have ended keep their staging buffers, which others may need. */
+/* While a read blocks, ended runs keep staging buffers that others may need. */
 static bool may_read(const struct sgpu_transfer *t, bool may_block)
 {
 	const struct sgpu_endpoint *source = &t->request.end;
@@ -442,7 +440,7 @@ bool sgpu_transfer_is_idle(const struct sgpu_transfer *t)
 	return t->over + t->reading == t->begun;
 }
 
-/* Whether a failed payload has a rest, which is read, since others may follow it in the pipe. */
+/* Whether a failed payload has a rest to read, since others may follow in the pipe. */
 static bool has_rest(const struct sgpu_transfer *t)
 {
 	return t->request.end.ordered && !t->stopped && !t->result.source_failed &&

@@ -27,13 +27,11 @@ struct sgpu_chunk_run sgpu_chunk_run_at(const struct sgpu_run_plan *plan, uint64
 			run.count, max_u64(first, plan->at_begin)); /* all earlier runs together */
 	}
 	if (plan->at_end) {
-		/* A device opens more than three times as fast as the bus moves, so take most of
-		 * the rest. */
+		/* Devices open over three times as fast as buses move: take most of the rest. */
 		run.count = sgpu_min_u64(run.count, max_u64(rest / 4 * 3, plan->at_end));
 	}
 	run.count = sgpu_min_u64(run.count, rest);
-	/* Adds a small rest. The last chunk is never a run of its own: if it is empty, its address
-	 * is past the end. */
+	/* Adds a small rest. No run is the last chunk alone: if empty, it lies past the end. */
 	left = rest - run.count;
 	if (left < 2 || 2 * left < max_u64(plan->at_begin, plan->at_end)) {
 		run.count = rest;

@@ -2,10 +2,10 @@
  *
  * Sources and sinks: files and regions.
  *
- * A slice of a region is mapped for the device alone, where registering it saves time. The region's
- * owner may change it or cut it short at any time. Registered pages stay readable for the device,
- * and whatever it reads has to verify; but a processor that touched the mapping could fault, so
- * none does.
+ * A slice of a region is mapped for the device alone, if registering it saves time. The region's
+ * owner may change or cut it at any time. Registered pages stay readable for the device, and
+ * whatever it reads has to verify; but a processor that touched the mapping could fault, so none
+ * does.
  */
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -30,9 +30,9 @@ enum {
 
 /* ---- slices of regions that stay registered: registering one costs more than moving it once ----
  *
- * A region that has all its memory is registered whole, another one the slice alone, at the first
- * use, if there is room and while the region has a name: nobody can use a region without one again.
- * It stays until the region has lost its name or the engine is freed. */
+ * A region that has all its memory is registered whole, of another one the slice alone, at first
+ * use, if there is room and the region has a name: nobody can use a region without one again. The
+ * slice stays until the region has no name or the engine is freed. */
 struct sgpu_kept_slice {
 	struct sgpu_kept_slice *next;
 	dev_t device;
@@ -202,9 +202,9 @@ static int read_file(void *context, uint64_t position, void *data, size_t size,
 	return rc;
 }
 
-/* The kernel lets only one thread write to a file at a time, but many to its mapped pages. 512 MiB
- * of tmpfs on 16 cores take 190 ms by pwrite and 87 ms through pages; if written before, 127 and 56
- * ms. Pages cannot fault if the file has all of them and no name by which it could be cut short. */
+/* The kernel lets only one thread write to a file at a time, but many to its mapped pages: 512 MiB
+ * of tmpfs on 16 cores take 190 ms by pwrite, 87 ms through pages; if written before, 127 and 56
+ * ms. Pages cannot fault if the file has them all and no name by which to cut it short. */
 static bool has_pages(const struct file *file, uint64_t end)
 {
 	struct stat status;

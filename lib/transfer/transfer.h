@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The transfer engine: moves bytes between the host and the memory of a device, and opens, seals
- * or digests them on the way. All copies of large payloads go through it.
+ * The transfer engine moves bytes between the host and a device's memory, and opens, seals or
+ * digests them on the way. All copies of large payloads go through it.
  *
- * A process makes one engine for a device and keeps it: staging buffers in pinned and in device
- * memory, and workers that help to copy. The engine takes memory when it is first needed, in
- * proportion to the bytes moved, up to a limit.
+ * A process keeps one engine for a device: workers that help to copy, and staging buffers in pinned
+ * and in device memory, taken when first needed, in proportion to the bytes moved, up to a limit.
  *
- * A transfer belongs to one thread, which drives it step by step: several may be under way, a chunk
- * run of each in turn. Transfers of other threads share the staging buffers; those of a lower rank
+ * A transfer belongs to the thread that drives it step by step: several may be under way, a chunk
+ * run of each in turn. Transfers of all threads share the staging buffers; those of a lower rank
  * get them first.
  *
  * What a transfer promises:
  * - After success of an input, every tag and the end mark, or the digest, have verified on the
  *   device's own copy.
- * - After a failure of an input its destination on the device is cleared before the transfer ends.
- *   Nothing that was not verified stays readable. No kernel that reads it may be enqueued before
- *   that end.
+ * - After a failure of an input its destination on the device is cleared before the transfer ends:
+ *   nothing unverified stays readable. No kernel that reads it may be enqueued before that end.
  * - No processor touches bytes that the host could change or cut short (mapped files); the device
  *   does.
  * - Transfers never deadlock, however little staging memory there is.
@@ -45,8 +43,8 @@ struct sgpu_engine_config {
 	uint64_t first_run;    /* smallest chunk run at the start of a live copy; 512 KiB */
 	uint64_t last_run; /* smallest: end of inputs and live copies, start of outputs; 1 MiB */
 	uint64_t kept_max; /* most bytes of regions that stay registered; a quarter of memory */
-	bool shared_files; /* other processes have the descriptors and may cut the files short at
-			      any time, so no processor touches their mappings */
+	bool shared_files; /* other processes have the descriptors and may cut the files at any
+			      time, so no processor touches their mappings */
 };
 
 /* Borrows `device`, which must outlive the engine. config NULL: all members are 0. Errors:
@@ -76,20 +74,19 @@ SGPU_MUST_CHECK int sgpu_staging_take(struct sgpu_engine *engine,
 void sgpu_staging_give(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer);
 
 /* ---- sources and sinks ----
- * Positions count bytes from the first that is moved; in sealed data this follows the header. A
- * function that fails fills in *error. The functions are called on the transfer's thread, read and
- * write also on workers, several at a time, unless the endpoint is ordered. */
+ * Positions count bytes from the first that is moved, after the header of sealed data. A function
+ * that fails fills in *error. Functions are called on the transfer's thread, read and write also on
+ * workers, several at a time, unless the endpoint is ordered. */
 struct sgpu_endpoint {
-	/* NULL, or the bytes, in memory that is ordinary and does not change meanwhile. As a sink
-	 * it is wiped after a failure of the transfer. registered: the device reaches it itself
+	/* NULL, or the bytes, in ordinary memory that does not change meanwhile. A sink's is wiped
+	 * after a failure of the transfer. registered: the device reaches it itself
 	 * (sgpu_host_alloc, sgpu_host_register). */
 	uint8_t *memory;
 	bool registered;
 	/* Fills `data` with exactly `size` bytes from `position` on. */
 	int (*read)(void *context, uint64_t position, void *data, size_t size,
 		    struct sgpu_error *error);
-	/* For sgpu_host_move, in place of `read`: at the end of the source *got is less than
-	 * `size`. */
+	/* For sgpu_host_move, in place of `read`: at the source's end *got is less than `size`. */
 	int (*read_some)(void *context, uint64_t position, void *data, size_t size, size_t *got,
 			 struct sgpu_error *error);
 	/* Takes exactly `size` bytes at `position`. */
@@ -103,25 +100,22 @@ struct sgpu_endpoint {
 	 * May call the device. */
 	void (*close)(void *context);
 	/* Read or written in order, by one thread. A source is read to its end even if the transfer
-	 * fails, so that the caller can read what follows in a pipe. Sinks: of sgpu_host_move
-	 * alone. */
+	 * fails, so the caller can read what follows in a pipe. Sinks: of sgpu_host_move alone. */
 	bool ordered;
 	bool parallel; /* several calls of write may run at the same time, unlike for a file */
-	/* NULL, or of an ordered source: whether a read would have to wait. Steps of its transfer
-	 * then read nothing, so that the thread can do something else. */
+	/* NULL, or whether a read of an ordered source would have to wait. Steps then read nothing,
+	 * so the thread can do something else. */
 	bool (*waits)(void *context);
-	/* NULL, or called before a read that would wait: the thread may do something else, and step
-	 * this transfer and others meanwhile. */
+	/* NULL, or called before a read that would wait; may step this transfer and others. */
 	void (*meanwhile)(void *context);
 	bool live; /* what is read was sealed for this transfer: its first runs are short */
 	void *context;
 };
 
-/* A file or region from `offset` on, read by all cores with pread and, if it is a regular file,
- * written by all with pwrite. region: a large slice of a region that has a name is mapped and
- * registered at its first use, stays so, and the device reaches it itself. What a failed transfer
- * has written to a region remains. Borrows `fd` and `name` until the transfer has ended. Errors:
- * SGPU_ENOMEM. */
+/* A file or region from `offset` on, which all cores read with pread and, if it is a regular file,
+ * write with pwrite. region: a large slice of a region with a name is mapped and registered at
+ * first use, stays so, and the device reaches it itself. What a failed transfer has written to a
+ * region remains. Borrows `fd` and `name` until the transfer has ended. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_endpoint_in_file(struct sgpu_engine *engine, int fd, const char *name,
 					  uint64_t offset, bool region,
 					  struct sgpu_endpoint *endpoint, struct sgpu_error *error);
@@ -158,14 +152,14 @@ struct sgpu_transfer_result {
 struct sgpu_transfer_request {
 	enum sgpu_transfer_direction direction;
 	/* NULL: a plain transfer. Else the device opens or seals chunks from number `first` on
-	 * under this key, which is borrowed. The header is not moved. */
+	 * under this borrowed key. The header is not moved. */
 	struct sgpu_device_key *key;
 	uint64_t first;
 	bool last;	    /* sealed: the last chunk is included; else `size` is whole chunks */
 	sgpu_devptr memory; /* of the plaintext; must stay until the end */
 	uint64_t size;	    /* sealed bytes of a sealed input, else plaintext bytes */
-	/* Plain: the device computes the KT128 of all bytes, returns it in the result, and compares
-	 * it with `expected` unless that is NULL (SGPU_EAUTH). */
+	/* Plain: the device computes the KT128 of all bytes, for the result, and compares it with
+	 * `expected` unless that is NULL (SGPU_EAUTH). */
 	bool digested;
 	const uint8_t *expected;  /* SGPU_KT128_SIZE bytes, borrowed; inputs only */
 	struct sgpu_endpoint end; /* the source or the sink */
@@ -177,15 +171,14 @@ struct sgpu_transfer_request {
 	void *argument;
 };
 
-/* Copies the request and begins: finds the bytes to move and their memory. If this returns an
- * error, nothing was begun, and the source or sink is not closed. Errors: SGPU_ENOMEM,
- * SGPU_EUSAGE. */
+/* Copies the request, and finds the bytes to move and their memory. After an error nothing was
+ * begun, and the source or sink is not closed. Errors: SGPU_ENOMEM, SGPU_EUSAGE. */
 SGPU_MUST_CHECK int sgpu_transfer_begin(struct sgpu_engine *engine,
 					const struct sgpu_transfer_request *request,
 					struct sgpu_transfer **transfer, struct sgpu_error *error);
 /* Does what can be done now for at most one chunk run, without waiting for the device. Returns
- * whether anything was done. may_block: also reads from a source that has to wait, once no chunk
- * run is under way. */
+ * whether there was anything. may_block: also reads from a source that has to wait, once no run is
+ * under way. */
 bool sgpu_transfer_step(struct sgpu_transfer *transfer, bool may_block);
 /* Whether nothing of it is on the device. */
 bool sgpu_transfer_is_idle(const struct sgpu_transfer *transfer);
@@ -202,9 +195,9 @@ const struct sgpu_transfer_result *sgpu_transfer_wait(struct sgpu_transfer *tran
 
 /* ---- live copies: plaintext in the host's memory, sealed only while it crosses the bus ---- */
 
-/* A key for live copies, on the device and with every worker. It counts the chunks that it sealed,
- * so that no nonce is used twice; therefore `keys` must be fresh (sgpu_sealed_keys_new)
- * and not be used elsewhere. */
+/* A key for live copies, on the device and with every worker. The key counts the chunks that it
+ * sealed, and `keys` must be fresh (sgpu_sealed_keys_new) and not be used elsewhere: so no nonce is
+ * used twice. */
 struct sgpu_live_key;
 SGPU_MUST_CHECK int sgpu_live_key_load(struct sgpu_engine *engine,
 				       const struct sgpu_sealed_keys *keys,
@@ -212,9 +205,9 @@ SGPU_MUST_CHECK int sgpu_live_key_load(struct sgpu_engine *engine,
 /* Wipes the key; no copy may use it any more. Accepts NULL. */
 void sgpu_live_key_free(struct sgpu_live_key **key);
 
-/* Copies plaintext from ordinary host memory to the device of the key's engine, and waits. Only one
- * live copy with a key runs at a time. bad_chunk of the result counts from the start of the copy.
- * After an error the destination is cleared. Returns the result's code. */
+/* Copies plaintext from ordinary host memory to the key's device, and waits. One live copy with a
+ * key runs at a time. The result's bad_chunk counts from the start of the copy. After an error the
+ * destination is cleared. Returns the result's code. */
 SGPU_MUST_CHECK int sgpu_live_in(struct sgpu_live_key *key, const void *plaintext, uint64_t size,
 				 sgpu_devptr to, struct sgpu_transfer_result *result);
 
@@ -232,8 +225,8 @@ struct sgpu_descriptor {
 	int pipe; /* another, non-blocking descriptor of an output pipe, or -1 */
 	bool waits, is_socket;
 };
-/* Makes a descriptor. It is positioned, at fd's offset, if fd is a regular file with a true size
- * (not as in /proc) and not written with O_APPEND. */
+/* The descriptor is positioned, at fd's offset, if fd is a regular file with a true size (not as in
+ * /proc) and not written with O_APPEND. */
 void sgpu_descriptor_from_fd(int fd, const char *name, struct sgpu_descriptor *descriptor);
 /* A call that waits for another process ends with SGPU_ECANCELED soon after sgpu_io_interrupt. */
 struct sgpu_endpoint sgpu_endpoint_of(struct sgpu_descriptor *descriptor);
@@ -256,12 +249,11 @@ struct sgpu_host_part {
 	const void *context; /* used only when the part begins */
 	size_t context_size;
 	const uint8_t *header; /* SEAL: NULL, or a header that was drawn for this part before */
-	const uint8_t *digest; /* COPY of known size: NULL, or the expected KT128. It is checked
-				  after the bytes were written: SGPU_EAUTH */
+	const uint8_t *digest; /* COPY of known size: NULL, or the expected KT128, checked after the
+				  bytes were written (SGPU_EAUTH) */
 	uint8_t *found;	       /* COPY of known size: NULL, or receives the KT128 */
-	/* NULL, or called once before anything else, for one part after the other: fills in unknown
-	 * members, except the size, and may read the bytes of an ordered source that precede the
-	 * part. */
+	/* NULL, or called once before all else, for one part after the other: fills in unknown
+	 * members, except the size, and may read what precedes the part in an ordered source. */
 	int (*prepare)(void *argument, struct sgpu_host_part *part, struct sgpu_error *error);
 	void *argument;
 	/* results */
@@ -287,18 +279,18 @@ struct sgpu_host_move {
 	uint64_t bad_chunk;	       /* chunk of an SGPU_EAUTH, else SGPU_SIZE_UNKNOWN */
 };
 
-/* Moves the parts, in order, on all cores, several chunk runs at the same time. Adjacent parts that
- * are not ordered and have different sinks are moved together, so that several files are written at
- * the same time. Memory: about 1 MiB a thread, whatever the sizes, and up to 1/256 of the bytes
- * read of a part with a digest. Only verified chunks are written. An ordered sink gets exactly the
- * chunks before the lowest bad one. Between parts that share an ordered source or sink, no part may
- * have another ordered one. Success means that every part, its end mark or its digest included, has
- * verified. Errors: that of the lowest chunk run that failed; SGPU_EKEY, SGPU_EAUTH, SGPU_ESYSTEM,
- * SGPU_ECANCELED, SGPU_ENOMEM. `close` of each source and sink is called if its part was begun. */
+/* Moves the parts in order, on all cores, several chunk runs at a time. Adjacent parts that are not
+ * ordered and have different sinks are moved together, so several files are written at a time.
+ * Memory: about 1 MiB a thread, whatever the sizes, and up to 1/256 of the bytes read of a part
+ * with a digest. Only verified chunks are written; an ordered sink gets exactly those before the
+ * lowest bad one. Between parts that share an ordered source or sink, no part may have another
+ * ordered one. After success every part, with its end mark or digest, has verified. Errors: that of
+ * the lowest failed chunk run; SGPU_EKEY, SGPU_EAUTH, SGPU_ESYSTEM, SGPU_ECANCELED, SGPU_ENOMEM.
+ * `close` of each source and sink is called if its part was begun. */
 SGPU_MUST_CHECK int sgpu_host_move(struct sgpu_host_move *move, struct sgpu_error *error);
 
-/* Moves the one part of `move`, which has no source, sink and name yet, from `in` to `out`. If its
- * size is unknown, it is all that follows in `in`. Fails with SGPU_ESYSTEM ("changed while it was
+/* Moves the one part of `move`, which has no source, sink and name yet, from `in` to `out`. A part
+ * of unknown size is all that follows in `in`. Fails with SGPU_ESYSTEM ("changed while it was
  * read") if a positioned `in` is shorter than a known size or changes its length. Advances
  * in->offset and out->offset if positioned. */
 SGPU_MUST_CHECK int sgpu_host_move_file(struct sgpu_host_move *move, struct sgpu_descriptor *in,
