@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The claims of sgpu-quote(5), in one table. Claims to be signed, and claims that somebody else has
- * signed, are both checked by it.
+ * The claims of sgpu-quote(5), in one table that checks claims before they are signed and claims
+ * that others have signed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +109,7 @@ const json_t *sgpu_claims_device_of(const json_t *claims, const char **name)
 	return gpu ? gpu : sgpu_member_at(claims, "submods/cpu");
 }
 
-/* Whether the owners are in order and each is named once, so that a set of owners has one text. */
+/* Whether the owners are in order, each once, so that a set of owners has one text. */
 static bool is_sorted(const json_t *owners)
 {
 	for (size_t i = 1; i < json_array_size(owners); i++) {
@@ -121,7 +121,7 @@ static bool is_sorted(const json_t *owners)
 	return true;
 }
 
-/* Checks members that depend on each other. Returns what is wrong, or NULL. */
+/* Checks members that depend on each other. Returns the fault, or NULL. */
 static const char *find_contradiction(const json_t *claims)
 {
 	const json_t *device = sgpu_claims_device_of(claims, NULL), *own = sgpu_claims_own(device);
@@ -191,12 +191,11 @@ int sgpu_quote_recipient(const json_t *claims, struct sgpu_key *key, struct sgpu
 	return rc;
 }
 
-/* ---- the report data: a thief of the attestation key can sign other claims, but gets no report of
- * the hardware over them ---- */
+/* ---- the report data: a thief of the attestation key can sign other claims, but gets no hardware
+ * report over them ---- */
 static const char label[] = "sgpu quote v1"; /* its NUL is hashed, too */
 
-/* Returns a new object with all claims except those on the records, which are made later. The other
- * claims are shared, not copied. */
+/* Returns a new object that shares all claims but those on the records, which are made later. */
 static json_t *covered_claims(const json_t *claims)
 {
 	json_t *covered = json_copy((json_t *)claims),

@@ -27,31 +27,30 @@ enum {
 EVP_MD_CTX *sgpu_signer_context(const struct sgpu_signer *signer);
 SGPU_MUST_CHECK int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE],
 					 struct sgpu_error *error);
-/* Whether a key names its curve so, and has no explicit parameters; false for NULL. */
+/* Whether a key names its curve so, without explicit parameters; false for NULL. */
 bool sgpu_is_on_curve(const EVP_PKEY *key, const char *name, const char *other);
 static inline bool sgpu_is_p384(const EVP_PKEY *key)
 {
 	return sgpu_is_on_curve(key, "secp384r1", "P-384");
 }
-/* Writes a certificate, and those of a chain unless it is NULL. *pem is from malloc. */
+/* Writes a certificate, and a chain's unless it is NULL. *pem is from malloc. */
 SGPU_MUST_CHECK int sgpu_certificate_pem(X509 *certificate, const struct sgpu_chain *more,
 					 char **pem, size_t *size, struct sgpu_error *error);
-/* Borrows the key of a certificate, which must be on P-384. Errors: SGPU_EINVALID. */
+/* Borrows a certificate's key, which must be on P-384. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_certificate_key(const X509 *certificate, const char *what, EVP_PKEY **key,
 					 struct sgpu_error *error);
 /* Whether this is a CA of path length 0 that another key certified, as EKs are; false for NULL. */
 bool sgpu_is_ek_certificate(X509 *certificate);
 /* Seconds since 1970; -1 if it is malformed. */
 int64_t sgpu_certificate_time(const ASN1_TIME *time);
-/* Copies a memory BIO to a string from malloc, and wipes the BIO's own copy. */
+/* Copies a memory BIO to a string from malloc, and wipes the BIO. */
 SGPU_MUST_CHECK int sgpu_bio_text(BIO *bio, char **text, size_t *size, struct sgpu_error *error);
 /* Parses a certificate of exactly `size` bytes of DER; NULL if it is malformed. */
 X509 *sgpu_certificate_parse(const uint8_t *der, size_t size);
 
-/* Verifies the chain from `leaf` through others of `chain` to one of the self-signed roots.
- * machine: for an AK, whose chain must fit our own profile, receives the fingerprint of its EK;
- * NULL for chains of processor makers. `owner` names the chain in messages. Errors: SGPU_ECHAIN,
- * SGPU_EEXPIRED. */
+/* Verifies the chain from `leaf` through others of `chain` to a self-signed root. machine: receives
+ * the fingerprint of the EK of an AK, whose chain must fit our own profile; NULL for chains of
+ * processor makers. `owner` names the chain in messages. Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
 SGPU_MUST_CHECK int sgpu_chain_verify(X509 *leaf, const struct sgpu_chain *chain,
 				      const struct sgpu_chain *roots, int64_t now, uint8_t *machine,
 				      const char *owner, struct sgpu_error *error);
@@ -59,7 +58,7 @@ SGPU_MUST_CHECK int sgpu_chain_verify(X509 *leaf, const struct sgpu_chain *chain
 /* Makes a JSON string of bytes in base64 with padding; NULL if out of memory. */
 json_t *sgpu_base64_json(const void *data, size_t size);
 
-/* ---- JSON web signatures (RFC 7515) with ES384: the parts of a token ---- */
+/* ---- JSON web signatures (RFC 7515) with ES384 ---- */
 struct sgpu_jws {
 	json_t *header;
 	char *payload; /* NUL-terminated */
@@ -68,12 +67,11 @@ struct sgpu_jws {
 	size_t signed_size;
 	uint8_t signature[SGPU_ES384_SIZE];
 };
-/* Makes a token, from malloc. chain: its x5c, or NULL; typ may be NULL, too. */
+/* Makes a token, from malloc. chain, its x5c, and typ may be NULL. */
 SGPU_MUST_CHECK int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *chain,
 				  const char *typ, const void *payload, size_t size, char **token,
 				  struct sgpu_error *error);
-/* Takes a token apart without verifying it. chain: for its x5c. Errors: SGPU_EINVALID; both are
- * clear then. */
+/* Takes a token apart, unverified. chain: its x5c. Errors: SGPU_EINVALID; both are clear then. */
 SGPU_MUST_CHECK int sgpu_jws_open(const char *token, size_t size, struct sgpu_jws *jws,
 				  struct sgpu_chain *chain, struct sgpu_error *error);
 void sgpu_jws_clear(struct sgpu_jws *jws);

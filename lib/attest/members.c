@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks JSON from outside by a table of all its members: their types and sizes, and what may be
- * missing. Members that are not in the table are refused.
+ * Checks JSON from outside by a table of its members: types, sizes, and what may be missing. Other
+ * members are refused.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 enum { WHERE_SIZE = 256, NAME_MAX_LENGTH = 32 };
 
-/* Returns the last name in a row's path if the names before it are `path`, else NULL. */
+/* Returns the last name in a row's path if the rest is `path`, else NULL. */
 static const char *name_inside(const struct sgpu_member *row, const char *path)
 {
 	const size_t length = strlen(path);
@@ -26,7 +26,7 @@ static const char *name_inside(const struct sgpu_member *row, const char *path)
 		       : NULL;
 }
 
-/* Finds the row of a member; "*" stands for members without a row of their own. */
+/* Finds a member's row; "*" stands for members without their own row. */
 static const struct sgpu_member *find(const struct sgpu_member *table, const char *path,
 				      const char *key)
 {

@@ -7,8 +7,7 @@
 
 #include "attest/internal.h"
 
-/* Claims that sgpu defines are in one object under the profile's name, in the token and in each
- * submodule. */
+/* The token and each submodule have sgpu's own claims in an object of the profile's name. */
 #define SGPU_OWN SGPU_EAT_PROFILE
 #define SGPU_PLATFORM_WORDS "plain gramine-direct sgx tdx snp"
 #define SGPU_EAT_TYP "eat+jwt"
@@ -21,7 +20,7 @@ enum {
 SGPU_MUST_CHECK int sgpu_quote_check_nonce(const uint8_t *nonce, size_t size,
 					   struct sgpu_error *error);
 
-/* ---- tables of the members that JSON documents from outside may have ---- */
+/* ---- tables of the members of JSON from outside ---- */
 enum sgpu_member_kind {
 	SGPU_MEMBER_TEXT,
 	SGPU_MEMBER_INTEGER,
@@ -36,11 +35,11 @@ enum sgpu_member_kind {
 };
 /* One member; a table ends with a path that is NULL. */
 struct sgpu_member {
-	const char *path; /* "a/b"; "*" at its end is each item, or each member without a row */
+	const char *path; /* "a/b"; a last "*" is each item, or each member without a row */
 	enum sgpu_member_kind kind;
 	bool optional;
-	/* Least and most bytes of a text or in base64url, or items of an array. In hexadecimal, max
-	 * is the exact number of bytes; for an object, the most members (0: any). */
+	/* Least and most bytes of a text or in base64url, or items of an array. max: exact bytes in
+	 * hexadecimal; most members of an object (0: any). */
 	size_t min, max;
 	const char *words; /* all values that a text may have, separated by blanks */
 };
@@ -58,13 +57,12 @@ SGPU_MUST_CHECK int sgpu_document_parse(const char *text, size_t size, const cha
 /* Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_members_check(const json_t *object, const char *where,
 				       const struct sgpu_member *table, struct sgpu_error *error);
-/* Returns the value at a path, in which a number selects an item of an array; NULL when there is
- * none. */
+/* Returns the value at a path, in which a number selects an item of an array; NULL: none. */
 const json_t *sgpu_member_at(const json_t *object, const char *path);
 
 /* Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_claims_check(const json_t *claims, struct sgpu_error *error);
-/* Returns the claims of an object that sgpu defines, or NULL. */
+/* Returns sgpu's own claims in an object, or NULL. */
 const json_t *sgpu_claims_own(const json_t *object);
 /* Returns the device's submodule, or NULL; *name receives its name. */
 const json_t *sgpu_claims_device_of(const json_t *claims, const char **name);
@@ -79,8 +77,8 @@ enum { SGPU_RANK_TEE = 2 };
 int sgpu_platform_rank(const char *word);
 bool sgpu_policy_needs_report(const json_t *platform);
 
-/* The result of an appraisal for each part, in the values of AR4SI: whether the policy demanded
- * something, and whether the demand was met. */
+/* A part's result in the values of AR4SI: whether the policy demanded something, and whether the
+ * demand was met. */
 enum sgpu_finding { SGPU_NOT_ASKED = 0, SGPU_AFFIRMED = 2, SGPU_WARNED = 32, SGPU_REFUSED = 96 };
 struct sgpu_findings {
 	enum sgpu_finding identity, configuration, executables, hardware, runtime;
@@ -92,7 +90,7 @@ json_t *sgpu_ear_claims(const json_t *policy, const struct sgpu_quote_result *re
 			const struct sgpu_findings *findings, bool accepted, int64_t now);
 
 enum { SGPU_HEX_SIZE = 2 * 48 + 1, SGPU_REASON_SIZE = 256 };
-/* Names the first way, at any depth, in which a process is not confined; NULL: there is none. */
+/* Names the first lack of confinement, at any depth; NULL: there is none. */
 const char *sgpu_confinement_lack(const json_t *confinement, char text[SGPU_REASON_SIZE]);
 /* Writes the last 32 of the `size` bytes of a claim, a digest or a ueid, in hexadecimal. Returns
  * false and writes "none" if it is no such claim. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sends descriptors to another process. The function is in this header since the tests' host of
- * modules is not linked with the library.
+ * Sends descriptors to another process. The tests' host of modules is not linked with the library,
+ * so the function is here.
  */
 #ifndef SGPU_BASE_DESCRIPTORS_H
 #define SGPU_BASE_DESCRIPTORS_H
@@ -15,7 +15,7 @@
 enum { SGPU_DESCRIPTORS_MAX = 4 };
 
 /* Sends one message with `count` descriptors. Returns false, with errno, if it was not sent;
- * EINVAL: there are more than SGPU_DESCRIPTORS_MAX. */
+ * EINVAL: more than SGPU_DESCRIPTORS_MAX. */
 static inline bool sgpu_send_descriptors(int socket, const void *data, size_t size, const int *fds,
 					 int count, int flags)
 {

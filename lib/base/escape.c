@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes text from outside fit to be shown: control characters are escaped, values that are no names
- * are cut, and nothing of a key is shown.
+ * Makes text from outside fit to be shown: escapes control characters, cuts values that are no
+ * names, and shows nothing of a key.
  */
 #include <string.h>
 
@@ -11,8 +11,8 @@
 
 enum { EXCERPT = 24, NAME_MAX_LENGTH = 64 };
 
-/* Whether a character moves the cursor, changes the direction of writing, or is invisible:
- * Unicode's Default_Ignorable_Code_Point, and annotations. */
+/* Whether a character moves the cursor, changes the direction of writing, or is invisible
+ * (Unicode's Default_Ignorable_Code_Point, and annotations). */
 static bool is_control(uint32_t character)
 {
 	static const uint32_t ranges[][2] = {
@@ -111,8 +111,8 @@ const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_
 	return text;
 }
 
-/* Besides short values, any path is a name. A longer value with quotes, braces or line breaks, or
- * beyond NAME_MAX_LENGTH without a '/', is text. */
+/* Short values and any path are names. A longer value with quotes, braces or line breaks, or beyond
+ * NAME_MAX_LENGTH without a '/', is text. */
 bool sgpu_is_name(const char *value, size_t size)
 {
 	if (size <= EXCERPT) {

@@ -65,8 +65,8 @@ static bool can_block(int fd)
 	return fstat(fd, &status) != 0 || !S_ISREG(status.st_mode);
 }
 
-/* A signal may be blocked here, or arrive just before poll() and not interrupt it, so a wait that
- * no wake_fd ends is made of short ones. */
+/* A signal may be blocked, or arrive just before poll() and not interrupt it, so a wait without a
+ * wake_fd is made of short ones. */
 int sgpu_io_wait(int fd, short events, const char *name, struct sgpu_error *error)
 {
 	const struct sgpu_io_guard *g = guard;
@@ -105,7 +105,7 @@ int sgpu_io_wait(int fd, short events, const char *name, struct sgpu_error *erro
 }
 
 /* Moves what can be moved without blocking: since poll(), another process may have read from the
- * pipe, and a descriptor that can take one byte may block on more. */
+ * pipe, and a descriptor that takes one byte may block on more. */
 static ssize_t move_ready(int fd, void *data, size_t size, bool out)
 {
 	const struct iovec part = { .iov_base = data, .iov_len = size };
@@ -134,7 +134,7 @@ static ssize_t move_once(int fd, void *data, size_t size, int64_t offset, bool o
 	return out ? pwrite(fd, data, size, (off_t)offset) : pread(fd, data, size, (off_t)offset);
 }
 
-/* Reads or writes until all bytes are moved or, when reading, the file ends; *done: bytes moved. */
+/* Reads or writes until all bytes are moved or the file ends; *done: bytes moved. */
 static int move_all(int fd, const char *name, void *data, size_t size, int64_t offset, bool out,
 		    size_t *done, struct sgpu_error *error)
 {
@@ -233,8 +233,7 @@ int sgpu_read_fd(int fd, const char *name, size_t limit, char **data, size_t *si
 		if (used < capacity - 1) {
 			break;
 		}
-		/* A fresh copy instead of realloc, so that the old one can be wiped: it may be a
-		 * key file. */
+		/* realloc would not wipe the old copy, maybe of a key file. */
 		char *larger = malloc(2 * capacity);
 		if (!larger) {
 			rc = sgpu_fail_nomem(error);

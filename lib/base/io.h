@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files and pipes: whole reads and writes, and output files that appear only on success.
+ * Whole reads and writes, and output files that appear only on success.
  */
 #ifndef SGPU_BASE_IO_H
 #define SGPU_BASE_IO_H
@@ -15,7 +15,7 @@
 #include "base/base.h"
 
 /* Reads `size` bytes, or fewer at the end of the file; *got: how many. `name` is for messages.
- * Waiting ends soon after sgpu_io_interrupt, also on a thread that blocks signals. */
+ * Waits end soon after sgpu_io_interrupt, even if the thread blocks signals. */
 SGPU_MUST_CHECK int sgpu_read(int fd, const char *name, void *data, size_t size, size_t *got,
 			      struct sgpu_error *error);
 /* The same at an offset; the file position does not move. */
@@ -28,32 +28,31 @@ SGPU_MUST_CHECK int sgpu_write(int fd, const char *name, const void *data, size_
 SGPU_MUST_CHECK int sgpu_pwrite(int fd, const char *name, const void *data, size_t size,
 				uint64_t offset, struct sgpu_error *error);
 
-/* Reads a whole file or pipe of at most `limit` bytes into memory from malloc, with a NUL at the
- * end that is not counted in *size; the caller frees it. The path "-" is standard input. A longer
- * file is SGPU_EINVALID. */
+/* Reads a whole file or pipe into memory from malloc, with a NUL that *size does not count; the
+ * caller frees it. The path "-" is standard input. More than `limit` bytes are SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_read_file(const char *path, size_t limit, char **data, size_t *size,
 				   struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_read_fd(int fd, const char *name, size_t limit, char **data, size_t *size,
 				 struct sgpu_error *error);
 /* Whether a file is not regular, or is the user's or root's and only its owner can write to it. */
 bool sgpu_is_trusted(const struct stat *status);
-/* Checks a file whose content is trusted, so: SGPU_EPOLICY. `what` completes the message "...,
- * which": "says whose work is taken". */
+/* Checks a file whose content is trusted. `what` completes the message "..., which": "says whose
+ * work is taken". Errors: SGPU_EPOLICY. */
 SGPU_MUST_CHECK int sgpu_check_trusted(int fd, const char *name, const char *what,
 				       struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_read_trusted_file(const char *path, const char *what, size_t limit,
 					   char **data, size_t *size, struct sgpu_error *error);
 
-/* For a signal handler or a deadline: reads and writes of the whole process end with SGPU_ECANCELED
- * from now on. */
+/* For a signal handler or a deadline: from now on, all reads and writes of the process end with
+ * SGPU_ECANCELED. */
 void sgpu_io_interrupt(void);
 bool sgpu_io_interrupted(void);
-/* While a guard is set, sgpu_read and sgpu_write of this thread block on a pipe, a terminal or a
- * socket only as long as `ended` returns 0; else they fail with its code. They call `ended` before
- * each wait, whenever wake_fd, a non-blocking eventfd or -1, becomes readable, and with deadline_ns
- * (sgpu_now_ns() clock, 0: none) every 50 ms. With deadline_ns and stall_ns, a wait of stall_ns
- * fails with SGPU_ETIMEOUT, but not before the deadline: a slow peer may go on while bytes move.
- * NULL removes the guard. */
+/* Under a guard, sgpu_read and sgpu_write of this thread wait for a pipe, a terminal or a socket
+ * only while `ended` returns 0; else they fail with its code. They call `ended` before each wait,
+ * when wake_fd, a non-blocking eventfd or -1, becomes readable, and with deadline_ns (sgpu_now_ns()
+ * clock, 0: none) every 50 ms. With deadline_ns and stall_ns, a wait of stall_ns fails with
+ * SGPU_ETIMEOUT, but not before the deadline: a slow peer may go on while bytes move. NULL removes
+ * the guard. */
 struct sgpu_io_guard {
 	int wake_fd;
 	uint64_t deadline_ns, stall_ns;
@@ -61,8 +60,8 @@ struct sgpu_io_guard {
 	void *argument;
 };
 void sgpu_io_set_guard(const struct sgpu_io_guard *guard);
-/* Waits, as these do, until poll(2) finds the event, POLLIN or POLLOUT, or a failure. The
- * descriptor is ready, too, when the other side has closed it. */
+/* Waits, as these do, until poll(2) finds the event, POLLIN or POLLOUT, a failure, or that the
+ * other side has closed the descriptor. */
 SGPU_MUST_CHECK int sgpu_io_wait(int fd, short events, const char *name, struct sgpu_error *error);
 /* Whether a write failed because nobody reads the pipe any more. Code that writes by other means
  * calls sgpu_io_note_failure after a failure, while errno is set. */
@@ -73,15 +72,14 @@ void sgpu_io_note_failure(void);
 void sgpu_close(int fd);
 
 /* ---- an output that appears only on success ----
- * If the path names a regular file or none, the data go to a nameless file in the same directory
- * (O_TMPFILE), and commit names it; a killed process leaves nothing. On a file system without
+ * For a path of a regular file or none, the data go to a nameless file in the same directory
+ * (O_TMPFILE), which commit names; a killed process leaves nothing. On a file system without
  * O_TMPFILE (vfat, NFS, most of FUSE), it has a temporary name, which a killed process leaves
  * behind. "-", "/dev/stdout", pipes, devices and sockets are written directly.
  *
  * The path is walked by descriptors; sgpu(7) says which links are followed, and what of another
- * user is refused (SGPU_EPOLICY). Missing directories are made, and removed again without a commit.
- * After open, no path is looked up. Under Landlock commit needs MAKE_REG, and REMOVE_FILE to
- * replace. */
+ * user is refused (SGPU_EPOLICY). Missing directories are made, and removed without a commit. After
+ * open, no path is looked up. Under Landlock, commit needs MAKE_REG, and REMOVE_FILE to replace. */
 struct sgpu_output {
 	int fd;		 /* -1 when closed */
 	bool regular;	 /* positioned writes are possible and commit makes it appear */
@@ -89,33 +87,33 @@ struct sgpu_output {
 	char *temporary; /* the temporary name, or NULL while it has none */
 	int directory;	 /* descriptor of the directory, or -1 */
 	char *name;	 /* its final name in the directory */
-	int kept_mode;	 /* permission bits of the user's own file that commit replaces, or -1 */
+	int kept_mode;	 /* mode of the user's own file that commit replaces, or -1 */
 	bool is_new;	 /* commit must not replace */
-	bool unsynced;	 /* commit does not sync data and names to the disk: the caller does */
+	bool unsynced;	 /* the caller, not commit, syncs data and names to the disk */
 	struct sgpu_output_made made;
 };
 
-/* mode: permission bits of a new file. If the file replaces one of the user's own, it keeps that
- * file's bits, unless mode is 0600. Missing directories get mode 0700 if mode is 0600, else 0777
- * less the umask. is_new: no file may exist, neither now nor at commit (SGPU_ESYSTEM); existing
- * pipes and devices are accepted. Errors: SGPU_ESYSTEM, SGPU_EPOLICY. */
+/* mode: permission bits of a new file. A file that replaces one of the user's own keeps that file's
+ * bits, unless mode is 0600. Missing directories get 0700 if mode is 0600, else 0777 less the
+ * umask. is_new: no file may exist now or at commit (SGPU_ESYSTEM); existing pipes and devices are
+ * accepted. Errors: SGPU_ESYSTEM, SGPU_EPOLICY. */
 SGPU_MUST_CHECK int sgpu_output_open(struct sgpu_output *output, const char *path, mode_t mode,
 				     bool is_new, struct sgpu_error *error);
 /* The same beneath the directory `root`: missing directories are made (0700); a path that leaves
- * `root`, any link, and an existing file at the end that is not regular are SGPU_EPOLICY, even if
+ * `root`, any link, and an existing last file that is not regular are SGPU_EPOLICY, even if
  * components are swapped meanwhile. `shown` is for messages. */
 SGPU_MUST_CHECK int sgpu_output_open_beneath(struct sgpu_output *output, int root, const char *path,
 					     const char *shown, mode_t mode, bool is_new,
 					     struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_output_set_mode(struct sgpu_output *output, mode_t mode,
 					 struct sgpu_error *error);
-/* Flushes to the disk and makes the file appear; after an error, it does not appear. */
+/* Flushes to the disk and makes the file appear, unless an error is returned. */
 SGPU_MUST_CHECK int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error);
-/* In place of commit, for an output without data: removes the file that commit would have replaced.
- * *removed: whether there was such a file. A pipe or a device stays. */
+/* Instead of commit, for an output without data: removes the file that commit would replace.
+ * *removed: there was one. A pipe or a device stays. */
 SGPU_MUST_CHECK int sgpu_output_remove_older(struct sgpu_output *output, bool *removed,
 					     struct sgpu_error *error);
-/* Closes the output and removes all that was not committed. Accepts SGPU_OUTPUT_INIT and a closed
+/* Closes the output and removes what was not committed. Accepts SGPU_OUTPUT_INIT and a closed
  * output. */
 void sgpu_output_close(struct sgpu_output *output);
 #define SGPU_OUTPUT_INIT                                   \
@@ -123,7 +121,7 @@ void sgpu_output_close(struct sgpu_output *output);
 		.fd = -1, .directory = -1, .kept_mode = -1 \
 	}
 
-/* A directory for outputs, by the same rules; it and its parents are made with `mode`. */
+/* A directory for outputs, by the same rules; `mode` is for it and its parents. */
 struct sgpu_output_directory {
 	int fd;
 	struct sgpu_output_made made;
@@ -131,7 +129,7 @@ struct sgpu_output_directory {
 SGPU_MUST_CHECK int sgpu_output_directory_open(struct sgpu_output_directory *directory,
 					       const char *path, mode_t mode,
 					       struct sgpu_error *error);
-/* Closes it, and removes the empty directories that open made, unless `keep` is set. */
+/* Unless `keep` is set, removes the empty directories that open made. */
 void sgpu_output_directory_close(struct sgpu_output_directory *directory, bool keep);
 #define SGPU_OUTPUT_DIRECTORY_INIT \
 	{                          \
@@ -139,7 +137,7 @@ void sgpu_output_directory_close(struct sgpu_output_directory *directory, bool k
 	}
 
 /* ---- sniff.c: what a file is, by its first bytes ----
- * Only for messages that a file is of the wrong kind; no decision may depend on it. */
+ * Only for messages that a file is of the wrong kind, never for decisions. */
 enum { SGPU_SNIFF_SIZE = 512 };
 
 enum sgpu_sniffed {

@@ -13,8 +13,8 @@
 
 enum { DEPTH_MAX = 64 };
 
-/* Bounds the cost of a tree before any of it is allocated: jansson takes 224 bytes for "{}", and
- * accepts 2048 levels of nesting. */
+/* Bounds the cost of a tree before it is allocated: jansson takes 224 bytes for "{}", and accepts
+ * 2048 levels of nesting. */
 static int check_cost(const char *text, size_t size, size_t values_max, size_t *where,
 		      struct sgpu_error *error)
 {
@@ -67,8 +67,7 @@ void sgpu_json_place(const char *text, size_t position, int *line, int *column)
 	}
 }
 
-/* Reports a fault in our own words, which quote at most one punctuation mark: the text may be part
- * of a secret. */
+/* Reports a fault, quoting at most one punctuation mark: the text may be part of a secret. */
 static int fail_parse(enum json_error_code why, const char *text, size_t position, size_t size,
 		      struct sgpu_error *error)
 {
@@ -112,7 +111,7 @@ int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_ma
 		*position = fault.position > 0 ? (size_t)fault.position - 1 : 0;
 		*position = *position < size ? *position : size;
 		fail_parse(json_error_code(&fault), text, *position, size, error);
-		/* jansson's own message quotes the text, which may be part of a secret. */
+		/* jansson's message quotes the text, which may be secret. */
 		sgpu_wipe(&fault, sizeof(fault));
 		return SGPU_EINVALID;
 	}

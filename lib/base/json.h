@@ -18,18 +18,18 @@
 /* The most values in a document: their tree takes at most 16 MiB, without the strings. */
 enum { SGPU_JSON_VALUES_MAX = 1 << 16 };
 
-/* Parses UTF-8 text. Refuses duplicate keys, trailing text, nesting beyond 64 and more than
- * SGPU_JSON_VALUES_MAX values; depth and values are counted before memory is allocated for them.
- * The message begins with `where`, unless it is NULL. The caller owns *value (json_decref), which
- * is NULL after an error. Errors: SGPU_EINVALID. */
+/* Parses UTF-8 text. Refuses duplicate keys, trailing text, and, before memory is allocated for
+ * them, nesting beyond 64 and more than SGPU_JSON_VALUES_MAX values. The message begins with
+ * `where`, unless NULL. The caller owns *value (json_decref), which is NULL after an error. Errors:
+ * SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_json_parse(const char *text, size_t size, const char *where,
 				    json_t **value, struct sgpu_error *error);
-/* Parses the text that base64url, as sgpu_base64url_read takes it, encodes. */
+/* Parses JSON in base64url, as sgpu_base64url_read takes it. */
 SGPU_MUST_CHECK int sgpu_json_decode(const char *text, size_t length, const char *where,
 				     json_t **value, struct sgpu_error *error);
 
-/* A long array of an object. A tree takes ten times the memory of its text, so its elements are
- * parsed one at a time. */
+/* A long array of an object. A tree takes ten times the memory of its text, so elements are parsed
+ * one by one. */
 struct sgpu_json_list {
 	const char *key;      /* of the array in the object */
 	size_t count_max;     /* more elements are refused */
@@ -37,7 +37,7 @@ struct sgpu_json_list {
 	size_t count;	      /* filled in: elements found */
 	const char *at, *end; /* filled in: the text of the elements that are left, borrowed */
 };
-/* Parses a document, checked as by sgpu_json_parse, with at most two such arrays empty, of at most
+/* Parses a document as sgpu_json_parse does, with at most two such arrays empty, of at most
  * frame_max bytes (0: any), and finds their elements. After an error, *position is the offset of
  * the fault. Errors: SGPU_EINVALID, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_json_frame(const char *text, size_t size, struct sgpu_json_list *lists,
@@ -46,19 +46,18 @@ SGPU_MUST_CHECK int sgpu_json_frame(const char *text, size_t size, struct sgpu_j
 /* Parses the next of the `count` elements. *position counts from list->at. */
 SGPU_MUST_CHECK int sgpu_json_next(struct sgpu_json_list *list, json_t **value, size_t *position,
 				   struct sgpu_error *error);
-/* Gives line and column, from 1, of a value by its JSON pointer (RFC 6901; "" is the document), or
- * of its nearest existing parent. A member has the position of its key, any other value its own.
- * The text must be valid JSON. */
+/* Gives line and column, from 1, of a value (for a member, of its key) by its JSON pointer (RFC
+ * 6901; "" is the document), or of its nearest existing parent. The text must be valid JSON. */
 void sgpu_json_locate(const char *text, size_t size, const char *pointer, int *line, int *column);
 
 /* Writes the canonical form of RFC 8785 (members sorted by UTF-16 code units, shortest numbers).
- * *text comes from malloc, NUL-terminated; the caller frees it. Integers of 2^53 and more are
+ * *text is from malloc, with a NUL; the caller frees it. Integers of 2^53 and more are
  * SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_json_canonical(const json_t *value, char **text, size_t *size,
 					struct sgpu_error *error);
 
-/* Access to members. All fail with SGPU_EINVALID and name the member; `where` names the object:
- * "batch.json: /segments/3". */
+/* All fail with SGPU_EINVALID and name the member; `where` names the object: "batch.json:
+ * /segments/3". */
 SGPU_MUST_CHECK int sgpu_json_string(const json_t *object, const char *where, const char *key,
 				     const char **value, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_json_u64(const json_t *object, const char *where, const char *key,
@@ -66,14 +65,14 @@ SGPU_MUST_CHECK int sgpu_json_u64(const json_t *object, const char *where, const
 /* Reads a member that holds exactly `size` bytes in base64url. */
 SGPU_MUST_CHECK int sgpu_json_bytes(const json_t *object, const char *where, const char *key,
 				    void *data, size_t size, struct sgpu_error *error);
-/* Decodes at most 4 MiB of base64url. *data comes from malloc, with a NUL after it. `what` is for
- * messages. Errors: SGPU_EINVALID. */
+/* Decodes at most 4 MiB of base64url. *data is from malloc, with a NUL. `what` is for messages.
+ * Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_base64url_read(const char *text, size_t length, const char *what,
 					uint8_t **data, size_t *size, struct sgpu_error *error);
-/* Refuses any member that is not in the NULL-terminated list. */
+/* Refuses any member not in the NULL-terminated list. */
 SGPU_MUST_CHECK int sgpu_json_only(const json_t *object, const char *where, const char *const *keys,
 				   struct sgpu_error *error);
-/* Returns a new JSON string of bytes in base64url, or NULL if out of memory. */
+/* Returns a new string in base64url; NULL: out of memory. */
 json_t *sgpu_json_from_bytes(const void *data, size_t size);
 
 #endif

@@ -54,9 +54,8 @@ static void SGPU_PRINTF(2, 3) put_format(struct text *out, const char *format, .
 	}
 }
 
-/* Section 3.2.3 sorts by UTF-16 code units. UTF-8 has the same order, but for characters beyond the
- * basic plane, which begin with F0 to F4: as surrogates, they come before U+E000 to U+FFFF, which
- * begin with EE and EF. */
+/* Section 3.2.3 sorts by UTF-16 code units. UTF-8 has the same order, except that characters beyond
+ * the basic plane (F0 to F4), as surrogates, come before U+E000 to U+FFFF (EE and EF). */
 static int compare_keys(const void *a, const void *b)
 {
 	const unsigned char *x = *(const unsigned char *const *)a,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Long documents, whose arrays are parsed one element at a time. Elements are delimited only by
- * brackets, quotes and commas; parsing an element decides whether it is valid. If the frame and all
- * elements are valid, so is the whole document. Also finds where a value lies in the text.
+ * Long documents, whose arrays are parsed one element at a time. Brackets, quotes and commas
+ * delimit elements; parsing decides whether they are valid. If the frame and all elements are
+ * valid, so is the document. Also finds where a value lies in the text.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static const char *skip_blanks(const char *text, const char *end)
 	return text;
 }
 
-/* Skips a string from its opening quote to after the closing one, or to the end. */
+/* Skips a string from its opening to after its closing quote, or to the end. */
 static const char *string_end(const char *text, const char *end)
 {
 	for (text++; text < end && *text != '"'; text++) {
@@ -48,9 +48,9 @@ static const char *element_end(const char *text, const char *end, char closing)
 	return text;
 }
 
-/* Moves to the next entry of an object or an array, which `closing` ends. *at: from its opening
- * bracket, or the comma before the entry, to the comma or the bracket after it. Returns the key or,
- * in an array, the value, and *value; NULL: there is none. */
+/* Moves to the next entry of an object or array that `closing` ends. *at: from its opening bracket,
+ * or the comma before the entry, to the comma or bracket after it. Returns the key or, in an array,
+ * the value, and *value; NULL: none. */
 static const char *next_entry(const char **at, const char *end, char closing, const char **value)
 {
 	const char *entry = *at < end && **at != closing ? skip_blanks(*at + 1, end) : end;
@@ -94,8 +94,7 @@ static struct sgpu_json_list *find_list(struct sgpu_json_list *lists, size_t cou
 	return NULL;
 }
 
-/* Finds a list's elements, which begin at `at`. *fault: an element that is too long or one too
- * many. */
+/* Finds a list's elements from `at` on. *fault: an element that is too long or one too many. */
 static int find_elements(struct sgpu_json_list *list, const char *at, const char *end,
 			 const char **fault, struct sgpu_error *error)
 {
@@ -177,8 +176,8 @@ int sgpu_json_next(struct sgpu_json_list *list, json_t **value, size_t *position
 }
 
 /* ---- places of values ---- */
-/* Reads a token of a pointer, from its slash on. Returns the rest, or NULL for a token that is too
- * long or was cut off. */
+/* Reads a pointer's token, from its slash on. Returns the rest, or NULL for a token too long or cut
+ * off. */
 static const char *read_token(const char *pointer, char name[TOKEN_MAX])
 {
 	size_t used = 0;

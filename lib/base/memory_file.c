@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * If one process shrinks a file, others that have mapped it fault. So the size is sealed before the
- * file is handed out, and the receiver checks the seals before it maps the file.
+ * If one process shrinks a file, others that map it fault. So the size is sealed before the file is
+ * handed out, and the receiver checks the seals before it maps the file.
  */
 #include "base/base.h"
 
@@ -43,8 +43,8 @@ int sgpu_memory_file_create(const char *name, uint64_t size, bool filled, int *f
 	return rc;
 }
 
-/* The file may be anything that another process sent. Seals are checked first: the kernel alone
- * answers for them, whatever the file system. */
+/* Another process may send any file. Seals are checked first: the kernel alone answers for them,
+ * whatever the file system. */
 int sgpu_memory_file_check(int fd, const char *what, uint64_t least, uint64_t most, uint64_t *size,
 			   struct sgpu_error *error)
 {

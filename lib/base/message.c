@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Formats messages. vsnprintf alone would not do, because a value in quotes comes from outside: a
- * name is shown in full, another value only in part, and a key not at all.
+ * Formats messages. Values in quotes come from outside: a name is shown in full, another value in
+ * part, and a key not at all.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,8 +36,8 @@ static size_t length_until(char *format, char *end, va_list arguments)
 	return length < 0 ? 0 : (size_t)length;
 }
 
-/* Shortens the values of '%s' in the text that the format has made, where the lengths of its
- * beginnings tell their places. */
+/* Shortens the values of '%s' in the text made of the format, whose beginnings' lengths tell their
+ * places. */
 static void put_shortened(struct writer *writer, char *format, va_list arguments, const char *whole)
 {
 	char excerpt[SGPU_EXCERPT_MAX];

@@ -65,8 +65,7 @@ int sgpu_parse_duration(const char *text, const char *what, uint64_t *ns, struct
 		      { "m", 60 }, { "h", 3600 }, { "d", 86400 } };
 	const double longest = 10 * 366 * 86400.0;
 	char *rest = NULL;
-	/* strtod also takes signs, blanks, hexadecimal, "inf" and "nan": allow only digits and one
-	 * point. */
+	/* strtod also takes signs, blanks, hexadecimal, "inf" and "nan". */
 	size_t digits = strspn(text, "0123456789.");
 	double value = digits && digits < 32 ? strtod(text, &rest) : 0;
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Output files that appear only on success. Linux cannot link a file over another, so a replacement
- * has a temporary name for a moment; on a file system without O_TMPFILE, every output has one from
- * the start. A process holds a lock on its temporary file. A temporary file without a lock was left
- * by a killed process, and the next output there removes it. All processes try the same first
- * names, so that such files are found without a search.
+ * briefly has a temporary name; without O_TMPFILE, every output has one from the start. A process
+ * locks its temporary file. One without a lock was left by a killed process, and the next output
+ * there removes it. All processes try the same first names, so that such files are found without a
+ * search.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +43,7 @@ static bool lock_own(int fd, int directory, const char *name)
 	       named.st_dev == file.st_dev && named.st_ino == file.st_ino;
 }
 
-/* Removes temporary files of this user that no living process holds. */
+/* Removes this user's temporary files that no living process holds. */
 static void collect(int directory)
 {
 	char name[NAME_SIZE];
@@ -76,7 +76,7 @@ static int link_nameless(const struct sgpu_output *output, const char *name)
 			       : -1;
 }
 
-/* Gives the output a temporary name: makes a file of that name, or links the nameless file. */
+/* Makes a file of a temporary name, or links the nameless file to it. */
 static int take_name(struct sgpu_output *output, mode_t mode, struct sgpu_error *error)
 {
 	const bool is_new = output->fd < 0;
@@ -97,8 +97,7 @@ static int take_name(struct sgpu_output *output, mode_t mode, struct sgpu_error 
 			}
 			continue;
 		}
-		/* Between creation and lock, another process may have removed the file as a
-		 * leftover. */
+		/* Before the lock, another process may have removed the file as a leftover. */
 		if (!is_new || lock_own(output->fd, output->directory, name)) {
 			output->temporary = strdup(name);
 			if (!output->temporary) {
@@ -164,8 +163,8 @@ int sgpu_output_set_mode(struct sgpu_output *output, mode_t mode, struct sgpu_er
 	if (!output->regular) {
 		return 0;
 	}
-	/* The umask can only be read by setting it. Other threads may make files meanwhile, so the
-	 * strictest is set. */
+	/* The umask can only be read by setting it: to the strictest, since other threads may make
+	 * files meanwhile. */
 	const mode_t mask = umask(0077);
 
 	umask(mask);
@@ -213,7 +212,7 @@ static int open_regular(struct sgpu_output *output, struct sgpu_walk *walk, mode
 	output->regular = true;
 	output->name = walk->name;
 	walk->name = NULL;
-	/* Syncing the name needs the directory open for reading; where that is denied, it is not
+	/* Syncing the name needs the directory open for reading; if that is denied, the name is not
 	 * synced. */
 	output->directory = openat(walk->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (output->directory < 0) {
@@ -292,8 +291,8 @@ int sgpu_output_open_beneath(struct sgpu_output *output, int root, const char *p
 
 int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error)
 {
-	/* A full disk may be reported only at close, and standard output is not ours to close: so
-	 * fsync reports it now, where the file supports fsync. */
+	/* A full disk may be reported only at close, and standard output is not ours to close, so
+	 * fsync reports it now where the file supports fsync. */
 	if (!output->unsynced && fsync(output->fd) &&
 	    (output->regular || (errno != EINVAL && errno != EROFS && errno != ENOTSUP))) {
 		return sgpu_fail_write(error, output->path);
@@ -303,8 +302,7 @@ int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error)
 		return rc;
 	}
 	if (output->regular && !output->unsynced) {
-		/* The name must survive a crash too; a file system that cannot sync it is no
-		 * error. */
+		/* The name must survive a crash, too, but not all file systems can sync it. */
 		(void)!fsync(output->directory);
 	}
 	sgpu_output_made_clear(&output->made, true);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Finds the directory and name of an output, by the rules in io.h; root's files count as the
- * user's. The path is walked a component at a time, each opened and judged by its descriptor, so
- * that the file judged is the file used.
+ * user's. Each component of the path is opened and judged by its descriptor, so that the file
+ * judged is the file used.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -46,8 +46,8 @@ static bool is_shared(const struct stat *directory)
 	       ((directory->st_mode & S_ISVTX) && (directory->st_mode & S_IWGRP));
 }
 
-/* Whether this is /dev/null, zero or full, of any owner: only root makes devices, though a
- * container may show another owner. */
+/* Whether this is /dev/null, zero or full, of any owner: only root makes devices, but a container
+ * may show another owner. */
 static bool is_plain_device(const struct stat *status)
 {
 	const unsigned number = minor(status->st_rdev);
@@ -82,8 +82,8 @@ static int judge(const struct sgpu_walk *walk, const char *name, const struct st
 	return 0;
 }
 
-/* Returns the descriptor that a path names, as "/dev/stdout" does; -1: none. Its file may be of any
- * kind, since the user gave it to us. */
+/* Returns the descriptor that a path such as "/dev/stdout" names; -1: none. The user gave us its
+ * file, so any kind will do. */
 static int named_descriptor(const char *path)
 {
 	int number = -1;
@@ -117,7 +117,7 @@ static int start(struct sgpu_walk *walk, char *rest, struct sgpu_error *error)
 		       : 0;
 }
 
-/* Continues with the link's text, and then with the rest of the path after the link. */
+/* Continues with the link's text, then with the path's rest. */
 static int follow(struct sgpu_walk *walk, int link, struct sgpu_error *error)
 {
 	char text[PATH_MAX], *rest = NULL;

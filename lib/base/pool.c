@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pool of workers: tokens limit how many threads compute; these share loops piece by piece. A
- * worker that has nothing to do looks for work for a moment before it sleeps, since waking it takes
- * longer than a short loop.
+ * A pool of workers: tokens limit how many threads compute; these share loops piece by piece. An
+ * idle worker looks for work for a moment before it sleeps, since waking it takes longer than a
+ * short loop.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -213,8 +213,8 @@ static void remove_loop(struct sgpu_pool *pool, struct loop *loop)
 	*link = loop->next;
 }
 
-/* Shows a loop to workers, and starts those that are missing. With fewer the loop takes longer. The
- * caller holds the lock. */
+/* Shows a loop to workers, and starts missing ones; with fewer, the loop takes longer. The caller
+ * holds the lock. */
 static void add_loop(struct sgpu_pool *pool, struct loop *loop)
 {
 	loop->next = pool->loops;

@@ -18,8 +18,8 @@ extern "C" {
  * (sgpu_pool_enter/leave); idle workers join its loops while tokens are free. */
 struct sgpu_pool;
 
-/* jobs: 1 to SGPU_POOL_JOBS_MAX; 0 means sgpu_cpu_count(). The workers, jobs - 1 threads, start
- * when a loop first needs them. */
+/* jobs: 1 to SGPU_POOL_JOBS_MAX; 0 means sgpu_cpu_count(). jobs - 1 workers start when a loop first
+ * needs them. */
 enum { SGPU_POOL_JOBS_MAX = 1024 };
 SGPU_MUST_CHECK int sgpu_pool_create(unsigned jobs, struct sgpu_pool **pool,
 				     struct sgpu_error *error);
@@ -36,9 +36,9 @@ void sgpu_pool_cancel(struct sgpu_pool *pool, bool cancel);
 bool sgpu_pool_cancelled(const struct sgpu_pool *pool);
 
 /* Calls body(argument, begin, end) over [0, count) in pieces of at most `grain` (at least 1), on
- * the calling thread, which must hold a token, and on idle workers. Pieces always start at
- * multiples of grain, so a reduction is deterministic if it keeps one partial result for each piece
- * (begin / grain). Returns 0, or SGPU_ECANCELED if the pool was cancelled before all pieces ran. */
+ * the calling thread, which must hold a token, and on idle workers. Pieces start at multiples of
+ * grain, so a reduction is deterministic if it keeps a partial result for each piece (begin /
+ * grain). Returns SGPU_ECANCELED if the pool was cancelled before all pieces ran. */
 SGPU_MUST_CHECK int sgpu_pool_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
 				  void (*body)(void *argument, uint64_t begin, uint64_t end),
 				  void *argument);

@@ -7,8 +7,7 @@
 
 #include <base/base.h>
 
-/* Orders ranges by address. Ranges that overlap compare as equal, so a search for one byte finds
- * the range that contains it. */
+/* Ranges that overlap compare as equal, so a search for one byte finds the range that has it. */
 static int compare(const void *a, const void *b)
 {
 	const struct sgpu_range *left = a, *right = b;

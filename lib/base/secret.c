@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory for keys: each object has pages of its own, which no other process sees.
+ * Memory for keys, each in pages of its own.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -48,8 +48,8 @@ static void *map_pages(size_t size)
 		if (memory == MAP_FAILED) {
 			return NULL;
 		}
-		/* The system call is made directly: the sanitizers replace mlock() by a function
-		 * that does nothing and reports success. */
+		/* The sanitizers replace mlock() by a function that does nothing and reports
+		 * success. */
 		kind = syscall(SYS_mlock, memory, size) == 0 ? LOCKED : PLAIN;
 		/* This helps if the process forks before the flags below are set, or if they are
 		 * refused. */

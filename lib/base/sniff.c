@@ -14,8 +14,8 @@ enum { IN_JSON = -1, IN_TEXT = -2 };
 
 static const char to_run[] = "'sgpu run OPERATION FILE' takes such files, see sgpu(1)";
 
-/* The first row that fits decides. A batch is recognised by the name of its first member, even if
- * the tar header is damaged or short. */
+/* The first row that fits decides. A batch is known by the name of its first member, even if the
+ * tar header is damaged or short. */
 static const struct row {
 	int at; /* offset of the bytes; IN_JSON or IN_TEXT: anywhere in such text */
 	const char *bytes;
@@ -58,8 +58,7 @@ static const struct row {
 #undef ROW
 };
 
-/* Whether a row fits. begin: the first byte of the text that is not blank, or 0 if the bytes are
- * not text. */
+/* begin: the first byte of the text that is not blank, or 0 if the bytes are not text. */
 static bool fits(const struct row *row, const char *text, size_t size, char begin)
 {
 	if (row->at >= 0) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu_spin reads the word after each pause, but the clock only after PAUSES of them. In a long
- * wait it yields now and then: the thread that will change the word may be waiting for this very
- * processor, and the kernel may let that thread wait for milliseconds.
+ * sgpu_spin reads the word after each pause, but the clock only after PAUSES of them. A long wait
+ * yields now and then: the thread that will change the word may be waiting for this processor, and
+ * the kernel may let that thread wait for milliseconds.
  */
 #include "base/base.h"
 

@@ -53,8 +53,8 @@ unsigned sgpu_cpu_count(void)
 }
 
 /* ---- small files of the kernel ----
- * The path may lead to another kind of file: a named pipe would wait for a writer, and a device may
- * have no end. */
+ * The path may lead to a named pipe, which would wait for a writer, or a device, which may have no
+ * end. */
 bool sgpu_peek(const char *path, char *text, size_t room)
 {
 	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);

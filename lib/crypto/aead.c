@@ -27,8 +27,7 @@ struct sgpu_aead {
 	_Alignas(STATE_ALIGNMENT) uint8_t state[];
 };
 
-/* Returns the provider of that name or, for NULL, the first that runs here; NULL when there is
- * none. */
+/* Returns the provider of that name or, for NULL, the first that runs here; NULL: none. */
 static const struct sgpu_aead_provider *find(const char *name)
 {
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(providers); i++) {

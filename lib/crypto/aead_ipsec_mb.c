@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AES-256-GCM by libipsec-mb, where the CPU has VAES and VPCLMULQDQ. Its functions for whole
- * messages keep no state but the key, so one manager serves all threads.
+ * AES-256-GCM by libipsec-mb, on CPUs with VAES and VPCLMULQDQ. Its functions for whole messages
+ * keep no state but the key, so one manager serves all threads.
  */
 #if SGPU_IPSEC_MB
 

@@ -28,12 +28,12 @@ SGPU_MUST_CHECK int sgpu_sha256(const void *data, size_t size, uint8_t digest[SG
 SGPU_MUST_CHECK int sgpu_sha512(const void *data, size_t size, uint8_t digest[SGPU_SHA512_SIZE],
 				struct sgpu_error *error);
 
-/* KangarooTwelve, KT128 (RFC 9861), with a customisation string that may be empty: a digest of any
+/* KangarooTwelve, KT128 (RFC 9861), with a customisation string, maybe empty: a digest of any
  * length; resistance to collisions needs 32 bytes. */
 void sgpu_kt128(const void *data, size_t size, const void *custom, size_t custom_size,
 		uint8_t *digest, size_t digest_size);
-/* The same on the workers of a pool; the calling thread holds a token of the pool. Errors:
- * SGPU_ENOMEM, SGPU_ECANCELED. */
+/* The same on the workers of a pool, of which the caller holds a token. Errors: SGPU_ENOMEM,
+ * SGPU_ECANCELED. */
 SGPU_MUST_CHECK int sgpu_kt128_shared(struct sgpu_pool *pool, const void *data, size_t size,
 				      const void *custom, size_t custom_size, uint8_t *digest,
 				      size_t digest_size, struct sgpu_error *error);
@@ -54,17 +54,16 @@ SGPU_MUST_CHECK int sgpu_hkdf_expand(size_t digest_size, const uint8_t *prk, siz
 /* ---- AES-256-GCM (SP 800-38D) ---- */
 struct sgpu_aead; /* one expanded key, for one thread at a time (sgpu_aead_copy makes another) */
 
-/* Expands a key. name: the provider, "ipsec-mb" if it was built in and the CPU has VAES, or
- * "openssl". NULL takes the provider that the environment variable SGPU_AEAD names, else the
- * fastest. Errors: SGPU_EUNAVAILABLE. */
+/* Expands a key. name: the provider, "ipsec-mb" if built in and the CPU has VAES, or "openssl";
+ * NULL: that of the environment variable SGPU_AEAD, else the fastest. Errors: SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int sgpu_aead_create(const char *name, const uint8_t key[SGPU_KEY_SIZE],
 				     struct sgpu_aead **aead, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_aead_copy(const struct sgpu_aead *aead, struct sgpu_aead **copy,
 				   struct sgpu_error *error);
 void sgpu_aead_free(struct sgpu_aead **aead);
-/* The provider that a NULL name selects, with its variant: "ipsec-mb (VAES, AVX512)". Static. */
+/* The provider for a NULL name, with its variant: "ipsec-mb (VAES, AVX512)". Static. */
 const char *sgpu_aead_provider(void);
-/* NULL-terminated names of the providers in this build that this CPU can run. Static. */
+/* NULL-terminated names of this build's providers that this CPU can run. Static. */
 const char *const *sgpu_aead_providers(void);
 
 /* Encrypts a message without associated data; out may equal in. Errors: SGPU_EDEVICE if the
@@ -72,7 +71,7 @@ const char *const *sgpu_aead_providers(void);
 SGPU_MUST_CHECK int sgpu_aead_seal(struct sgpu_aead *aead, const uint8_t nonce[SGPU_NONCE_SIZE],
 				   const uint8_t *in, size_t size, uint8_t *out,
 				   uint8_t tag[SGPU_TAG_SIZE]);
-/* Decrypts a message. Errors: SGPU_EAUTH if the tag does not match; `out` is then wiped. */
+/* Errors: SGPU_EAUTH if the tag does not match; `out` is then wiped. */
 SGPU_MUST_CHECK int sgpu_aead_open(struct sgpu_aead *aead, const uint8_t nonce[SGPU_NONCE_SIZE],
 				   const uint8_t *in, size_t size, uint8_t *out,
 				   const uint8_t tag[SGPU_TAG_SIZE]);
@@ -99,32 +98,31 @@ SGPU_MUST_CHECK int sgpu_unwrap(const uint8_t kek[32], const uint8_t wrapped[40]
 
 /* ---- signatures of a JWS in its general JSON serialization (RFC 7515, 7.2.1) ----
  * An entry is {"protected","signature"}; its header is {"alg","jwk","kid","typ"} in canonical form,
- * with the public key and its thumbprint. `payload` is in base64url, as it lies in the JWS. */
+ * with the public key and its thumbprint. `payload` is in base64url, as in the JWS. */
 struct json_t;			    /* jansson's */
 enum { SGPU_PROTECTED_MAX = 1024 }; /* bytes of "protected" */
 SGPU_MUST_CHECK int sgpu_signature_make(const struct sgpu_key *key, const char *typ,
 					const char *payload, struct json_t **entry,
 					struct sgpu_error *error);
-/* Reads the key in the header, without verifying the signature. Errors: SGPU_EINVALID for any other
- * form. */
+/* Reads the key in the header, without verifying. Errors: SGPU_EINVALID for any other form. */
 SGPU_MUST_CHECK int sgpu_signature_key(const struct json_t *entry, const char *typ,
 				       struct sgpu_key *key, struct sgpu_error *error);
-/* Verifies the signature of the payload with the key in the header. The caller decides whether to
- * trust this key. Errors: SGPU_EINVALID, SGPU_EAUTH. */
+/* Verifies the signature with the key in the header. The caller decides whether to trust this key.
+ * Errors: SGPU_EINVALID, SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_signature_verify(const struct json_t *entry, const char *typ,
 					  const char *payload, struct sgpu_key *key,
 					  struct sgpu_error *error);
 
 /* ---- the measure of memory and of a module's image, sgpu-quote(5) ---- */
-/* Pages count from the start of the data; the last one may be shorter. Each page has a digest, and
- * the measure is the digest of their list, so that pages can be digested at the same time. The
- * customisation string of all digests is SGPU_MEASURE_CUSTOM; with a key, a zero byte and the key's
- * SGPU_KEY_SIZE bytes follow. */
+/* Pages count from the start of the data; the last may be shorter. The measure is the digest of the
+ * list of the pages' digests, so that pages can be digested at the same time. The customisation
+ * string of all digests is SGPU_MEASURE_CUSTOM; with a key, a zero byte and the key's SGPU_KEY_SIZE
+ * bytes follow. */
 #define SGPU_MEASURE_CUSTOM "sgpu measure v1"
 enum { SGPU_MEASURE_PAGE = 2 << 20 }; /* bytes */
 
-/* Compute the measure; key may be NULL. The second function uses the workers of a pool. Errors:
- * SGPU_ENOMEM, SGPU_ECANCELED. */
+/* key may be NULL. The second function uses the workers of a pool. Errors: SGPU_ENOMEM,
+ * SGPU_ECANCELED. */
 void sgpu_measure_pages(const void *data, uint64_t size, const uint8_t *key,
 			uint8_t digest[SGPU_KT128_SIZE]);
 SGPU_MUST_CHECK int sgpu_measure_pages_shared(struct sgpu_pool *pool, const void *data,

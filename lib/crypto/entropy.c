@@ -20,7 +20,7 @@ unsigned sgpu_entropy_repetition_cutoff(double bits)
 	return 1 + (unsigned)ceil(ALPHA_BITS / bits);
 }
 
-/* Returns 1 + the smallest k that a binomial count of the window exceeds with probability at most
+/* Returns 1 + the smallest k that the window's binomial count exceeds with probability at most
  * 2^-30. */
 unsigned sgpu_entropy_proportion_cutoff(double bits)
 {

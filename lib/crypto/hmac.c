@@ -11,8 +11,7 @@
 
 #include "crypto/internal.h"
 
-/* Contexts without a key, to be copied: looking up algorithms by name takes libcrypto as long as a
- * short MAC. */
+/* Contexts to be copied: looking up algorithms by name takes libcrypto as long as a short MAC. */
 static EVP_MAC_CTX *keyless[2];
 
 static void make_keyless(void)

@@ -107,8 +107,7 @@ int sgpu_message_crypt(const struct sgpu_message_keys *keys, bool seal, const vo
 	return rc;
 }
 
-/* Makes the keys of a message to `receiver` from the secret that the key pair and `peer` agree
- * on. */
+/* Makes a message's keys for `receiver` from the secret that the key pair and `peer` agree on. */
 static int agree(const uint8_t private_key[32], const uint8_t public_key[32],
 		 const uint8_t peer[32], const uint8_t enc[32], const uint8_t receiver[32],
 		 const void *info, size_t info_size, struct sgpu_message_keys *keys,

@@ -19,7 +19,7 @@
  * SGPU_ESYSTEM. */
 int sgpu_crypto_fail(struct sgpu_error *error, const char *what);
 
-/* Computes HMAC with SHA-256 or SHA-512, which the size of the MAC selects, over several pieces. */
+/* HMAC over several pieces; the size of the MAC selects SHA-256 or SHA-512. */
 struct sgpu_piece {
 	const void *data;
 	size_t size;
@@ -33,8 +33,8 @@ struct sgpu_message_keys {
 	uint8_t key[SGPU_KEY_SIZE];
 	uint8_t nonce[SGPU_NONCE_SIZE]; /* used once */
 };
-/* Encrypts or decrypts. The tag follows the text; `size` does not count it. Messages are keys, so
- * their sizes fit libcrypto's int. Errors: SGPU_EAUTH. */
+/* The tag follows the text; `size` does not count it. Messages are keys, so their sizes fit
+ * libcrypto's int. Errors: SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_message_crypt(const struct sgpu_message_keys *keys, bool seal,
 				       const void *aad, size_t aad_size, const uint8_t *in,
 				       size_t size, uint8_t *out, struct sgpu_error *error);
@@ -43,18 +43,17 @@ SGPU_MUST_CHECK int sgpu_message_crypt(const struct sgpu_message_keys *keys, boo
 /* Makes a pair of keys of the type "X25519" or "Ed25519". */
 SGPU_MUST_CHECK int sgpu_raw_generate(const char *type, uint8_t private_key[32],
 				      uint8_t public_key[32], struct sgpu_error *error);
-/* Checks a public key. Errors: SGPU_EAUTH for a point of low order, with which all agreed secrets
- * are equal. */
+/* Errors: SGPU_EAUTH for a point of low order, with which all agreed secrets are equal. */
 SGPU_MUST_CHECK int sgpu_x25519_check(const uint8_t public_key[32], struct sgpu_error *error);
-/* Computes the shared secret. public_key: the other half of private_key, or NULL to derive it,
- * which takes longer than the agreement. Errors: SGPU_EAUTH when the secret is all zero (a peer of
- * low order), which RFC 9180 forbids. */
+/* Computes the shared secret. public_key: the other half of private_key; NULL derives it, which
+ * takes longer than the agreement. Errors: SGPU_EAUTH when the secret is all zero (a peer of low
+ * order), which RFC 9180 forbids. */
 SGPU_MUST_CHECK int sgpu_x25519(const uint8_t private_key[32], const uint8_t *public_key,
 				const uint8_t peer[32], uint8_t shared[32],
 				struct sgpu_error *error);
 
-/* Makes a key on P-256 from x || y and its secret, which may be NULL. Returns NULL also for a point
- * that is not on the curve. */
+/* Makes a key from x || y and its secret, which may be NULL. Returns NULL also for a point that is
+ * not on the curve. */
 EVP_PKEY *sgpu_p256_key(const uint8_t public_half[64], const uint8_t *secret);
 
 /* ---- sign.c: r || s, each big-endian of `half` bytes, at most 48 ---- */
@@ -64,18 +63,17 @@ bool sgpu_ecdsa_verifies(EVP_PKEY *key, const char *digest, const void *data, si
 			 const uint8_t *raw, int half);
 
 /* ---- entropy.c: the tests that sgpu_entropy_judge makes ---- */
-/* Return the cutoff of a test: a count that reaches it fails. bits: the claimed min-entropy of a
- * sample, more than 0 and at most 8. */
+/* A count that reaches the cutoff fails. bits: the claimed min-entropy of a sample, more than 0 and
+ * at most 8. */
 unsigned sgpu_entropy_repetition_cutoff(double bits);
 unsigned sgpu_entropy_proportion_cutoff(double bits);
-/* Estimates a lower bound, at 99 % confidence, of the min-entropy of a sample in bits. */
+/* A lower bound, at 99 % confidence, of the min-entropy of a sample in bits. */
 double sgpu_entropy_estimate(const struct sgpu_entropy_counts *counts);
 
 /* ---- a provider of AES-256-GCM: one constant in a file of its own, and a row in aead.c ---- */
 struct sgpu_aead_provider {
 	const char *name;
-	/* Returns the name with its variant, static; NULL where this CPU cannot run it. Called from
-	 * any thread. */
+	/* Returns the name with its variant, static; NULL if this CPU cannot run it. Any thread. */
 	const char *(*describe)(void);
 	size_t state_size;
 	/* `state` is zeroed memory, aligned to 64 bytes. If init or copy fails, clear is called.
@@ -90,8 +88,8 @@ struct sgpu_aead_provider {
 		    size_t size, uint8_t *out, const uint8_t tag[SGPU_TAG_SIZE]);
 };
 
-/* aead_openssl.c: encrypts or decrypts a message with a context that has the key. Errors:
- * SGPU_EAUTH, SGPU_EDEVICE, with libcrypto's queue of errors. */
+/* aead_openssl.c: for a context that has the key. Errors: SGPU_EAUTH, SGPU_EDEVICE, with
+ * libcrypto's queue of errors. */
 SGPU_MUST_CHECK int sgpu_gcm_crypt(EVP_CIPHER_CTX *context, const uint8_t nonce[SGPU_NONCE_SIZE],
 				   bool seal, const void *aad, size_t aad_size, const uint8_t *in,
 				   size_t size, uint8_t *out, uint8_t tag[SGPU_TAG_SIZE]);
@@ -101,7 +99,7 @@ extern const struct sgpu_aead_provider sgpu_aead_ipsec_mb;
 
 /* ---- signature.c ---- */
 /* Makes the text to sign, HEADER "." PAYLOAD, in *text from malloc. `payload` is in base64url.
- * Takes over `header`; for NULL, returns SGPU_ENOMEM. */
+ * Takes over `header`; NULL is SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_jws_text(json_t *header, const char *payload, char **text,
 				  struct sgpu_error *error);
 

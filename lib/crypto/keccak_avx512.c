@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keccak-p[1600, 12] of one state with AVX-512: for the final node of KT128, which cannot be
- * computed in parallel.
+ * Keccak-p[1600, 12] of one state with AVX-512, for KT128's final node, which cannot be computed in
+ * parallel.
  *
  * A register holds a row of the state (y fixed). Theta and rho work on rows. Pi turns row y into
- * column y, so that permuting each register in itself gives the columns. Chi works on columns,
- * register by register; then they are transposed back to rows. Lanes 5 to 7 of a column repeat the
- * rows that the transposition needs there. Almost every instruction waits for the one before, so
- * their number counts; this form has the fewest.
+ * column y, so permuting each register in itself gives the columns. Chi works on columns, which are
+ * then transposed back to rows. Lanes 5 to 7 of a column repeat the rows that the transposition
+ * needs there. Almost every instruction waits for the one before; this form has the fewest.
  */
 #include "crypto/kt128.h"
 #include "crypto/keccak_round.h"
@@ -31,7 +30,7 @@ static const uint64_t to_column[5][8] = {
 	{ 0, 3, 1, 4, 2, 3, 0, 1 }, { 1, 4, 2, 0, 3, 4, 1, 2 }, { 2, 0, 3, 1, 4, 0, 2, 3 },
 	{ 3, 1, 4, 2, 0, 1, 3, 4 }, { 4, 2, 0, 3, 1, 2, 4, 0 },
 };
-/* Selects the lanes of a row: 0 to 7 from columns 0 and 1 interleaved; 8 to 15 from columns 2 and 3
+/* The lanes of a row: 0 to 7 from columns 0 and 1 interleaved; 8 to 15 from columns 2 and 3
  * interleaved, with some lanes of column 4 blended in. */
 static const uint64_t to_row[5][8] = {
 	{ 0, 1, 8, 9, 14 },  { 0, 1, 8, 9, 13 },  { 2, 3, 10, 11, 15 },
@@ -83,8 +82,7 @@ __attribute__((target("avx512f,avx512vl"))) void sgpu_keccak_blocks_planes(uint6
 					     column3);
 			__m512i a4 = PERMUTE(_mm512_rolv_epi64(XOR3(r4, before, after), rotate4),
 					     column4);
-			/* Iota is added to both copies of row 0, at a point where no instruction
-			 * waits for it. */
+			/* Adds iota to both copies of row 0 where no instruction waits for it. */
 			__m512i constant = _mm512_maskz_set1_epi64(0x41, (long long)constants[i]);
 			__m512i b0 = CHI(_mm512_xor_si512(a0, constant), a1, a2),
 				b1 = CHI(a1, a2, a3);

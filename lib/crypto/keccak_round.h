@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One round of Keccak-p[1600] (FIPS 202, section 3.2), for any type that holds one lane or several:
- * an integer, a vector of integers, a GPU's registers. They all use this macro, so they compute the
- * same. Lane (x, y) is a[5 * y + x].
+ * One round of Keccak-p[1600] (FIPS 202, section 3.2), for any type that holds lanes: an integer, a
+ * vector of integers, a GPU's registers. All use this macro, so they compute the same. Lane (x, y)
+ * is a[5 * y + x].
  *
  * T is the type, ROL(v, n) rotates left by n bits (1 to 63), XOR3(a, b, c) is a ^ b ^ c, CHI(a, b,
  * c) is a ^ (~b & c).
@@ -17,8 +17,7 @@
 #define SGPU_KECCAK_HAS_AVX2 __builtin_cpu_supports("avx2")
 #endif
 
-/* The constants of rounds 12 to 23 of Keccak-f[1600], which are the rounds of Keccak-p[1600,
- * 12]. */
+/* Rounds 12 to 23 of Keccak-f[1600] are the rounds of Keccak-p[1600, 12]. */
 #define SGPU_KECCAK_P12_CONSTANTS                                                    \
 	0x000000008000808BULL, 0x800000000000008BULL, 0x8000000000008089ULL,         \
 		0x8000000000008003ULL, 0x8000000000008002ULL, 0x8000000000000080ULL, \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys as JSON Web Keys (RFC 7517, RFC 7518, RFC 8037): making them, their public half, their
- * thumbprint (RFC 7638), their strict parser; and the content of a key file, a key or a set with at
- * most one for each use.
+ * JSON Web Keys (RFC 7517, RFC 7518, RFC 8037): making them, their public half, their thumbprint
+ * (RFC 7638), their strict parser; and the content of a key file: a key, or a set of at most one
+ * for each use.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "crypto/internal.h"
 #include "crypto/key.h"
 
-/* What a JWK of each kind has. The first algorithm of a key that signs is that of its JWS. */
+/* The first algorithm of a key that signs is that of its JWS. */
 static const char *const encrypting[] = { "A256GCM", "A256KW",	       "A256GCMKW", "dir",
 					  "ECDH-ES", "ECDH-ES+A256KW", NULL };
 static const char *const eddsa[] = { "EdDSA", NULL }, *const es256[] = { "ES256", NULL };
@@ -182,7 +182,7 @@ static bool valid_operations(const json_t *value)
 	return true;
 }
 
-/* Checks the registered optional members, which must not restrict the key to another use. */
+/* Registered optional members must not restrict the key to another use. */
 static int check_optional(const json_t *object, const char *name, const struct form *form,
 			  struct sgpu_error *error)
 {
@@ -213,8 +213,8 @@ static int check_optional(const json_t *object, const char *name, const struct f
 	return 0;
 }
 
-/* RFC 7517 allows a reader to ignore unknown members. They are refused here, since such a member
- * may restrict the key. */
+/* RFC 7517 allows a reader to ignore unknown members. We refuse them, since one may restrict the
+ * key. */
 static int check_members(const json_t *object, const char *name, const struct form *form,
 			 struct sgpu_error *error)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Keys from files. A file with a secret that others can read is refused. The descriptor that is
- * checked is also the one that is read.
+ * checked is the one read.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -18,8 +18,8 @@
 #include "base/io.h"
 #include "crypto/key.h"
 
-/* Whether `path` is not a path but a key: its text, or only its secret member, 32 bytes in
- * base64url or hexadecimal. */
+/* Whether `path` is a key: its text, or only its secret member, 32 bytes in base64url or
+ * hexadecimal. */
 static bool is_content(const char *path)
 {
 	static const char base64url[] =
@@ -30,7 +30,7 @@ static bool is_content(const char *path)
 	       (size == 64 && strspn(path, "0123456789abcdefABCDEF") == size);
 }
 
-/* Reports that a key was given in place of its file's name. None of it may be shown. */
+/* Reports a key in place of its file's name, and shows none of it. */
 static int refuse_content(struct sgpu_error *error)
 {
 	sgpu_fail(error, SGPU_EUSAGE, "a key itself was given where the name of its file belongs");
@@ -39,8 +39,7 @@ static int refuse_content(struct sgpu_error *error)
 		"arguments are seen by other users: name the file, or give it as '-' or 'fd:N'");
 }
 
-/* Opens a key file. Links are followed, since containers mount secrets as links; their target is
- * judged. */
+/* Links are followed, since containers mount secrets as links; their target is judged. */
 static int open_key(const char *path, int *fd, const char **name, struct sgpu_error *error)
 {
 	uint64_t number;
@@ -66,7 +65,7 @@ static int open_key(const char *path, int *fd, const char **name, struct sgpu_er
 	return *fd < 0 ? sgpu_fail_errno(error, "cannot use key '%s'", path) : 0;
 }
 
-/* POSIX ACL tags, repeated here because programs cannot include linux/posix_acl.h. */
+/* POSIX ACL tags: programs cannot include linux/posix_acl.h. */
 enum {
 	USER_OBJ = 0x01,
 	USER = 0x02,
@@ -88,8 +87,8 @@ static uint32_t little(const uint8_t *bytes, int count)
 }
 
 /* Clears the group's bits in status->st_mode when they are the mask of an access control list that
- * admits only the file's owner, this process's user, and root: 0440 may mean that only one user can
- * read the file, which is how systemd hands over credentials. */
+ * admits only the file's owner, this process's user, and root: systemd hands over credentials with
+ * 0440 that only one user can read. */
 static void narrow_mode(int fd, struct stat *status)
 {
 	uint8_t list[4 + 8 * ENTRIES_MAX];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Key files that are protected by a passphrase: a JWE (RFC 7516) in its flattened JSON
- * serialization, PBES2-HS512+A256KW (RFC 7518, section 4.8) and A256GCM, around the text of the
- * keys. A program that does not call sgpu_key_ask links none of this.
+ * Key files that a passphrase protects: a JWE (RFC 7516) in its flattened JSON serialization,
+ * PBES2-HS512+A256KW (RFC 7518, section 4.8) and A256GCM, around the keys' text. A program that
+ * does not call sgpu_key_ask links none of this.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,7 +87,7 @@ static size_t bytes_of(const json_t *object, const char *member)
 	return json_string_length(json_object_get(object, member)) * 3 / 4;
 }
 
-/* Reads the header. more: its unprotected part, where some libraries put p2c and p2s, or NULL. */
+/* more: the header's unprotected part, where some libraries put p2c and p2s, or NULL. */
 static int read_header(const char *name, const char *text, json_t *more, struct protection *p,
 		       struct sgpu_error *error)
 {

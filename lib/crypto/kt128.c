@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * KangarooTwelve (RFC 9861, KT128) of data in memory, on one core or on the workers of a pool.
+ * KT128 of data in memory, on one core or on a pool's workers.
  */
 #include <stdlib.h>
 
@@ -10,10 +10,10 @@
 #include "crypto/kt128.h"
 
 enum {
-	BATCH = 64, /* leaves that one core computes before the final node takes their values */
-	PIECE = 8, /* leaves that a worker computes at a time: as many as the widest vectors hold */
-	WINDOW = 4096,	      /* leaves whose chaining values are kept until the node takes them */
-	SHARED_MIN = 1 << 20, /* least bytes for which it pays to wake workers */
+	BATCH = 64, /* leaves that a core computes before the final node takes them */
+	PIECE = 8,  /* leaves that a worker computes at a time: the widest vectors hold as many */
+	WINDOW = 4096,	      /* leaves whose chaining values wait for the node */
+	SHARED_MIN = 1 << 20, /* least bytes that are worth waking workers */
 };
 
 unsigned sgpu_kt128_length(uint64_t value, uint8_t out[])
@@ -70,7 +70,7 @@ static void end_leaf(struct sgpu_kt128 *state)
 	state->filled = 0;
 }
 
-/* Takes at most `size` bytes, as many as the current chunk has room for; returns how many. */
+/* Takes as many bytes as the current chunk has room for; returns how many. */
 static size_t fill(struct sgpu_kt128 *state, const void *data, size_t size)
 {
 	const size_t room = SGPU_KT128_CHUNK - state->filled, now = size < room ? size : room;
@@ -92,8 +92,8 @@ struct window {
 	uint64_t before_count;	  /* how many */
 };
 
-/* Runs pieces of a window. In piece 0, the node takes the values of the previous window, in order;
- * each other piece computes leaves. */
+/* In piece 0 of a window, the node takes the previous window's values, in order; the others compute
+ * leaves. */
 static void window_pieces(void *argument, uint64_t begin, uint64_t end)
 {
 	struct window *w = argument;

@@ -17,8 +17,7 @@ extern "C" {
 #endif
 
 /* ---- keccak.c: TurboSHAKE128, a sponge over Keccak-p[1600, 12] with a rate of 168 bytes ----
- * The functions are called in the order absorb, finish, squeeze. The owner of a state that saw
- * secrets wipes it. */
+ * Call absorb, then finish, then squeeze. The owner of a state that saw secrets wipes it. */
 enum { SGPU_KECCAK_LANES = 25, SGPU_TURBOSHAKE_RATE = 168 };
 
 struct sgpu_turboshake {
@@ -32,22 +31,21 @@ void sgpu_turboshake_absorb(struct sgpu_turboshake *sponge, const void *data, si
 void sgpu_turboshake_finish(struct sgpu_turboshake *sponge, uint8_t domain);
 void sgpu_turboshake_squeeze(struct sgpu_turboshake *sponge, uint8_t *out, size_t size);
 
-/* Absorbs whole blocks of a rate each, into a sponge that holds no part of a block. */
+/* Absorbs whole blocks of a rate each into a sponge that holds no part of a block. */
 void sgpu_keccak_blocks(uint64_t lanes[], const uint8_t *data, size_t blocks);
-/* The same in plain C, for every CPU; and with AVX-512, with a row of the state in a register. */
+/* The same in plain C, for every CPU, and with AVX-512. */
 void sgpu_keccak_blocks_plain(uint64_t lanes[], const uint8_t *data, size_t blocks);
 void sgpu_keccak_blocks_planes(uint64_t lanes[], const uint8_t *data, size_t blocks);
 
 /* ---- the tree ----
- * The message, its customisation string and the length of this string are cut into chunks. Chunk 0
- * goes into the final node itself; every other chunk is a leaf that gives a chaining value. */
+ * The message, its customisation string and the string's length are cut into chunks. Chunk 0 goes
+ * into the final node; every other is a leaf that gives a chaining value. */
 enum {
 	SGPU_KT128_CHUNK = 8192,
 	SGPU_KT128_VALUE = 32,	   /* bytes of a chaining value */
 	SGPU_KT128_LENGTH_MAX = 9, /* most bytes of an encoded length */
 	SGPU_KT128_MARKER = 8, /* bytes: 0x03 and zeros, between chunk 0 and the chaining values */
-	/* Domain separation bytes: of a message in one node, of a leaf, and of a final node over
-	 * leaves. */
+	/* Domain separation bytes of a message in one node, a leaf, a final node over leaves. */
 	SGPU_KT128_SINGLE = 0x07,
 	SGPU_KT128_LEAF = 0x0b,
 	SGPU_KT128_FINAL = 0x06,
@@ -61,7 +59,7 @@ void sgpu_kt128_end(struct sgpu_turboshake *node, uint64_t count, uint8_t *out, 
 
 /* ---- kt128.c: a digest under way ---- */
 struct sgpu_kt128 {
-	struct sgpu_turboshake node; /* the final node, which takes chunk 0 itself */
+	struct sgpu_turboshake node; /* the final node */
 	struct sgpu_turboshake leaf; /* the leaf that is not whole yet */
 	bool in_leaves;		     /* chunk 0 and the marker were absorbed */
 	size_t filled;		     /* bytes of the current chunk */
@@ -72,13 +70,13 @@ struct sgpu_kt128 {
 void sgpu_kt128_update(struct sgpu_kt128 *state, const void *data, size_t size);
 void sgpu_kt128_finish(struct sgpu_kt128 *state, const void *custom, size_t custom_size,
 		       uint8_t *digest, size_t digest_size);
-/* Whether the next byte is the first of a leaf, so that whole leaves may be computed elsewhere. */
+/* Whether the next byte starts a leaf, so that whole leaves may be computed elsewhere. */
 bool sgpu_kt128_at_leaf(struct sgpu_kt128 *state);
 /* Adds the chaining values of `count` whole leaves to the node. */
 void sgpu_kt128_take(struct sgpu_kt128 *state, const uint8_t *values, uint64_t count);
 
 /* ---- measure.c ---- */
-/* The customisation string of all digests of a measure. It is secret if it has a key. */
+/* The customisation string of a measure's digests, secret if it has a key. */
 struct sgpu_measure_custom {
 	size_t size;
 	uint8_t bytes[sizeof(SGPU_MEASURE_CUSTOM) + SGPU_KEY_SIZE];

@@ -8,7 +8,7 @@
 
 #include "crypto/kt128.h"
 
-enum { BATCH = 256 }; /* pages whose digests are on the stack until the list takes them */
+enum { BATCH = 256 }; /* pages whose digests wait on the stack for the list */
 
 struct pages {
 	const uint8_t *data;

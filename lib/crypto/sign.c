@@ -52,8 +52,7 @@ EVP_PKEY *sgpu_p256_key(const uint8_t public_half[64], const uint8_t *secret)
 	return made;
 }
 
-/* Makes libcrypto's form of the key, also of an X25519 key; NULL also for a point that is not on
- * its curve. */
+/* Makes libcrypto's form of the key, also of an X25519 key; NULL also for a point off its curve. */
 static EVP_PKEY *load(const struct sgpu_key *key)
 {
 	const char *type = sgpu_key_name(key->kind);
@@ -66,9 +65,8 @@ static EVP_PKEY *load(const struct sgpu_key *key)
 		       : EVP_PKEY_new_raw_public_key_ex(NULL, type, NULL, key->public_half, 32);
 }
 
-/* Whether a point has small order: under such a key anybody can sign most messages. The points are
- * listed by their y coordinates; for each y, both signs of x and encodings that are not reduced are
- * refused (RFC 8032, sections 5.1.3 and 8.9). */
+/* Under a key of small order anybody can sign most messages. The points are listed by y; both signs
+ * of x and encodings that are not reduced are refused (RFC 8032, sections 5.1.3 and 8.9). */
 static bool has_small_order(const uint8_t point[32])
 {
 	static const uint8_t points[][32] = {

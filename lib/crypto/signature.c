@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Signatures of a JWS in its general JSON serialization (RFC 7515, 7.2.1). An attacker may have
- * written the header: it names the key that the signature is checked with, and nothing in it is
- * believed.
+ * Signatures of a JWS. An attacker may have written the header: it names the key that the signature
+ * is checked with, and nothing in it is believed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +30,8 @@ int sgpu_jws_text(json_t *header, const char *payload, char **text, struct sgpu_
 	return rc || *text ? rc : sgpu_fail_nomem(error);
 }
 
-/* Makes the text to sign, HEADER "." PAYLOAD. A key and a type have only one header, so a reader
- * makes it again and compares. */
+/* Makes the text to sign. A key and a type have only one header, so a reader makes it again and
+ * compares. */
 static int text_of(const struct sgpu_key *key, const char *typ, const char *payload, char **text,
 		   struct sgpu_error *error)
 {
@@ -86,8 +85,7 @@ static int key_of(const json_t *header, struct sgpu_key *key, struct sgpu_error 
 	return rc ? rc : sgpu_key_thumbprint(key, error);
 }
 
-/* Reads the key in the header, and makes the text that it signed. A header with other members or in
- * another form is refused. */
+/* Reads the key in the header, and makes the text that it signed. Refuses any other form. */
 static int parse(const json_t *entry, const char *typ, const char *payload, struct sgpu_key *key,
 		 char **text, uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error)
 {

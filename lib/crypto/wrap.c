@@ -13,7 +13,7 @@
 
 enum { WRAPPED_SIZE = SGPU_KEY_SIZE + 8 };
 
-/* Wraps or unwraps. Returns the bytes of `out`, 0 for a wrong key, or -1 after another failure. */
+/* Returns the bytes of `out`, 0 for a wrong key, or -1 after another failure. */
 static int transform(const uint8_t kek[32], bool wrap, const uint8_t *in, int size,
 		     uint8_t out[WRAPPED_SIZE])
 {

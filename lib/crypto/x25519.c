@@ -72,8 +72,7 @@ int sgpu_x25519(const uint8_t private_key[32], const uint8_t *public_key, const 
 		rc = sgpu_crypto_fail(error, "X25519");
 		goto out;
 	}
-	/* libcrypto itself fails for an all-zero result; the comparison is for versions that may
-	 * not. */
+	/* libcrypto fails for an all-zero result; the comparison is for versions that may not. */
 	if (EVP_PKEY_derive(context, shared, &size) != 1 || sgpu_equal(shared, zero, 32)) {
 		ERR_clear_error();
 		rc = sgpu_fail(error, SGPU_EAUTH, "the X25519 public key has low order");

@@ -21,7 +21,7 @@ static void diagnostic_clear(struct sgpu_diagnostic *diagnostic)
 	memset(diagnostic, 0, sizeof(*diagnostic));
 }
 
-/* A hint may quote the document, which is not trusted, so it is escaped. */
+/* A hint may quote the document, which is not trusted. */
 static char *copy_escaped(const char *text)
 {
 	const size_t room = 4 * strlen(text) + 1;
@@ -33,7 +33,7 @@ static char *copy_escaped(const char *text)
 	return copy;
 }
 
-/* Writes "where/field", with the field escaped as RFC 6901 says, and cuts off what does not fit. */
+/* Writes "where/field", the field escaped as RFC 6901 says, and cuts off what does not fit. */
 static void make_pointer(const char *where, const char *field, char pointer[POINTER_MAX])
 {
 	size_t used = (size_t)snprintf(pointer, POINTER_MAX, "%s%s", where, field ? "/" : "");
@@ -112,7 +112,7 @@ void sgpu_diagnostics_locate(struct sgpu_diagnostics *diagnostics, const char *t
 		if (!next.line) {
 			sgpu_json_locate(text, size, next.pointer, &next.line, &next.column);
 		}
-		/* Diagnostics of one place stay in the order in which they were found. */
+		/* Diagnostics of one place stay in the order found. */
 		for (; at > 0 && precedes(&next, &list[at - 1]); at--) {
 			list[at] = list[at - 1];
 		}

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Segments and operations of a document. With SGPU_MANIFEST_UNHASHED, only one has its
- * tree in memory at a time, since all trees take ten times the memory of the text. The manifest
- * keeps copies of a few names.
+ * Segments and operations. With SGPU_MANIFEST_UNHASHED, only one has its tree in memory at a time,
+ * since trees take ten times the memory of the text. The manifest keeps copies of a few names.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +73,7 @@ const char *sgpu_reader_keep(struct sgpu_reader *reader, const char *text)
 	return memcpy(copy, text, size);
 }
 
-/* A manifest travels without the paths and formats of its author's files, which are no business of
+/* A manifest travels without the paths and formats of its author's files, which do not concern
  * those who carry or run it. */
 int sgpu_reader_canonical(struct sgpu_reader *reader, struct sgpu_error *error)
 {

@@ -9,8 +9,7 @@
 
 enum { STEPS_MAX = 12, PATH_TEXT_MAX = 4096 };
 
-/* Whether an operation that reads the segment gets HIGH data. Operations read an INPUT_OUTPUT as it
- * arrived. */
+/* Whether a reader of the segment gets HIGH data. Operations read an INPUT_OUTPUT as it arrived. */
 static bool reads_high(const struct sgpu_segment *segment)
 {
 	if (segment->direction == SGPU_INPUT_OUTPUT) {
@@ -37,7 +36,7 @@ static char *prepend(char *text, const char *part)
 }
 
 /* Returns "scan -> SMOOTH -> smoothed -> HIST -> histogram", written from its end on; a long path
- * lacks what is between its source and its last steps. */
+ * keeps only its source and its last steps. */
 static const char *path_text(const struct sgpu_manifest *manifest, const int *via,
 			     const struct sgpu_segment *segment, char text[PATH_TEXT_MAX])
 {

@@ -36,8 +36,7 @@ static bool is_repeated(const struct sgpu_operation *operation, int argument)
 	return false;
 }
 
-/* Visits each pair of an operation and a segment that it reads. Counts the pairs, and, if `fill`,
- * stores them. Returns their number. */
+/* Counts the pairs of an operation and a segment that it reads and, if `fill`, stores them. */
 static size_t visit_readers(struct sgpu_manifest *manifest, bool fill)
 {
 	size_t total = 0;

@@ -96,8 +96,7 @@ void sgpu_reader_location(struct sgpu_reader *reader, json_t *value, struct sgpu
 	}
 }
 
-/* The normalised name of an output in the directory: its location, or its id if the location is
- * absent or "-". */
+/* The normalised name of an output: its location, or its id if the location is absent or "-". */
 static bool output_name(const struct sgpu_segment *segment, char normal[SGPU_LOCATION_MAX + 1])
 {
 	bool named = segment->location && strcmp(segment->location, "-") != 0;
@@ -134,7 +133,7 @@ static void claim(struct sgpu_reader *reader, int index)
 	}
 }
 
-/* One output cannot be a file in a directory that is another output. */
+/* An output cannot be a directory for another. */
 static void check_directories(struct sgpu_reader *reader, int index)
 {
 	char normal[SGPU_LOCATION_MAX + 1];

@@ -15,8 +15,7 @@ extern "C" {
 
 /* Returns the length of an id, even if too long; 0 if it is malformed. */
 size_t sgpu_id_length(const char *id);
-/* Returns the length of a name of letters, digits and '_' without a digit first; 0 for any other.
- */
+/* Returns the length of a name of letters, digits and '_', not first a digit; 0 for any other. */
 size_t sgpu_identifier(const char *name);
 bool sgpu_has_control(const char *text);
 size_t sgpu_dtype_size(enum sgpu_dtype dtype); /* bytes of one element; 0 for SGPU_NONE */
@@ -38,11 +37,10 @@ static inline int sgpu_operation_reads(const struct sgpu_operation *operation, i
 	return operation->args[k].output ? -1 : operation->args[k].segment;
 }
 
-/* Adds a diagnostic with a formatted text; hint may be NULL. Text and hint become printable ASCII,
- * as in sgpu_fail. */
+/* hint may be NULL. Text and hint become printable ASCII, as in sgpu_fail. */
 void sgpu_diagnostic_add(struct sgpu_diagnostics *diagnostics, const char *pointer,
 			 const char *hint, const char *format, ...) SGPU_PRINTF(4, 5);
-/* The same at the member `field`, or NULL, of the value that the pointer `where` names. */
+/* The same at the member `field`, or NULL, of the value at the pointer `where`. */
 void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *where,
 			  const char *field, const char *hint, const char *format,
 			  va_list arguments) __attribute__((format(printf, 5, 0)));

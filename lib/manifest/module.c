@@ -169,8 +169,8 @@ static bool read_integer(struct sgpu_reader *reader, enum form form, const json_
 			sgpu_reader_number(number, text), forms[form], least[form], most[form]);
 	}
 	whole = (int64_t)number;
-	/* The lower half of a 64-bit two's complement number, which is first in memory, is the same
-	 * number in 32 bits. */
+	/* The lower half of a 64-bit two's complement number, first in memory, is the same number
+	 * in 32 bits. */
 	put(param, &whole, form == I32 || form == U32 ? 4 : 8);
 	return true;
 }

@@ -23,7 +23,7 @@ static bool same_letter(char a, char b)
 }
 
 /* Returns the edits from a to b, ignoring case; at least `most` if the lengths alone say so.
- * Optimal string alignment, in which swapping two adjacent letters is one edit. */
+ * Swapping two adjacent letters is one edit (optimal string alignment). */
 static unsigned distance_of(const char *a, const char *b, unsigned most)
 {
 	const size_t la = strlen(a), lb = strlen(b);
@@ -71,7 +71,7 @@ const char *sgpu_nearest_name(const char *name, const char *const *names)
 	if (nearest || length < 2) {
 		return nearest;
 	}
-	/* The name may be an abbreviation: take the shortest name that starts with it. */
+	/* For an abbreviation, take the shortest name that starts with it. */
 	for (size_t i = 0; names[i]; i++) {
 		if (strncasecmp(name, names[i], length) == 0 &&
 		    (!nearest || strlen(names[i]) < strlen(nearest))) {

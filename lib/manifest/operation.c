@@ -112,8 +112,7 @@ static void read_params(struct sgpu_reader *reader, json_t *value, struct sgpu_o
 	*end = '\0';
 }
 
-/* Reads the fields that depend on the kind of kernel; if `kernel` is missing, the kind is not
- * known. */
+/* Reads the fields that depend on the kind of kernel, which is not known without `kernel`. */
 static void read_kind(struct sgpu_reader *reader, json_t *const values[FIELDS],
 		      struct sgpu_operation *operation)
 {

@@ -7,7 +7,7 @@
 
 #include "manifest/reader.h"
 
-/* An edge is later << 32 | earlier, so that sorting groups the edges by the later operation. */
+/* An edge is later << 32 | earlier, so that sorting groups edges by the later operation. */
 struct edges {
 	uint64_t *list;
 	size_t count, capacity;
@@ -40,8 +40,8 @@ static bool stopped(const struct edges *edges)
 	return edges->too_many || edges->no_memory;
 }
 
-/* Adds the edges of a dependency: from the operation that it names or that writes the segment that
- * it names, to the operation that has it or, of a segment, its writer or else its readers. */
+/* Adds a dependency's edges: from the operation that it names or that writes the segment that it
+ * names, to the operation that has it or, of a segment, its writer or else its readers. */
 static void add_dependency_edges(struct edges *edges, const struct sgpu_manifest *manifest,
 				 const struct sgpu_dependency *dependency)
 {
@@ -129,8 +129,8 @@ struct walk {
 
 enum { CYCLE_TEXT_MAX = 2048, CYCLE_NAMES_MAX = 16 };
 
-/* Reports a cycle: the operations on the stack from depth `first` on, each waiting for the next.
- * Prints them in the order of execution, starting with the smallest index. */
+/* Reports a cycle, the operations on the stack from depth `first` on, each waiting for the next, in
+ * the order of execution from the smallest index on. */
 static void report_cycle(struct walk *walk, int first)
 {
 	const struct sgpu_operation *operations = walk->reader->manifest->operations;

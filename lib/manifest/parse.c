@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes a struct sgpu_manifest from text: reads the document's top level, and calls the other files
- * of this part in order.
+ * Makes a manifest from text: reads the top level, and calls the other files in order.
  */
 #include <stdlib.h>
 

@@ -42,12 +42,11 @@ struct sgpu_reader {
 };
 
 /* ---- fields.c ---- */
-/* Adds a diagnostic at the value being read, or at its member `field` if that is not NULL. Returns
- * false. */
+/* Adds a diagnostic at the value being read, or its member `field` unless NULL. Returns false. */
 bool sgpu_reader_report(struct sgpu_reader *reader, const char *field, const char *hint,
 			const char *format, ...) SGPU_PRINTF(4, 5);
-/* sgpu_reader_at sets `where` to an entry of a list. sgpu_reader_enter appends to `where` and
- * returns its old end, where the caller writes a NUL afterwards. */
+/* sgpu_reader_at sets `where` to a list's entry. sgpu_reader_enter appends to `where` and returns
+ * its old end, where the caller writes a NUL afterwards. */
 void sgpu_reader_at(struct sgpu_reader *reader, int list, int index);
 char *sgpu_reader_enter(struct sgpu_reader *reader, const char *format, ...) SGPU_PRINTF(2, 3);
 /* Returns "did you mean 'x'?", cut to fit, or NULL if no name is near. */
@@ -58,9 +57,9 @@ const char *sgpu_reader_number(double number, char text[SGPU_NUMBER_TEXT_MAX]);
 /* Adds a diagnostic, whose text begins with the value, quoted and shortened, or with its kind. */
 bool sgpu_reader_refuse(struct sgpu_reader *reader, const char *field, const char *hint,
 			const json_t *value, const char *format, ...) SGPU_PRINTF(5, 6);
-/* Stores the members of an object in values[], in the order of the NULL-terminated list of names.
- * Reports unknown members, and missing ones among the first `required`. Returns false if the value
- * is no object. */
+/* Stores an object's members in values[], in the order of the NULL-terminated names. Reports
+ * unknown members, and missing ones of the first `required`. Returns false if the value is no
+ * object. */
 bool sgpu_reader_fields(struct sgpu_reader *reader, json_t *object, const char *const *names,
 			int required, json_t **values);
 /* Returns a string without NUL, or NULL after a diagnostic. If the value is NULL, there is no
@@ -77,8 +76,7 @@ int sgpu_reader_choice(struct sgpu_reader *reader, const char *field, const json
  * the id is NULL, there is no diagnostic. */
 int sgpu_reader_reference(struct sgpu_reader *reader, const char *field, const char *id,
 			  json_t *ids, const char *what);
-/* Records the dependencies of an entry (see struct sgpu_dependency), each of which has to name a
- * segment or an operation. */
+/* Records an entry's dependencies, each of which has to name a segment or an operation. */
 void sgpu_reader_dependencies(struct sgpu_reader *reader, int of, json_t *value);
 
 /* ---- one file each ---- */
@@ -86,8 +84,7 @@ void sgpu_reader_segment(struct sgpu_reader *reader, int index, json_t *entry);
 void sgpu_reader_operation(struct sgpu_reader *reader, int index, json_t *entry);
 bool sgpu_reader_too_large(const json_t *number);
 bool sgpu_reader_names_module(const char *kernel);
-/* The fields of an operation whose kernel is "module:SEGMENT:FUNCTION". They are read after its
- * arguments. */
+/* The fields for a kernel "module:SEGMENT:FUNCTION". They are read after the arguments. */
 enum {
 	SGPU_MODULE_GRID,
 	SGPU_MODULE_BLOCK,
@@ -100,8 +97,8 @@ void sgpu_reader_module(struct sgpu_reader *reader, json_t *const values[SGPU_MO
 /* Call after all segments are read. */
 void sgpu_reader_module_segment(struct sgpu_reader *reader, int index);
 void sgpu_reader_location(struct sgpu_reader *reader, json_t *value, struct sgpu_segment *segment);
-/* After all segments are read, checks that no two outputs share a file and that none needs the name
- * of another as a directory. */
+/* After all segments are read, checks that no two outputs share a file and none is a directory for
+ * another. */
 void sgpu_reader_outputs(struct sgpu_reader *reader);
 void sgpu_reader_variable(struct sgpu_reader *reader, const char *field, const json_t *value,
 			  const char *id, const char **variable);
@@ -114,12 +111,12 @@ int sgpu_ids_index(const json_t *ids, const char *id);
 
 /* ---- entries.c ---- */
 enum { SGPU_LIST_SEGMENTS, SGPU_LIST_OPERATIONS };
-/* Parses the document into the manifest's `json`, with SGPU_MANIFEST_UNHASHED except its entries,
- * each of which is only checked. Errors as sgpu_json_frame. */
+/* Parses the document into the manifest's `json`; with SGPU_MANIFEST_UNHASHED, its entries are only
+ * checked. Errors as sgpu_json_frame. */
 int sgpu_reader_frame(struct sgpu_reader *reader, const char *text, size_t size, size_t *position,
 		      struct sgpu_error *error);
-/* Returns a new reference to an entry of a list, whose entries are taken one after the other; NULL:
- * out of memory. */
+/* Returns a new reference to an entry of a list, whose entries are taken in order; NULL: out of
+ * memory. */
 json_t *sgpu_reader_take(struct sgpu_reader *reader, struct sgpu_json_list *entries, int index);
 /* Returns a copy that lives as long as the manifest; NULL for NULL. */
 const char *sgpu_reader_keep(struct sgpu_reader *reader, const char *text);

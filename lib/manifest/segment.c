@@ -115,7 +115,7 @@ static void read_type(struct sgpu_reader *reader, json_t *value, struct sgpu_seg
 	segment->type_stated = true;
 }
 
-/* ---- "file": the format of the file, which is the owner's business ---- */
+/* ---- "file": its format, which is the owner's business ---- */
 enum { FORMAT, MEMBER, LIKE, AXES, BOOLEAN, FILE_FIELDS };
 
 static void read_file(struct sgpu_reader *reader, json_t *value, struct sgpu_segment *segment)
@@ -163,7 +163,7 @@ static void read_file(struct sgpu_reader *reader, json_t *value, struct sgpu_seg
 	segment->file.boolean = json_is_true(values[BOOLEAN]);
 }
 
-/* Checks fields whose meaning depends on the direction, unless that was reported as invalid. */
+/* Checks fields that depend on the direction, unless that was reported as invalid. */
 static void check_direction(struct sgpu_reader *reader, int index, json_t *const *values)
 {
 	const struct sgpu_segment *segment = &reader->manifest->segments[index];
@@ -253,8 +253,8 @@ void sgpu_reader_segment(struct sgpu_reader *reader, int index, json_t *entry)
 	if (json_is_string(values[ID]) && json_string_length(values[ID]) <= SGPU_ID_MAX) {
 		segment->id = sgpu_reader_keep(reader, json_string_value(values[ID]));
 	}
-	/* If the id is missing, malformed or repeated, that is reported, and the segment's users
-	 * are not known. */
+	/* An id that is missing, malformed or repeated was reported, and the segment's users are
+	 * not known. */
 	if (sgpu_ids_index(manifest->segment_ids, segment->id) != index) {
 		reader->use_unsure = true;
 	}

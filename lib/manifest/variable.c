@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client_dma_*_var: names of shell variables that the stage assigns. The assignments are evaluated
- * by the caller's shell, so a name that means something to a shell, a loader or an interpreter is
- * refused.
+ * client_dma_*_var: names of shell variables that the stage assigns. The caller's shell evaluates
+ * the assignments, so a name with a meaning for a shell, a loader or an interpreter is refused.
  */
 #include <string.h>
 
 #include "manifest/manifest.h"
 #include "manifest/reader.h"
 
-/* Variables that have a meaning for other programs; NAME* stands for every name that begins with
- * NAME. */
+/* Variables with a meaning for other programs; NAME* stands for every name that begins so. */
 /* Several names a line, since one a line would fill several screens. */
 /* clang-format off */
 static const char *const meanings[] = {

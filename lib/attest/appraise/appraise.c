@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Appraisal compares verified claims with a policy. It lists all differences, not only the first,
- * so that a reader sees everything to change. If the policy lacks a member, everything that this
- * member could permit is refused.
+ * Compares verified claims with a policy and lists all differences, so that a reader sees
+ * everything to change. What a missing member of the policy could permit is refused.
  */
 #include <ctype.h>
 #include <inttypes.h>
@@ -22,7 +21,7 @@ struct judging {
 	bool failed; /* out of memory */
 };
 
-/* Notes the result of one demand; the status of a part is its worst result. */
+/* Notes a demand's result; a part's status is its worst result. */
 static void judge(struct judging *s, enum sgpu_finding *part, bool good, const char *claim,
 		  const char *expected, const char *got, const char *text)
 {
@@ -66,7 +65,7 @@ bool sgpu_judge_hex(const json_t *text, size_t size, char hex[SGPU_HEX_SIZE])
 	return true;
 }
 
-/* Describes a list: its only digest, or "one of 3 digests", or "none". */
+/* Describes a list: its only digest, "one of 3 digests" or "none". */
 static const char *expected_of(const json_t *list, char text[SGPU_REASON_SIZE])
 {
 	size_t count = json_array_size(list);
@@ -84,7 +83,7 @@ static int compare_versions(const char *a, const char *b)
 	a += strcspn(a, "0123456789");
 	b += strcspn(b, "0123456789");
 	while (isdigit((unsigned char)*a) || isdigit((unsigned char)*b)) {
-		/* A number that is missing is less than zero: 1.0 is newer than 1. */
+		/* A missing number is less than zero: 1.0 is newer than 1. */
 		char *end_a = (char *)a, *end_b = (char *)b;
 		long long left = isdigit((unsigned char)*a) ? strtoll(a, &end_a, 10) : -1;
 		long long right = isdigit((unsigned char)*b) ? strtoll(b, &end_b, 10) : -1;
@@ -97,8 +96,7 @@ static int compare_versions(const char *a, const char *b)
 	return 0;
 }
 
-/* ---- the runner: its program, who can look into it, what it takes from batches, and from whom
- * ---- */
+/* ---- the runner: its program, who can look into it, what it takes, and from whom ---- */
 static void judge_program(struct judging *s, const json_t *wanted, const json_t *runner)
 {
 	const json_t *digests = json_object_get(wanted, "digests"), *own = sgpu_claims_own(runner);
@@ -164,15 +162,14 @@ static void judge_owners(struct judging *s, const json_t *wanted, const json_t *
 	}
 }
 
-/* How much a word for `sessions` allows: all words but these two allow anybody. */
+/* How much a word for `sessions` allows: all but these two allow anybody. */
 static int freedom(const char *word)
 {
 	return !strcmp(word, "none") ? 0 : !strcmp(word, "owners") ? 1 : 2;
 }
 
-/* A policy that does not say whose sessions it accepts accepts those of the owners that it names.
- * The quote of an older runner does not say it either, and is judged as "any" is, as is one that
- * speaks of owners and names none. */
+/* A policy without `sessions` accepts those of the owners that it names. The quote of an older
+ * runner lacks it, too, and is judged as "any", as is one that says "owners" and names none. */
 static void judge_sessions(struct judging *s, const json_t *wanted, const json_t *own)
 {
 	const bool named = json_array_size(json_object_get(wanted, "owners")) > 0;
@@ -216,7 +213,7 @@ static void judge_runner(struct judging *s)
 	const json_t *own = sgpu_claims_own(runner);
 	const char *key = text_of(wanted, "key", ""), *got = text_of(own, "key", "none");
 	enum sgpu_finding *part = &s->findings.configuration;
-	/* An ephemeral key is better than one in a file, so every policy accepts it. A policy that
+	/* Every policy accepts an ephemeral key, which is better than one in a file. A policy that
 	 * names no key also accepts a runner without one, to which nothing can be sealed. */
 	bool good =
 		!strcmp(got, "ephemeral") || !strcmp(got, key) || (!*key && !strcmp(got, "none"));
@@ -251,8 +248,7 @@ static void judge_code(struct judging *s, const json_t *wanted, bool cpu, const 
 	size_t i;
 
 	if (!json_array_size(list)) {
-		/* The CPU device's code is measured as a part of the runner. A GPU always states
-		 * its code. */
+		/* The CPU device's code is in the runner's measure. A GPU always states its own. */
 		judge(s, &s->findings.device_executables, cpu || json_is_string(digests),
 		      "device.code",
 		      json_array_size(digests) ? expected_of(digests, expected)
@@ -268,8 +264,8 @@ static void judge_code(struct judging *s, const json_t *wanted, bool cpu, const 
 	}
 }
 
-/* Judges who can see the GPU's memory and its bus. Members that the policy leaves out demand
- * nothing of the CPU device, which has no bus and only the runner's memory. */
+/* Judges who can see the GPU's memory and its bus. Members that the policy lacks demand nothing of
+ * the CPU device, which has no bus and only the runner's memory. */
 static void judge_secrecy(struct judging *s, const json_t *wanted, bool cpu, const json_t *own)
 {
 	const json_t *confidential = json_object_get(wanted, "confidential"),
@@ -319,8 +315,8 @@ static void judge_device(struct judging *s)
 	judge_secrecy(s, wanted, cpu, own);
 }
 
-/* ---- the platform, by the claims of the process and by a verified report of the hardware ---- */
-/* Compares byte by byte: in SNP and in TDX, each byte is the version of one component. */
+/* ---- the platform, by the process's claims and by a verified report of the hardware ---- */
+/* In SNP and in TDX, each byte is the version of one component. */
 static bool tcb_at_least(uint64_t got, const char *wanted_hex)
 {
 	uint8_t wanted[8] = { 0 };
@@ -357,7 +353,7 @@ static void judge_measured(struct judging *s, const json_t *wanted)
 		snprintf(key, sizeof(key), "rtmr%u", i);
 		snprintf(claim, sizeof(claim), "tee.%s", key);
 		const json_t *list = json_object_get(wanted, key);
-		/* Only TDX has registers: what a policy wants of them is not in others. */
+		/* Only TDX has registers, so no other platform meets a demand on them. */
 		if (tee->kind == SGPU_PLATFORM_TDX || list) {
 			judge_register(s, list, tee->rtmr[i], claim,
 				       "the guest has measured what the policy does not know");
@@ -373,8 +369,8 @@ static void judge_guest(struct judging *s, const json_t *wanted)
 	char got[32], expected[32];
 
 	judge_measured(s, wanted);
-	/* A migration agent reads the guest's memory, and the host chooses the agent, so the policy
-	 * must allow migration. */
+	/* A migration agent, which the host chooses, reads the guest's memory, so the policy must
+	 * allow migration. */
 	if (!json_is_true(json_object_get(wanted, "migration"))) {
 		judge(s, &s->findings.hardware, !tee->migratable, "tee.migratable", "no", "yes",
 		      "the host may have the guest moved by one of its own");
@@ -419,8 +415,7 @@ static void judge_platform(struct judging *s)
 	const json_t *wanted = json_object_get(s->policy, "platform"),
 		     *report = json_object_get(wanted, "report");
 	const char *named = json_string_value(json_object_get(wanted, "at_least"));
-	/* All platforms that protect the runner from its host have one rank; TDX stands for them
-	 * here. */
+	/* TDX stands for all platforms that protect the runner from its host, and rank alike. */
 	const char *least = named ? named : sgpu_platform_word(SGPU_PLATFORM_TDX);
 	const char *got =
 		text_of(sgpu_member_at(s->result->claims, SGPU_OWN "/platform"), "kind", "none");
@@ -430,7 +425,7 @@ static void judge_platform(struct judging *s)
 	judge(s, &s->findings.runtime, sgpu_platform_rank(got) >= sgpu_platform_rank(least),
 	      "platform.kind", expected, got,
 	      "the platform protects the runner less than the policy wants");
-	/* Only a report of the hardware proves the claims about it, so a TEE needs one unless the
+	/* Only a report of the hardware proves claims about it, so a TEE needs one unless the
 	 * policy says otherwise. */
 	if (json_is_true(report) || sgpu_policy_needs_report(wanted) ||
 	    (!report && sgpu_platform_rank(least) == SGPU_RANK_TEE)) {
@@ -447,7 +442,7 @@ static void judge_revoked(struct judging *s, enum sgpu_finding *part, const char
 	}
 }
 
-/* Notes what the policy lists as revoked. Returns true if there is any, or if out of memory. */
+/* Notes what the policy lists as revoked. Returns whether there is any; true if out of memory. */
 static bool is_revoked(struct judging *s)
 {
 	const json_t *claims = s->result->claims,
@@ -495,7 +490,7 @@ static void judge_machine(struct judging *s)
 	}
 }
 
-/* Refuses a recipient's key of low order, for which sgpu_quote_recipient fails. */
+/* Refuses a key of low order, for which sgpu_quote_recipient fails. */
 static void judge_recipient(struct judging *s)
 {
 	struct sgpu_key key;
@@ -527,12 +522,12 @@ int sgpu_appraise(const json_t *policy, const struct sgpu_quote_result *result, 
 		judge_platform(&state);
 		judge_machine(&state);
 	}
-	/* A quote is accepted only if no difference was noted and memory never ran out. */
+	/* If memory ran out, a difference may not have been noted. */
 	bool accepted = state.reasons && !state.failed && json_array_size(state.reasons) == 0;
 	json_t *ear = state.failed
 			      ? NULL
 			      : sgpu_ear_claims(policy, result, &state.findings, accepted, now);
-	/* If a value is revoked, the result says which. */
+	/* The result says which value is revoked. */
 	if (!state.reasons || !ear ||
 	    (revoked &&
 	     json_object_set_new(ear, SGPU_OWN, json_pack("{s:O}", "revoked", state.reasons)))) {

@@ -24,7 +24,7 @@ static const char *status_of(const enum sgpu_finding *values, size_t count)
 					: "none";
 }
 
-/* Makes the result for a part. refused: whatever the findings are. */
+/* Makes a part's result. refused: whatever the findings are. */
 static json_t *result_of(const json_t *policy, const char *const *names,
 			 const enum sgpu_finding *values, size_t count, bool refused)
 {
@@ -49,8 +49,7 @@ json_t *sgpu_ear_claims(const json_t *policy, const struct sgpu_quote_result *re
 						 "executables", "hardware", "runtime-opaque" },
 				 *const of_device[] = { "configuration", "executables",
 							"hardware" };
-	/* Only a verified report proves that memory is encrypted; without one it is the runner's
-	 * claim. */
+	/* Only a verified report proves encrypted memory; otherwise the runner claims it. */
 	const enum sgpu_finding runtime =
 		f->runtime == SGPU_AFFIRMED && !result->tee_verified ? SGPU_WARNED : f->runtime;
 	const enum sgpu_finding runner[] = { f->identity, f->configuration, f->executables,
@@ -60,8 +59,7 @@ json_t *sgpu_ear_claims(const json_t *policy, const struct sgpu_quote_result *re
 	const char *name = NULL;
 	json_t *submods = json_object();
 
-	/* The runner's status speaks for the whole quote: if any part is refused, so is the
-	 * runner. */
+	/* The runner's status speaks for the whole quote, so a refused part refuses the runner. */
 	if (json_object_set_new(submods, "runner",
 				result_of(policy, of_runner, runner, 5, !accepted)) ||
 	    (sgpu_claims_device_of(result->claims, &name) &&
@@ -69,7 +67,7 @@ json_t *sgpu_ear_claims(const json_t *policy, const struct sgpu_quote_result *re
 		json_decref(submods);
 		return NULL;
 	}
-	/* The nonce is given only if it was compared: otherwise it says nothing about freshness. */
+	/* A nonce that was not compared says nothing about freshness, and is left out. */
 	return json_pack("{s:s, s:I, s:{s:s, s:s}, s:O*, s:o}", "eat_profile", EAR_PROFILE, "iat",
 			 (json_int_t)now, "ear_verifier_id", "developer", "https://sgpu.dev",
 			 "build", "sgpu " SGPU_VERSION, "eat_nonce",

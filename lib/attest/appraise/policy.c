@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Policies: what a quote must say to be accepted, and a draft of one for the owner to change, which
- * accepts given claims. sgpu-policy(5) describes their text.
+ * Policies, sgpu-policy(5): what a quote must say to be accepted, and a draft for the owner to
+ * change, which accepts given claims.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,8 +75,8 @@ bool sgpu_policy_needs_report(const json_t *platform)
 	return false;
 }
 
-/* Whether a text, or none, is numbers with dots between them. "580,65" would be read as 580, which
- * demands less than intended. */
+/* Whether a text, or none, is numbers with dots between them. "580,65" would be read as 580, and
+ * demand less than intended. */
 static bool is_version(const char *text)
 {
 	const size_t length = text ? strlen(text) : 0;
@@ -85,8 +85,7 @@ static bool is_version(const char *text)
 			 text[length - 1] != '.' && !strstr(text, ".."));
 }
 
-/* Checks values that depend on each other, or that no table can check. Returns what is wrong, or
- * NULL. */
+/* Checks values that no table can check. Returns what is wrong, or NULL. */
 static const char *find_fault(const json_t *document)
 {
 	const json_t *platform = json_object_get(document, "platform");
@@ -149,7 +148,7 @@ static json_t *hex_of(const json_t *digest)
 	return json_string(hex);
 }
 
-/* Finds "580.159.04" in "driver 580.159.04, CUDA 13.0"; NULL if there is no number. */
+/* Finds "580.159.04" in "driver 580.159.04, CUDA 13.0"; NULL: no number. */
 static const char *version_of(const json_t *text, char version[SGPU_REASON_SIZE])
 {
 	const char *first = json_is_string(text) ? json_string_value(text) : "";
@@ -190,7 +189,7 @@ static json_t *device_of(const json_t *claims)
 	const char *confidential = json_string_value(json_object_get(own, "confidential"));
 	const bool gpu = strcmp(name, "cpu") != 0, on = confidential && !strcmp(confidential, "on"),
 		   agreed = json_is_true(json_object_get(own, "agreed"));
-	json_t *code = json_array(); /* empty: a device without code of its own */
+	json_t *code = json_array(); /* empty: a device without its own code */
 	char version[SGPU_REASON_SIZE];
 	size_t i;
 	int bad = 0;
@@ -202,7 +201,7 @@ static json_t *device_of(const json_t *claims)
 		json_decref(code);
 		return NULL;
 	}
-	/* If a GPU lacks a mode, the policy says false: a missing member would demand the mode. */
+	/* For a GPU without a mode, the policy says false: a missing member would demand it. */
 	return json_pack("{s:o, s:s*, s:o*, s:o*, s:b}", "code", code, "driver",
 			 version_of(json_object_get(own, "driver"), version), "confidential",
 			 gpu || confidential ? json_boolean(on) : NULL, "agreement",

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collects the evidence of this machine. Nothing is judged; a missing record is listed with the
- * reason.
+ * Collects this machine's evidence. Nothing is judged; a missing record is listed with the reason.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -69,11 +68,11 @@ static int write_data(const char *root, const char *name, const uint8_t report_d
 	return close(fd) && !rc ? sgpu_fail_errno(error, "cannot write '%s'", path) : rc;
 }
 
-/* ---- under Gramine: /dev/attestation, virtual files of its library OS. The quote covers the last
- * data written to user_report_data, and is made when it is read ---- */
+/* ---- under Gramine: /dev/attestation, files of its library OS. The quote covers the last data
+ * written to user_report_data, and is made when it is read ---- */
 
-/* Reads the type of attestation, such as "dcap"; "none", without SGX, is refused. The caller frees
- * *word in any case. */
+/* Reads the type of attestation, such as "dcap"; refuses "none", without SGX. The caller always
+ * frees *word. */
 static int read_type(const char *root, char **word, struct sgpu_error *error)
 {
 	size_t size = 0;
@@ -114,9 +113,9 @@ static int collect_gramine(const uint8_t report_data[64], struct sgpu_device *de
 }
 
 /* ---- the kernel's reports of TDX and SEV-SNP guests
- * (Documentation/ABI/testing/configfs-tsm-report). A directory that is made under the root becomes
- * a report over the data in its inblob. close() does not say whether the kernel took these, so its
- * counter of writes is compared before and after, which would also show writes by others ---- */
+ * (Documentation/ABI/testing/configfs-tsm-report). A directory made under the root becomes a report
+ * over the data in its inblob. close() does not say whether the kernel took these, so its counter
+ * of writes is compared before and after, which also shows writes by others ---- */
 /* Reads how many writes the kernel has accepted. */
 static int read_generation(const char *report, uint64_t *generation, struct sgpu_error *error)
 {
@@ -174,8 +173,8 @@ static int check_generation(const char *report, uint64_t expected, const char *w
 		(unsigned long long)generation, when, (unsigned long long)expected);
 }
 
-/* Reads "auxblob", "outblob" and "provider" into the form of Veraison's tsm-report. TDX has no
- * auxblob: its certificates are in the quote. */
+/* Makes a Veraison tsm-report of "auxblob", "outblob" and "provider". TDX has no auxblob: its
+ * certificates are in the quote. */
 static int read_blobs(const char *report, json_t **document, struct sgpu_error *error)
 {
 	char *out = NULL, *aux = NULL, *provider = NULL;
@@ -228,15 +227,14 @@ static int collect_tsm(const uint8_t report_data[64], struct sgpu_device *device
 	(void)device;
 	if (!rc) {
 		rc = make_report(directory, report_data, document, error);
-		/* If this fails, the directory remains and keeps the driver loaded, but nothing
-		 * more can be done. */
+		/* After a failure, the directory keeps the driver loaded; no more can be done. */
 		(void)rmdir(directory);
 	}
 	return rc;
 }
 
 /* ---- the GPU's own evidence: an SPDM report that the GPU signs, with its certificates. Its nonce
- * of 32 bytes is derived from the 64 of the report data by SHAKE256, as other collectors do ---- */
+ * is derived as by other collectors ---- */
 int sgpu_gpu_nonce(const uint8_t report_data[64], uint8_t nonce[SGPU_GPU_NONCE_SIZE],
 		   struct sgpu_error *error)
 {
@@ -249,7 +247,7 @@ int sgpu_gpu_nonce(const uint8_t report_data[64], uint8_t nonce[SGPU_GPU_NONCE_S
 	return done ? SGPU_OK : sgpu_crypto_fail(error, "SHAKE256");
 }
 
-/* Makes an array with one object per GPU, in the form of Veraison's nvidia-gpu-evidence. */
+/* Makes an array of one object per GPU, as Veraison's nvidia-gpu-evidence has it. */
 static json_t *gpu_json(const struct sgpu_device_evidence *evidence,
 			const uint8_t nonce[SGPU_GPU_NONCE_SIZE])
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * This function is alone in its file so that test programs can be linked with a replacement
- * (tests/harness). In installed programs, no environment variable can say where evidence comes
- * from.
+ * Alone in its file, this function can be replaced in test programs (tests/harness). In installed
+ * programs, no environment variable says where evidence comes from.
  */
 #include "attest/collect/evidence.h"
 

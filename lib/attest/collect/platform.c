@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Detects the kind of machine by signs that need no privileges, the most specific first, and says
- * what each kind protects. Nothing is proved here: a host that lies can fake every sign.
+ * what each kind protects. This proves nothing: a host can fake every sign.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -34,8 +34,8 @@ static bool exists(const char *path)
 	return access(under_root(path, whole), F_OK) == 0;
 }
 
-/* Whether the first processor in /proc/cpuinfo has a flag, which is given with a blank on both
- * sides. The flag sev_snp does not show a guest, since hosts have it, too. */
+/* Whether the first processor in /proc/cpuinfo has a flag, given with a blank on both sides. The
+ * flag sev_snp shows no guest: hosts have it, too. */
 static bool cpu_flag(const char *flag)
 {
 	char text[16384], whole[PATH_MAX], *line;
@@ -118,8 +118,8 @@ const char *sgpu_platform_word(enum sgpu_platform_kind kind)
 #define GUEST "SGX by Gramine, TDX or SEV-SNP guest, "
 #define OPEN_GPU "GPU without confidential computing"
 
-/* For each kind of machine: with the CPU device, where nothing crosses a bus, and with a GPU,
- * before and after keys are agreed. */
+/* With the CPU device, where nothing crosses a bus, and with a GPU, before and after keys are
+ * agreed. */
 static const struct sgpu_protection protections[] = {
 	{ "plain machine, CPU device", PLAIN, "yes, " PART, "nothing crosses a bus", false },
 	{ "plain machine, GPU", PLAIN, DRIVER, KEY_CROSSES, false },
@@ -130,8 +130,7 @@ static const struct sgpu_protection protections[] = {
 	{ "TDX or SEV-SNP guest, GPU in CC mode", "no", "no", "nothing", true },
 };
 
-/* In its development mode ("devtools"), a GPU's confidential computing protects nothing, so only
- * "on" counts. */
+/* A GPU's development mode ("devtools") protects nothing, so only "on" counts. */
 const struct sgpu_protection *sgpu_platform_protection(const struct sgpu_platform *platform,
 						       bool on_gpu, const char *confidential,
 						       bool keys_agreed)

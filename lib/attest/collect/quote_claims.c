@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Claims about this process, its device and its platform. Nothing proves them here; a verifier sees
+ * Claims about this process, its device and its platform. Nothing here proves them; a verifier sees
  * who signed them.
  */
 #include <fcntl.h>
@@ -26,7 +26,7 @@ enum { PROGRAM_MAX = 1 << 30 }; /* bytes */
 int sgpu_measure_file(const char *path, uint8_t digest[SGPU_KT128_SIZE], uint64_t *size,
 		      struct sgpu_error *error)
 {
-	/* A pipe or a device may block or never end: neither is a program. */
+	/* A pipe or a device may block or never end. */
 	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	struct stat status;
 	char *program = NULL;
@@ -62,7 +62,7 @@ const char *sgpu_debug_status(void)
 	return !traced && prctl(PR_GET_DUMPABLE) == 0 ? "disabled" : "enabled";
 }
 
-/* The last part of the path; of this process the path that it was started by. */
+/* The last part of the path; for this process, of the path that it was started by. */
 static void base_name(const char *path, char name[PATH_SIZE])
 {
 	static const char deleted[] = " (deleted)";
@@ -71,7 +71,7 @@ static void base_name(const char *path, char name[PATH_SIZE])
 	if (!path) {
 		ssize_t length = readlink("/proc/self/exe", link, sizeof(link) - 1);
 		path = length > 0 ? link : "unknown";
-		/* The kernel's mark for a program whose file was replaced since. */
+		/* The kernel's mark for a file that was replaced since. */
 		char *mark = strstr(link, deleted);
 		if (mark && !mark[strlen(deleted)]) {
 			*mark = '\0';
@@ -100,7 +100,7 @@ static int runner_claims(const struct sgpu_quote_subject *subject, json_t **clai
 	const char *key = !subject->recipient		 ? "none"
 			  : subject->recipient_ephemeral ? "ephemeral"
 							 : "stored";
-	/* Only this process's own state is known: the worst is claimed for another program. */
+	/* Of another program, whose state is not known, the worst is claimed. */
 	const bool file = subject->runner_path != NULL;
 	uint8_t digest[SGPU_KT128_SIZE] = { 0 };
 	char name[PATH_SIZE];
@@ -158,8 +158,8 @@ static json_t *code_claims(const struct sgpu_device_code *list, int count)
 	return array;
 }
 
-/* The CPU device's memory is the program's own. A GPU's driver can look into it with confidential
- * mode off or in development mode. */
+/* The CPU device's memory is the program's own. A GPU's driver can look into it unless confidential
+ * mode is on. */
 static const char *device_debug(bool on_gpu, const char *confidential)
 {
 	return on_gpu ? !strcmp(confidential, "on") ? "disabled" : "enabled" : sgpu_debug_status();

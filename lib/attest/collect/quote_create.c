@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A quote: claims and the platform's records, bound to each other both ways. The records carry a
- * hash of the claims and the AK; the token, which the AK signs, names each record by its hash.
+ * A quote binds claims and the platform's records both ways: the records carry a hash of the claims
+ * and the AK; the token, which the AK signs, names each record by its hash.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,8 +69,7 @@ static int claim_records(json_t *claims, const struct sgpu_record *record, struc
 	return rc ? rc : bad ? sgpu_fail_nomem(error) : 0;
 }
 
-/* Checks that the records belong to this quote. *debug: whether one says that the platform can be
- * debugged. */
+/* Checks that records belong to this quote. *debug: one says that the platform can be debugged. */
 static int check_records(const struct sgpu_record *record, const uint8_t report_data[64],
 			 bool *debug, struct sgpu_error *error)
 {
@@ -87,8 +86,8 @@ static int check_records(const struct sgpu_record *record, const uint8_t report_
 	return rc;
 }
 
-/* Sets "dbgstat" to "enabled", since a process can be debugged if its platform can. *news: whether
- * that changed a claim. */
+/* Sets "dbgstat" to "enabled", since a process can be debugged if its platform can. *news: this
+ * changed a claim. */
 static int say_debug(json_t *claims, bool *news, struct sgpu_error *error)
 {
 	json_t *submods = json_object_get(claims, "submods");
@@ -107,7 +106,7 @@ static int say_debug(json_t *claims, bool *news, struct sgpu_error *error)
 	return bad ? sgpu_fail_nomem(error) : 0;
 }
 
-/* Collects the records over these claims, and again if their content changes a claim. */
+/* Collects the records, and again if their content changes a claim. */
 static int collect(json_t *claims, const uint8_t ak[SGPU_SHA256_SIZE], struct sgpu_device *device,
 		   struct sgpu_record records[SGPU_RECORDS_MAX], struct sgpu_error *error)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * X.509 in three levels, as openssl(1) makes it, too: an authority certifies the endorsement keys
- * (EKs) of machines, and an EK the attestation keys (AKs).
+ * X.509 in three levels, as openssl(1) makes it, too: an authority certifies machines' endorsement
+ * keys (EKs), an EK attestation keys (AKs).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ enum {
 	REQUEST_MAX = 32768,
 };
 
-/* A level's certificates: the subject's common name, and the extensions that limit their use. */
+/* A level's certificates: their common name, and the extensions that limit their use. */
 static const struct profile {
 	const char *name, *constraints, *usage;
 } authority = { NULL, "critical,CA:TRUE,pathlen:1", "critical,keyCertSign,cRLSign" },
@@ -60,9 +60,9 @@ int sgpu_certificate_pem(X509 *certificate, const struct sgpu_chain *more, char 
 	return rc;
 }
 
-/* Makes a certificate for `key` that the issuer's key signs; issuer NULL: a self-signed one. Its
- * serial number, of 127 random bits, cannot be predicted; its subject has the key's fingerprint,
- * unless self-signed. The caller frees it, after a failure, too. */
+/* Makes a certificate for `key` that the issuer's key signs; issuer NULL: self-signed. The serial
+ * number, 127 random bits, cannot be predicted; the subject has the key's fingerprint, unless
+ * self-signed. The caller always frees the certificate. */
 static int issue(const struct sgpu_signer *signer, X509 *issuer, EVP_PKEY *key,
 		 const struct profile *profile, const char *name, int64_t now, int64_t end,
 		 X509 **certificate, struct sgpu_error *error)
@@ -170,8 +170,7 @@ static int check_issuer(const struct sgpu_signer *signer, const struct sgpu_chai
 	return rc;
 }
 
-/* Reads the public key of a request, which must be signed with it. The caller frees the key, after
- * a failure, too. */
+/* Reads the public key of a request, which it must have signed. The caller always frees the key. */
 static int open_request(const char *text, size_t size, const struct sgpu_signer *issuer,
 			EVP_PKEY **key, struct sgpu_error *error)
 {
@@ -211,8 +210,8 @@ static int open_request(const char *text, size_t size, const struct sgpu_signer 
 	return rc;
 }
 
-/* Chooses when a certificate ends: never after its issuer's. The days that the issuer has left are
- * rounded up, so that an authority made for N days can still sign for N days. */
+/* Chooses when a certificate ends: never after its issuer's. The issuer's days left are rounded up,
+ * so that an authority made for N days can still sign for N days. */
 static int choose_end(X509 *issuer, bool attests, int64_t now, unsigned days, int64_t *end,
 		      struct sgpu_error *error)
 {

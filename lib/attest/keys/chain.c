@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Certificates from PEM, and whether they lead to a root that is trusted.
+ * Certificates from PEM, and whether they lead to a trusted root.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -68,8 +68,7 @@ void sgpu_chain_clear(struct sgpu_chain *chain)
 	memset(chain, 0, sizeof(*chain));
 }
 
-/* One block of a PEM text; anything but a certificate is refused, so that a private key in the file
- * does not go unseen. */
+/* Adds a PEM block; refuses all but certificates, so that no private key goes unseen. */
 static int add_block(const char *type, const uint8_t *data, size_t size, const char *name,
 		     struct sgpu_chain *chain, struct sgpu_error *error)
 {
@@ -110,8 +109,7 @@ int sgpu_chain_parse(const char *pem, size_t size, const char *name, struct sgpu
 		OPENSSL_free(header);
 		OPENSSL_clear_free(data, (size_t)length);
 	}
-	/* OpenSSL reports the end of the text as an error, too: no more lines that start a block.
-	 */
+	/* OpenSSL reports the end of the text as an error: no more blocks start. */
 	if (!rc && ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is malformed PEM after certificate %d",
 			       name, chain->count);
@@ -167,7 +165,7 @@ static int fail_chain(const X509_STORE_CTX *context, const char *owner, struct s
 			 *owner ? "'s " : "", X509_verify_cert_error_string(reason));
 }
 
-/* Checks that the leaf may sign evidence. Returns what is wrong, or NULL. */
+/* Checks that the leaf may sign evidence. Returns the fault, or NULL. */
 static const char *find_leaf_fault(X509 *leaf)
 {
 	EVP_PKEY *key = X509_get0_pubkey(leaf);
@@ -206,7 +204,7 @@ static const char *find_issuer_fault(const X509 *leaf, X509 *ek)
 	return NULL;
 }
 
-/* Checks that X509_verify_cert leaves to its caller, on the chain it has built. */
+/* Checks of the built chain that X509_verify_cert leaves to its caller. */
 static int check_evidence(const STACK_OF(X509) * chain, uint8_t machine[SGPU_SHA256_SIZE],
 			  struct sgpu_error *error)
 {
@@ -223,8 +221,7 @@ int sgpu_chain_verify(X509 *leaf, const struct sgpu_chain *chain, const struct s
 {
 	X509_STORE_CTX *context = X509_STORE_CTX_new();
 	STACK_OF(X509) *untrusted = stack_of(chain, false);
-	/* Certificates beside the roots in their file vouch for nothing, not even for
-	 * themselves. */
+	/* Other certificates in the roots' file vouch for nothing, not even themselves. */
 	STACK_OF(X509) *trusted = stack_of(roots, true);
 	int rc = 0;
 

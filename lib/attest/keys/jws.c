@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tokens that attestation keys sign: ES384, with the certificates in the header (x5c), which are
- * all that a header may choose, since an attacker may have written it.
+ * Tokens that attestation keys sign with ES384. The header, which an attacker may have written, may
+ * choose only the certificates (x5c).
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the file of owners whose batches a runner takes, and sorts them as quotes do.
+ * Reads the owners whose batches a runner takes, and sorts them as quotes do.
  */
 #include <ctype.h>
 #include <stdlib.h>
@@ -28,8 +28,8 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Reads a line: a thumbprint or nothing, then maybe a comment. Messages do not show the line, since
- * it may be a key. */
+/* Reads a line: a thumbprint or nothing, then maybe a comment. Messages show none of it: it may be
+ * a key. */
 static int read_line(const char *line, size_t length, int number, const char *path,
 		     struct sgpu_owners *owners, struct sgpu_error *error)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Private keys on P-384, in memory or in a TPM 2.0: making them, using them, naming them, reading
- * them from PEM.
+ * Private keys on P-384, in memory or in a TPM 2.0.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -21,15 +20,14 @@
 #include "crypto/internal.h"
 #include "crypto/key.h"
 
-/* ---- keys in a TPM 2.0, by OpenSSL's provider "tpm2" (the package tpm2-openssl), which is loaded
- * only if such a key is used; TSS2_LOG=all+NONE in the environment silences its library ---- */
-/* Signing needs it named: without, OpenSSL takes the signature of the default provider, which has
- * no private half. */
+/* ---- keys in a TPM 2.0, by OpenSSL's provider "tpm2" (package tpm2-openssl), loaded only for such
+ * a key; TSS2_LOG=all+NONE in the environment silences its library ---- */
+/* Unless the provider is named, OpenSSL signs with the default one, which has no private half. */
 static const char tpm_properties[] = "?provider=tpm2";
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static OSSL_PROVIDER *standard, *loaded;
 
-/* The provider's error numbers and texts are its own, and may be missing: the message is ours. */
+/* The message is ours: the provider's own error texts may be missing. */
 static int unavailable(struct sgpu_error *error, const char *what)
 {
 	unsigned long reason = ERR_peek_error();
@@ -44,8 +42,8 @@ static int unavailable(struct sgpu_error *error, const char *what)
 	return SGPU_EUNAVAILABLE;
 }
 
-/* To load a provider by name switches the default one off, so the default one is loaded by name
- * too. Both stay for the life of the process, since keys refer to them. */
+/* Loading a provider by name switches the default one off, so that is loaded by name, too. Both
+ * stay until the process ends, since keys refer to them. */
 static int load_provider(struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
@@ -76,8 +74,7 @@ bool sgpu_is_on_curve(const EVP_PKEY *key, const char *name, const char *other)
 		ERR_clear_error();
 		return false;
 	}
-	/* A curve with explicit parameters may differ from the named one. A key in a TPM has no
-	 * such parameter. */
+	/* A curve with explicit parameters may differ from the named one. A TPM's key has none. */
 	if (EVP_PKEY_get_int_param(key, OSSL_PKEY_PARAM_EC_DECODED_FROM_EXPLICIT_PARAMS,
 				   &is_explicit) != 1) {
 		ERR_clear_error();
@@ -89,8 +86,7 @@ int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE], struct s
 {
 	unsigned char *der = NULL;
 
-	/* One key, one name, even if it was read from a compressed point. A TPM's key has no other
-	 * form. */
+	/* A key has one name, even if read from a compressed point. A TPM's key has only one. */
 	(void)EVP_PKEY_set_utf8_string_param(key, OSSL_PKEY_PARAM_EC_POINT_CONVERSION_FORMAT,
 					     "uncompressed");
 	ERR_clear_error();
@@ -113,7 +109,7 @@ int sgpu_signer_generate(bool tpm, struct sgpu_signer **signer, struct sgpu_erro
 	(*signer)->in_tpm = tpm;
 	int rc = tpm ? load_provider(error) : SGPU_OK;
 	if (!rc) {
-		/* In memory even where the TPM's provider was loaded before. */
+		/* In memory even if the TPM's provider was loaded before. */
 		(*signer)->key = EVP_PKEY_Q_keygen(NULL, tpm ? "provider=tpm2" : "provider!=tpm2",
 						   "EC", "P-384");
 	}
@@ -190,7 +186,7 @@ EVP_MD_CTX *sgpu_signer_context(const struct sgpu_signer *signer)
 	return context;
 }
 
-/* ---- PEM files: the first line tells the kind, so that a TPM is used only if it is needed ---- */
+/* ---- PEM files: the first line tells the kind, so that a TPM is used only if needed ---- */
 static const char plain_mark[] = "-----BEGIN PRIVATE KEY-----";
 static const char tpm_mark[] = "-----BEGIN TSS2 PRIVATE KEY-----";
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The one reader of quotes, and their verification: signature, chain, time, nonce, binding, in this
- * order, each failure with a code of its own. appraise.c judges the content.
+ * order, each failure with its own code. appraise.c judges the content.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static void parts_clear(struct parts *parts)
 	memset(parts, 0, sizeof(*parts));
 }
 
-/* Reads a record, [type, value, 4], whose type must be `type`. */
+/* Reads a record, [type, value, 4], of this type. */
 static int read_cmw(const json_t *record, const char *label, const char *type, char **value,
 		    size_t *size, struct sgpu_error *error)
 {
@@ -241,7 +241,7 @@ static int check_owner(const json_t *claims, const uint8_t *owner_key, struct sg
 }
 
 /* Checks that the claims name the record by its hash and that the record carries the hash of the
- * other claims and the AK, and verifies it where there are roots. */
+ * other claims and the AK, and verifies the record if there are roots. */
 static int check_record(const json_t *claims, const struct sgpu_record *record,
 			const struct sgpu_quote_checks *checks, const uint8_t report_data[64],
 			struct sgpu_tee_report *tee, struct sgpu_error *error)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks whether a native record was made for this quote, by the report data in it, and its
- * signature if the maker's roots are given.
+ * Checks by its report data whether a native record was made for this quote, and its signature if
+ * the maker's roots are given.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -118,8 +118,8 @@ static int check_gramine(const json_t *document, const uint8_t report_data[64], 
 	return rc;
 }
 
-/* Checks the nonce of a GPU's report, which has 32 bytes and is derived from our 64 by SHAKE256.
- * The record states the nonce; only a verifier of the report can tell whether the GPU signed it. */
+/* Checks the nonce that the record states; only a verifier of the GPU's report can tell whether the
+ * GPU signed the nonce. */
 static int check_gpu(const json_t *document, const uint8_t report_data[64],
 		     struct sgpu_error *error)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ATTESTATION_REPORT of SEV-SNP (AMD publication 56860, table of the same name), and the
+ * The ATTESTATION_REPORT of SEV-SNP (AMD publication 56860, table of that name), and the
  * certificates of the key that signs it.
  */
 #include <stdlib.h>
@@ -16,9 +16,8 @@
 #include "attest/verify/tsm_report.h"
 #include "crypto/internal.h"
 
-/* ---- the table that a host hands to its guests (GHCB specification, SNP Extended Guest Request):
- * GUIDs, offsets and lengths, then certificates in DER or PEM. Their keys say which is which ----
- */
+/* ---- a host's table for its guests (GHCB specification, SNP Extended Guest Request): GUIDs,
+ * offsets and lengths, then certificates in DER or PEM, which their keys tell apart ---- */
 enum { ENTRY_SIZE = 24, AT_OFFSET = 16, AT_LENGTH = 20 };
 
 /* Adds an entry that is a certificate, and not a revocation list. */
@@ -72,8 +71,8 @@ int sgpu_snp_certificates(struct sgpu_bytes table, const struct sgpu_chain *give
 }
 
 /* ---- what a VCEK or VLEK says of its chip (AMD publication 57230) ---- */
-/* Returns the content of an extension, or no bytes if the certificate has none of that number.
- * AMD's extensions are 1.3.6.1.4.1.3704.1.*. */
+/* Returns the content of an extension, or no bytes if there is none of that number. AMD's
+ * extensions are 1.3.6.1.4.1.3704.1.*. */
 static struct sgpu_bytes extension(const X509 *certificate, const char *number)
 {
 	ASN1_OBJECT *object = OBJ_txt2obj(number, 1);
@@ -106,8 +105,8 @@ static bool small_number(struct sgpu_bytes der, uint8_t *number)
 	return false;
 }
 
-/* The index of each part in the 8 bytes of a TCB: `at` up to Genoa, `at_turin` from Turin on, whose
- * certificates name an FMC. */
+/* The byte of each part in a TCB: `at` up to Genoa, `at_turin` from Turin on, whose certificates
+ * name an FMC. */
 static const struct tcb_part {
 	const char *number, *name;
 	int at, at_turin;
@@ -156,8 +155,8 @@ static int match_tcb(const X509 *leaf, const uint8_t tcb[8], struct sgpu_error *
 	return rc;
 }
 
-/* Turin's certificates hold only the 8 bytes that its chips have;
- * zeros fill the rest of the report's field. */
+/* Turin's certificates hold the 8 bytes that its chips have; the rest of the report's field is
+ * zeros. */
 static int match_chip(const X509 *leaf, const uint8_t chip[64], struct sgpu_error *error)
 {
 	struct sgpu_bytes identity = extension(leaf, "1.3.6.1.4.1.3704.1.4");
@@ -241,7 +240,7 @@ static int check_shape(struct sgpu_bytes blob, const struct sgpu_tee_report *rep
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "SNP report: signature algorithm %u is unknown", algorithm);
 	}
-	/* The host can ask for reports of a guest, too; their VMPL is out of range. */
+	/* Reports that the host asked for have a VMPL out of range. */
 	if (report->vmpl > VMPL_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "SNP report: its VMPL is %#x: the guest did not ask for it",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verifies a TDX quote. An attestation key signs the TD's report. A quoting enclave made this key
- * and names it in a report of its own, which the platform's key (PCK) signs. Intel certifies the
- * PCK, which signs reports of other enclaves, too, so this must be Intel's quoting enclave for TDX.
+ * Verifies a TDX quote. An attestation key signs the TD's report. The quoting enclave that made
+ * this key names it in its own report, which the platform's key (PCK), certified by Intel, signs.
+ * The PCK signs reports of other enclaves, too, so this must be Intel's quoting enclave for TDX.
  */
 #include <string.h>
 
@@ -16,7 +16,7 @@
 #include "crypto/internal.h"
 
 /* ---- the layout, versions 4 and 5 (Intel, "TDX DCAP Quoting Library API", appendix A). Only
- * take() takes bytes, and it checks how many are left ---- */
+ * take() takes bytes, and checks how many are left ---- */
 enum {
 	HEADER_SIZE = 48,
 	AT_KEY_TYPE = 2,
@@ -106,8 +106,8 @@ static int take_body(struct sgpu_bytes *rest, struct sgpu_tdx_quote *quote,
 	return take(rest, wanted, "body", &quote->body, error);
 }
 
-/* Takes what follows the body. Two of these parts hold all that come after them up to the end, so
- * their stated lengths can only be right or wrong. */
+/* Takes what follows the body. Two of these parts reach to the end, so their stated lengths can
+ * only be right or wrong. */
 static int take_signature(struct sgpu_bytes *rest, struct sgpu_tdx_quote *quote,
 			  struct sgpu_error *error)
 {
@@ -156,8 +156,7 @@ int sgpu_tdx_parse(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote, struct 
 	rc = rc ? rc : take_body(&rest, quote, error);
 	quote->head = (struct sgpu_bytes){ blob.data, (size_t)(rest.data - blob.data) };
 	rc = rc ? rc : take_signature(&rest, quote, error);
-	/* Some hosts return a whole buffer. The bytes after the quote are not signed, so they may
-	 * only be zeros. */
+	/* Some hosts return a whole buffer. Unsigned bytes after the quote may only be zeros. */
 	if (!rc && !sgpu_all_zero(rest.data, rest.size)) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "TDX quote: %zu bytes follow it", rest.size);
 	}
@@ -191,8 +190,8 @@ enum {
 #define TD_SEPT_VE_DISABLE (UINT64_C(1) << 28)
 #define TD_MIGRATABLE (UINT64_C(1) << 29)
 
-/* Intel's QE identity for TDX ("TD_QE"): the signer of the enclave, its product, and its
- * attributes: initialised, with the provisioning key, not in debug mode, in 64-bit mode or not. */
+/* Intel's QE identity for TDX ("TD_QE"): the enclave's signer, product and attributes: initialised,
+ * with the provisioning key, not in debug mode, in 64-bit mode or not. */
 static const uint8_t qe_signer[MRSIGNER_SIZE] = {
 	0xdc, 0x9e, 0x2a, 0x7c, 0x6f, 0x94, 0x8f, 0x17, 0x47, 0x4e, 0x34,
 	0xa7, 0xfc, 0x43, 0xed, 0x03, 0x0f, 0x7c, 0x15, 0x63, 0xf1, 0xba,
@@ -216,7 +215,7 @@ static int check_td_signature(const struct sgpu_tdx_quote *quote, struct sgpu_er
 				    : "TDX quote: its attestation key is no point of P-256");
 }
 
-/* Checks that the enclave made this attestation key, and is Intel's. */
+/* Checks that Intel's enclave made this attestation key. */
 static int check_enclave(const struct sgpu_tdx_quote *quote, struct sgpu_error *error)
 {
 	const uint8_t *report = quote->qe_report.data;
@@ -253,7 +252,7 @@ static int check_enclave(const struct sgpu_tdx_quote *quote, struct sgpu_error *
 	return SGPU_OK;
 }
 
-/* The chain of the platform's key is a text that may end with a NUL. */
+/* The chain is a text that may end with a NUL. */
 static int check_platform(const struct sgpu_tdx_quote *quote,
 			  const struct sgpu_quote_checks *checks, struct sgpu_error *error)
 {
