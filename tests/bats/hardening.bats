@@ -15,6 +15,7 @@ setup_file() {
 	#include <dlfcn.h>
 	#include <errno.h>
 	#include <fcntl.h>
+	#include <poll.h>
 	#include <pthread.h>
 	#include <sched.h>
 	#include <signal.h>
@@ -110,13 +111,29 @@ setup_file() {
 		}
 	}
 
-	/* One of the program's own threads, which it starts when it has confined itself. */
-	int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*main)(void *), void *argument)
+	/* The program waits for its batch when it has confined itself. */
+	static void begin_confined(void)
 	{
 		static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-		pthread_once(&once, begin);
-		return create(thread, how, main, argument);
+		if (prctl(PR_GET_SECCOMP) == 2) {
+			pthread_once(&once, begin);
+		}
+	}
+
+	int poll(struct pollfd *fds, nfds_t count, int timeout)
+	{
+		static int (*wait)(struct pollfd *, nfds_t, int);
+
+		begin_confined();
+		wait = wait ? wait : dlsym(RTLD_NEXT, "poll");
+		return wait(fds, count, timeout);
+	}
+
+	int __poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room)
+	{
+		(void)room;
+		return poll(fds, count, timeout);
 	}
 
 	__attribute__((constructor)) static void load(void)

@@ -153,9 +153,9 @@ tsm_driver() {
 	DRIVER=$!
 }
 
-# waits_in_poll PID: a runner that has its device and waits, as for its batch.
+# waits_in_poll PID: a runner that has confined itself and waits, as for its batch.
 waits_in_poll() {
-	[ "$(awk '{ print $3 }' "/proc/$1/stat")" = S ] && [ "$(find "/proc/$1/task" -mindepth 1 -maxdepth 1 | wc -l)" -gt 2 ]
+	[ "$(awk '{ print $3 }' "/proc/$1/stat")" = S ] && grep -q '^Seccomp:[[:space:]]*2' "/proc/$1/status"
 }
 
 # runs_as PID PROGRAM: what was started has become that program.
