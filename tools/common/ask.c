@@ -22,8 +22,7 @@ int ask_open(const char *socket, enum wire_kind kind, void *message, size_t size
 
 	rc = rc ? rc : sgpu_service_connect(&path, connection, error);
 	if (rc == SGPU_OK) {
-		/* Sending may fail because the server has refused already and closed; its answer is
-		 * read next. */
+		/* If the server has refused already and closed, its answer is read next. */
 		(void)sgpu_wire_send(*connection, kind, message, size, NULL, 0);
 	}
 	return rc;
@@ -72,8 +71,8 @@ int ask_server(const char *socket, enum wire_kind kind, void *message, size_t me
 	rc = ask_wait(connection, patience_s, error);
 	rc = rc ? rc : wire_hear(connection, expected, &file, error);
 	close(connection);
-	/* Reading any but a memory file may never return. The kernel tells whether a file has seals
-	 * without asking its file system. */
+	/* Reading any but a memory file may never return. The kernel knows of seals without asking
+	 * a file system. */
 	if (rc == SGPU_OK && fcntl(file, F_GET_SEALS) < 0) {
 		close(file);
 		rc = sgpu_fail(error, SGPU_EINVALID, "the server's answer is not in a memory file");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs verbs by a table, and prints --help, --version and the list of options from which the
- * completions and the check of the man pages are made.
+ * Runs verbs; prints --help, --version and the list of options, of which the completions and the
+ * check of the man pages are made.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +18,7 @@
 
 #include "cli.h"
 
-/* COLUMNS, LEFT: the widths of --help and of its left column, the options. NAMES_MAX: the most
- * verbs that a misspelt one is compared with. */
+/* Widths of --help and of its column of options; the most verbs compared with a misspelt one. */
 enum { COLUMNS = 80, LEFT = 30, NAMES_MAX = 64 };
 
 static const struct cli_tool *tool;
@@ -97,7 +96,7 @@ static const struct cli_verb *find_verb(const char *name)
 	return NULL;
 }
 
-/* A tool with a nameless verb has the options of that on top. */
+/* The options of a nameless verb come first. */
 static void print_tool_help(void)
 {
 	const char *title = "\nVerbs:\n";
@@ -121,8 +120,7 @@ static void print_tool_help(void)
 	}
 }
 
-/* Prints tab-separated lines: verb, long, short, argument, help; first a line for the verb
- * itself. */
+/* Prints tab-separated lines, first for the verb itself: verb, long, short, argument, help. */
 static void list_options(void)
 {
 	for (const struct cli_verb *v = tool->verbs; v->name; v++) {
@@ -164,14 +162,12 @@ static const char *const *verb_names(void)
 	return names;
 }
 
-/* Opens descriptors 0 to 2 if they are closed, since the next file that is opened would get their
- * number. */
+/* Opens descriptors 0 to 2 if closed, since the next file opened would get their number. */
 static bool open_standard(void)
 {
 	for (int fd = 0; fd <= 2; fd++) {
 		if (fcntl(fd, F_GETFD) < 0) {
-			/* Writes to 1 must fail, even if it is opened again by a name such as
-			 * /dev/stdout. */
+			/* Writes to 1 must fail, even through a name such as /dev/stdout. */
 			if (open(fd == 1 ? "/dev/full" : "/dev/null",
 				 fd < 2 ? O_RDONLY : O_WRONLY) != fd) {
 				return false;
@@ -181,8 +177,7 @@ static bool open_standard(void)
 	return true;
 }
 
-/* Flushes standard output. A write error replaces the status of a verb that has succeeded, answered
- * no or failed in part. */
+/* A write error replaces the status of a verb that succeeded, answered no or failed in part. */
 static int flush_output(int status)
 {
 	const bool has_answered = !status || status == sgpu_exit_status(SGPU_EDIFFERS) ||
@@ -209,7 +204,7 @@ void cli_print_help(bool version)
 	exit(flush_output(0));
 }
 
-/* Whether --json is among the arguments. It also applies to errors in options before it. */
+/* --json also applies to errors in options before it. */
 static bool asks_for_json(int argc, char **argv)
 {
 	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
@@ -233,7 +228,7 @@ void cli_command_text(char *text, size_t size)
 	}
 }
 
-/* Wipes, because the JSON parser keeps copies of its input, and key files are JSON. */
+/* The JSON parser keeps copies of its input, and key files are JSON. */
 static void free_wiped(void *memory)
 {
 	sgpu_wipe(memory, malloc_usable_size(memory));
@@ -249,11 +244,10 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 	if (!open_standard()) {
 		return 3;
 	}
-	/* A failed write is an error with a message and clean-up, and does not kill the process. */
+	/* A failed write is an error with clean-up, and does not kill the process. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
-	/* If a parent ignored SIGCHLD, the kernel would reap the processes that a tool starts and
-	 * waits for. */
+	/* If a parent ignored SIGCHLD, the kernel would reap processes that a tool waits for. */
 	signal(SIGCHLD, SIG_DFL);
 	if (argc >= 2) {
 		if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Functions for all tools: tables of verbs and options, for --help and completions, too; all
- * messages.
+ * Functions for all tools: tables of verbs and options, also for --help and completions; messages.
  */
 #ifndef SGPU_CLI_H
 #define SGPU_CLI_H
@@ -17,14 +16,13 @@
 
 #include "base/io.h"
 
-/* One option of a verb: a row of its table, which CLI_END ends. The members from `kind` on say how
- * to parse and store the value. One of the macros below sets them and names a member of the struct
- * that is passed to cli_read(). */
+/* An option of a verb: a row of a table that CLI_END ends. One of the macros below sets the members
+ * from `kind` on: how to parse the value, and its member in the struct for cli_read(). */
 struct cli_option {
-	/* The long name without the dashes. "": last row, CLI_TAKE: gets every argument that is no
-	 * option, in order between the options; cli_read() then returns none of them. */
+	/* The long name without dashes. "", with CLI_TAKE in the last row: gets every argument that
+	 * is no option, in order between the options; cli_read() then returns none of them. */
 	const char *name;
-	char letter;	      /* its short form, or 0 */
+	char letter;	      /* short form, or 0 */
 	const char *argument; /* for --help, or NULL; "FILE", "DIR", "KEY" complete as paths */
 	const char *help;     /* lower case, no full stop */
 	enum {
@@ -44,7 +42,7 @@ struct cli_option {
 	int (*take)(void *values, const char *value);
 };
 
-/* All values of an option that may be repeated. The caller frees `items`. */
+/* The values of a repeated option. The caller frees `items`. */
 struct cli_list {
 	const char **items;
 	int count;
@@ -52,11 +50,11 @@ struct cli_list {
 /* False: out of memory. */
 bool cli_list_add(struct cli_list *list, const char *value);
 
-/* Bytes that are given in hexadecimal. */
+/* Bytes given in hexadecimal. */
 enum { CLI_BYTES_MAX = 4096 };
 struct cli_bytes {
 	uint8_t data[CLI_BYTES_MAX];
-	size_t size; /* 0: none were given */
+	size_t size; /* 0: none given */
 };
 
 /* bool: set to true. */
@@ -65,7 +63,7 @@ struct cli_bytes {
 #define CLI_TEXT(type, member) CLI_MEMBER(type, member, const char *, CLI_IS_TEXT)
 /* The same for an input file, which no output may overwrite. */
 #define CLI_INPUT(type, member) CLI_MEMBER(type, member, const char *, CLI_IS_INPUT)
-/* struct cli_list: every value that is given. */
+/* struct cli_list: every value given. */
 #define CLI_LIST(type, member) CLI_MEMBER(type, member, struct cli_list, CLI_IS_LIST)
 /* unsigned or uint64_t: a whole number; uint64_t: a size in bytes, also with K, M, G or T. */
 #define CLI_NUMBER(type, member, least, most)                                                  \
@@ -82,8 +80,7 @@ struct cli_bytes {
 /* struct cli_bytes: from `least` to `most` bytes. */
 #define CLI_BYTES(type, member, least, most) \
 	CLI_MEMBER(type, member, struct cli_bytes, CLI_IS_BYTES), .min = (least), .max = (most)
-/* Anything else: a function that stores the value; returns 0, or the exit status after a message.
- */
+/* Anything else: `function` stores the value; returns 0, or the exit status after a message. */
 #define CLI_TAKE(function) .kind = CLI_IS_TAKEN, .take = (function)
 
 #define CLI_MEMBER(type, member, wanted, its_kind)   \
@@ -100,8 +97,7 @@ struct cli_bytes {
 	{                                                                               \
 		"json", 0, NULL, "results and errors as JSON", .kind = CLI_IS_COMMON    \
 	}
-/* The option of verbs that load a person's keys. It is stored in cli_passphrase_fd, which is more
- * than INT_MAX if it was not given. */
+/* For verbs with a person's keys. Without this option, cli_passphrase_fd is more than INT_MAX. */
 #define CLI_PASSPHRASE                                                                 \
 	{                                                                              \
 		"passphrase-fd", 0, "N", "read passphrases of keys there, one a line", \
@@ -130,37 +126,36 @@ struct cli_tool {
 	const char *name;	      /* "sgpu-seal" */
 	const char *summary;	      /* one line */
 	const struct cli_verb *verbs; /* ends with a NULL name */
-	bool holds_secrets;	      /* whether cli_harden() is called before any verb */
+	bool holds_secrets;	      /* cli_harden() is called before any verb */
 };
 
 /* Runs a tool; returns the value for main(). Opens descriptors 0 to 2 if closed. A write to a pipe
- * without a reader is an error without a message; after clean-up the process dies by SIGPIPE. */
+ * without a reader is an error without a message; after clean-up, SIGPIPE kills the process. */
 int cli_main(const struct cli_tool *tool, int argc, char **argv);
 
-/* Reads the options of the running verb into `values`; *arguments receives the other arguments, as
- * many as the verb's row says, then NULL. Returns 0, or the exit status after a message; `values`
- * then holds the options before the error, and all paths. -h and -V print and exit. */
+/* Reads the running verb's options into `values`; *arguments receives the other arguments, as many
+ * as the verb's row says, then NULL. Returns 0, or the exit status after a message; `values` then
+ * holds the options before the error, and all paths. -h and -V print and exit. */
 int cli_read(int argc, char **argv, void *values, char ***arguments);
 
-/* Returns the first option of a table that has a value and is not in `among`, names with a blank
- * before and after each; NULL: there is none. Options with CLI_TAKE and the common ones are not
- * looked at. */
+/* Returns the first option that has a value and is not in `among`, names with a blank before and
+ * after each; NULL: there is none. Skips options with CLI_TAKE and common ones. */
 const char *cli_given(const struct cli_option *options, const void *values, const char *among);
 
 extern bool cli_quiet, cli_verbose, cli_json;
 
-/* Adds facts about the program to a record of measurements: commit, tree ("clean", "modified",
- * "unknown"), compilers and flags, what is built in; and `command`, the command line. */
+/* Adds facts to a record of measurements: commit, tree ("clean", "modified", "unknown"), compilers
+ * and flags, what is built in; and `command`, the command line. */
 void cli_describe_build(json_t *object);
 
 /* ---- messages, on standard error: rules in message.c ---- */
-/* The descriptors of results and messages: 1 and 2, until cli_silence() has moved them. */
+/* Descriptors of results and messages: 1 and 2, until cli_silence() moves them. */
 extern int cli_output_fd, cli_error_fd;
-/* Replaces descriptors 1 and 2 by /dev/null, which discards what drivers, libraries and kernels
- * print. The originals stay open as cli_output_fd and cli_error_fd. */
+/* Replaces descriptors 1 and 2 by /dev/null, to discard what drivers, libraries and kernels print.
+ * The originals move to the two above. */
 SGPU_MUST_CHECK int cli_silence(struct sgpu_error *error);
-/* Prints `TOOL: error: TEXT` and the hint on its own line, or {"error":{"code","text","hint"}} with
- * --json. Returns the exit status. */
+/* Prints an error and its hint, or {"error":{"code","text","hint"}} with --json. Returns the exit
+ * status. */
 int cli_error(const struct sgpu_error *error);
 int cli_fail(int code, const char *format, ...) SGPU_PRINTF(2, 3); /* the same from a format */
 int cli_usage(const char *format, ...)
@@ -173,70 +168,68 @@ void cli_say(enum cli_kind kind, const char *format, ...) SGPU_PRINTF(2, 3);
 #define cli_detail(...) cli_say(CLI_DETAIL, __VA_ARGS__) /* with -v */
 
 /* Escape text from outside for a terminal (see sgpu_escape). All such text is printed by these, or
- * as JSON. cli_shown returns memory from malloc, NULL when out of memory. */
+ * as JSON. cli_shown: from malloc, NULL when out of memory. */
 char *cli_shown(const char *text);
 void cli_print_text(FILE *file, const char *text);			    /* nothing for NULL */
 void cli_print_line(FILE *file, const char *format, ...) SGPU_PRINTF(2, 3); /* adds the line feed */
 
 /* ---- progress ----
- * A line on standard error if that is a terminal, not with -q or --json. `label` is static
- * memory. */
+ * A line on standard error if that is a terminal, not with -q or --json. label: static memory. */
 void cli_progress_begin(const char *label, uint64_t total_bytes); /* total 0: unknown */
 void cli_progress(void *unused, uint64_t bytes);		  /* fits sgpu_host_move.progress */
 void cli_progress_of(uint64_t bytes, uint64_t total_bytes);	  /* if it is known only now */
 void cli_progress_end(void);
-/* Erases the line, so that something else can be printed. */
+/* Erases the line, for other output. */
 void cli_progress_pause(void);
 
-/* Refuses to write binary data to a terminal: prints a message and returns false. */
+/* Refuses binary data on a terminal: prints a message and returns false. */
 bool cli_binary_output(int fd);
 
-/* Refuses to write a secret to a terminal, likewise. path "-" or NULL: standard output. */
+/* The same for a secret. path "-" or NULL: standard output. */
 bool cli_secret_output(const char *path);
-/* Writes a secret to standard output, or to a new file of mode 0600. */
+/* Writes a secret to standard output, or a new file of mode 0600. */
 SGPU_MUST_CHECK int cli_write_secret(const char *path, const char *text, size_t size,
 				     struct sgpu_error *error);
 
-/* For sgpu_key_ask: reads a passphrase from the descriptor, or asks on the terminal. */
+/* For sgpu_key_ask: reads a passphrase from the descriptor or the terminal. */
 int cli_ask_passphrase(const char *name, char text[SGPU_PASSPHRASE_MAX], size_t *size,
 		       struct sgpu_error *error);
-/* Encrypts the text of keys by a new passphrase, for which it asks twice. */
+/* Encrypts the text of keys by a new passphrase, asked for twice. */
 SGPU_MUST_CHECK int cli_protect(const char *name, char **text, size_t *size,
 				struct sgpu_error *error);
 
-/* Opens a file in $TMPDIR or /tmp that has no name, so that it ends with the process. */
+/* Opens a file without a name, which ends with the process, in $TMPDIR or /tmp. */
 SGPU_MUST_CHECK int cli_temporary_file(int *fd, struct sgpu_error *error);
-/* Copies the next `size` bytes of a file or a pipe to another. At the end of `from`, *copied
- * receives how many there were; if `copied` is NULL, fewer are SGPU_ESYSTEM. */
+/* Copies the next `size` bytes of a file or pipe to another. *copied receives how many there were
+ * until the end of `from`; if `copied` is NULL, fewer are SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int cli_copy(int from, const char *from_name, uint64_t size, int to,
 			     const char *to_name, uint64_t *copied, struct sgpu_error *error);
 
 /* Opens an input ("-" or NULL: standard input, which must not be a terminal). Returns 0, or the
  * exit status after a message, with *fd -1. *name is for messages. */
 int cli_input(const char *path, const char **name, int *fd);
-/* Reads a whole input of at most `limit` bytes, of which there must be some. what: the expected
- * content, for messages. *text from malloc. Returns an exit status. */
+/* Reads a whole input of 1 to `limit` bytes. what: the expected content, for messages. *text from
+ * malloc. Returns an exit status. */
 int cli_read_input(const char *path, size_t limit, const char *what, char **text, size_t *size);
 
 /* ---- no output may replace a file that is read ----
- * Remembers a file that the verb reads: a path, "-" or NULL for standard input, or a key's "fd:N".
- * Only regular files are remembered. */
+ * Remembers a regular file that is read: a path, "-" or NULL for standard input, a key's "fd:N". */
 void cli_remember_input(const char *path);
 struct stat;
 void cli_remember_file(const struct stat *status); /* by its device and inode */
-/* Remembers an argument that is read, and refuses a second one that is standard input. Options of
- * CLI_INPUT and cli_input do so by themselves. Returns 0, or the exit status after a message. */
+/* Remembers an argument that is read, and refuses a second that is standard input. CLI_INPUT and
+ * cli_input do so themselves. Returns 0, or the exit status after a message. */
 int cli_take_input(const char *path);
 bool cli_input_stat(const char *path, struct stat *status);
 /* cli_is_input: whether an output ("-" or NULL: standard output) is a remembered input.
  * cli_output_apart: whether it is not; prints a message if it is. */
 bool cli_is_input(const char *path);
 bool cli_output_apart(const char *path);
-/* As cli_output_apart; also refuses to write binary data to a terminal. */
+/* As cli_output_apart; also refuses binary data on a terminal. */
 bool cli_binary_apart(const char *path);
 /* Whether two outputs ("-" or NULL: standard output) are two files, whatever their paths; prints a
- * message if not. Two outputs may share a pipe or a device, but not standard output. `what` and
- * `other` name them in the message: "the key". */
+ * message if not. They may share a pipe or a device, but not standard output. `what` and `other`
+ * name them in the message: "the key". */
 bool cli_outputs_apart(const char *what, const char *path, const char *other,
 		       const char *other_path);
 bool cli_is_standard(const char *path);
@@ -244,8 +237,7 @@ bool cli_is_standard(const char *path);
 /* "unknown verb 'sael'", with the nearest known name or --help as the hint. Returns 2. */
 int cli_unknown(const char *what, const char *given, const char *dashes, const char *const *names);
 
-/* Returns the operation of that name; NULL after a message with the nearest name, when the exit
- * status is to be 2. */
+/* Returns an operation; NULL after a message with the nearest name: exit status 2. */
 struct sgpu_op;
 const struct sgpu_op *cli_find_op(const char *name);
 /* Writes the names of an operation's inputs or outputs: "input weights [bias]". */
@@ -253,40 +245,40 @@ enum { CLI_OP_TEXT_MAX = 160 };
 const char *cli_op_arguments(const struct sgpu_op *op, bool outputs, char text[CLI_OP_TEXT_MAX]);
 
 /* ---- outputs that are opened before the input is read ----
- * Opens the output `path`, which is written much later, so that a path that cannot be written to is
- * reported early. Returns 0, or the exit status after a message. Standard output and pipes are
- * opened only by cli_output_take. `path` must stay valid until then. */
+ * Opens the output `path`, to report a bad path before a long job. Returns 0, or the exit status
+ * after a message. Only cli_output_take opens standard output and pipes; `path` must be valid until
+ * then. */
 int cli_output_prepare(const char *path, mode_t mode, bool is_new);
-/* Returns a prepared output that is not taken yet, by its number; NULL: there are no more. */
+/* Returns a prepared output not taken yet, by its number; NULL: there are no more. */
 const struct sgpu_output *cli_output_prepared(size_t i);
-/* Gives the caller a prepared output, or else opens `path` ("-" or NULL: standard output). */
+/* Gives the caller a prepared output, or opens `path` ("-" or NULL: standard output). */
 SGPU_MUST_CHECK int cli_output_take(struct sgpu_output *output, const char *path, mode_t mode,
 				    struct sgpu_error *error);
 
 /* ---- results ----
- * Prints one JSON value and a line feed, in ASCII. Takes over the reference; NULL: out of memory.
+ * Prints a JSON value and a line feed, in ASCII. Takes over the reference; NULL: out of memory.
  * Returns an exit status. */
 int cli_print_json(json_t *value, FILE *out, size_t flags);
-/* Makes a JSON string of a text. If it is not UTF-8, which a file's name need not be, '?' replaces
- * bytes that are not ASCII. NULL for NULL. */
+/* Makes a JSON string of a text; NULL for NULL. If the text is not UTF-8, as a file's name may be,
+ * '?' replaces bytes that are not ASCII. */
 json_t *cli_json_text(const char *text);
 /* Returns a member's text; "" when it is no string. */
 const char *cli_text_of(const json_t *object, const char *key);
-/* Appends to a text in an array, and cuts what has no room. */
+/* Appends to a text, and cuts what has no room. */
 void cli_append(char *text, size_t size, const char *format, ...) SGPU_PRINTF(3, 4);
-/* What --json prints, for people. cli_table prints a row for each object of a list, and below their
- * names its members in `columns`, which blanks separate. cli_record prints a line for each member
- * of an object, and for each member of an object or of objects in it. */
+/* For people, what --json prints. cli_table prints a row for each object of a list: its members in
+ * `columns`, which blanks separate, below their names. cli_record prints a line for each member of
+ * an object and of the objects in it. */
 void cli_table(FILE *out, const json_t *list, const char *columns);
 void cli_record(FILE *out, const json_t *record);
-/* Prints a record, and below it each of `lists`, a member and its columns, as a table. */
+/* Prints a record, and below it each of `lists`, a member and its columns, by cli_table. */
 void cli_lists(FILE *out, const json_t *record, const char *const lists[][2]);
-/* Writes a whole text to a file, which appears when it is complete, or to standard output ("-" or
+/* Writes a whole text to a file, which appears only when complete, or to standard output ("-" or
  * NULL); neither may be an input. */
 SGPU_MUST_CHECK int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 				   struct sgpu_error *error);
-/* Writes a JSON value as cli_write_text does, indented, and in ASCII on standard output. Takes over
- * the reference; NULL: out of memory. */
+/* As cli_write_text, for a JSON value: indented, and in ASCII on standard output. Takes over the
+ * reference; NULL: out of memory. */
 SGPU_MUST_CHECK int cli_write_json(const char *path, mode_t mode, json_t *value,
 				   struct sgpu_error *error);
 
@@ -294,23 +286,21 @@ SGPU_MUST_CHECK int cli_write_json(const char *path, mode_t mode, json_t *value,
  * The handler calls `stop`, which is async-signal-safe (NULL: sgpu_io_interrupt); a second signal
  * kills the process. */
 void cli_signals(void (*stop)(void));
-/* Blocks a signal in this thread and those that it starts. Returns a signalfd for it; -1 with
- * errno. */
+/* Blocks a signal in this thread and those that it starts. Returns a signalfd, or -1 with errno. */
 int cli_signal_fd(int number);
 /* Takes a signal from the descriptor; false: none has come. */
 bool cli_take_signal(int fd);
-/* Raises the limit of descriptors to the hard limit, and returns it. */
+/* Raises the limit of descriptors to the hard limit; returns it. */
 uint64_t cli_raise_descriptors(void);
-/* Called after clean-up. Dies by the signal that came, or by SIGPIPE when the reader of an output
- * has gone; else returns status. */
+/* After clean-up: dies by the signal that came, or by SIGPIPE if an output's reader has gone; else
+ * returns status. */
 int cli_finish(int status);
 
-/* Returns why the process is not hardened, or NULL. Reasons are SGPU_DEBUG and a sanitizer, whose
- * leak checker attaches to its own process. A quote states it, too. */
+/* Returns why the process is not hardened: SGPU_DEBUG or a sanitizer; else NULL. Quotes say so,
+ * too. */
 const char *cli_harden_off(void);
 
-/* Before any thread starts: no core file, no attaching, no new privileges; warns if one of these
- * fails. cli_main calls it for tools with holds_secrets. */
+/* Before any thread starts: no core file, no attaching, no new privileges; warns if one fails. */
 void cli_harden(void);
 
 /* ---- between the files of tools/common ---- */

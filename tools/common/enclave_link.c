@@ -43,8 +43,7 @@ int link_ready(struct link *link, struct wire_ready *ready)
 	return 0;
 }
 
-/* An enclave closes a client's socket without an answer only when it ends. One that does so and
- * goes on is ended. */
+/* Only an enclave that ends closes a client's socket without answer. One that goes on is killed. */
 static int fail_ended(struct link *link, struct sgpu_error *error)
 {
 	if (link->pid > 0) {

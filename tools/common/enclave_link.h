@@ -15,16 +15,14 @@ struct link {
 	int control; /* -1: it was not started */
 };
 
-/* Starts sgpu-enclave. submissions: most batches at a time. key: as runner_spawn.
- * Errors: SGPU_ESYSTEM, SGPU_ENOMEM. */
+/* submissions: most batches at a time. key: as runner_spawn. Errors: SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int link_start(struct link *link, int program, const struct runner_options *options,
 			       uint64_t submissions, int key, struct sgpu_error *error);
-/* Waits until it is ready. Returns 0, or the exit status after a message, which the enclave has
- * printed. */
+/* Waits until the enclave is ready. Returns 0, or the exit status after the enclave's message. */
 int link_ready(struct link *link, struct wire_ready *ready);
-/* Sends a batch: the descriptors of the batch and of its response's place. *connection: one on
- * which a batch was answered, or -1, to make one. `message` has the names and the limit of time.
- * Errors: SGPU_EDEVICE: the enclave has ended. */
+/* Sends the descriptors of a batch and its response's place. *connection: one on which a batch was
+ * answered, or -1 for a new one. message: names and limit of time. Errors: SGPU_EDEVICE: the
+ * enclave has ended. */
 SGPU_MUST_CHECK int link_submit(struct link *link, struct wire_submit *message, int batch,
 				int response, int *connection, struct sgpu_error *error);
 /* Receives the answer; false: there is none yet. error->code: that of the answer, or SGPU_EDEVICE

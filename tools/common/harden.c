@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hardening: a process with keys and plaintext leaves no core file, lets no other process of the
- * user attach, and starts no program with more privileges.
+ * Hardening of a process with keys and plaintext. See cli.h.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,7 @@
 
 #include "cli.h"
 
-/* A sanitizer's leak checker attaches to its own process, which must allow that. */
+/* A sanitizer's leak checker must be allowed to attach to its own process. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
 #elif defined(__has_feature)
@@ -45,7 +44,7 @@ void cli_harden(void)
 		cli_warning("core files cannot be switched off");
 	}
 #ifndef SANITIZED
-	/* Also prevents core files for a program in core_pattern, which ignores the limit. */
+	/* Also prevents core files by a program in core_pattern, which ignores the limit. */
 	if (prctl(PR_SET_DUMPABLE, 0) != 0) {
 		cli_warning("other processes cannot be kept from attaching");
 	}

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one place that prints messages. The rules:
- * - everything goes to standard error; data go to standard output and never here;
+ * Prints all messages, on standard error. The rules:
  * - `sgpu-seal: error: cannot open 'x': No such file or directory`: lower case, the value quoted,
  * no full stop;
  * - a hint stands on a line of its own, indented by four;
  * - a quoted value is cut unless it is a name: sgpu_vfail does this;
- * - control characters are escaped, and if the locale is not UTF-8, all that is not ASCII, too;
- * - with --json every message is one object on one line: {"error":{...}}, {"warning":{...}},
- * {"note":{...}};
+ * - control characters are escaped; unless the locale is UTF-8, also all that is not ASCII;
+ * - with --json, one object on one line: {"error":{...}}, {"warning":{...}}, {"note":{...}};
  * - one write per message, so that messages of several processes do not mix.
  */
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options of a verb: each row of its table says how a value is parsed and where it is stored.
+ * Parses the options of a verb.
  */
 #include <getopt.h>
 #include <inttypes.h>
@@ -16,8 +16,7 @@ unsigned cli_passphrase_fd = UINT_MAX;
 
 enum { OPTIONS_MAX = 48 };
 
-/* getopt_long returns the letter of a short option, 1 for a word, and this plus the row's number
- * for a long option. */
+/* getopt_long returns a short option's letter, WORD, or ROW plus a long option's row number. */
 enum { WORD = 1, ROW = 256 };
 
 static const struct cli_option *words_row(const struct cli_option *options)
@@ -65,8 +64,7 @@ static const struct cli_option *find_row(const struct cli_option *options, int k
 	return options;
 }
 
-/* Reports an option that getopt_long refused; of an unknown one, with the nearest known one.
- * Returns 2. */
+/* Names the known option that is nearest to an unknown one. Returns 2. */
 static int refuse_option(const struct cli_option *options, const char *text, int kind)
 {
 	const char *names[OPTIONS_MAX];
@@ -198,8 +196,7 @@ static int store_value(const struct cli_option *option, void *values, const char
 	}
 }
 
-/* Checks that there are as many arguments as the usage line names: words in brackets may be left
- * out, and dots allow any number. Returns an exit status. */
+/* Words in brackets in the usage are optional; dots allow any number. Returns an exit status. */
 static int check_arguments(const struct cli_verb *verb, int count)
 {
 	int least = 0, most = 0;
@@ -234,8 +231,8 @@ int cli_read(int argc, char **argv, void *values, char ***arguments)
 		const struct cli_option *option =
 			key == '?' || key == ':' ? NULL : find_row(verb->options, key);
 
-		/* After the first error, only paths are still stored: appraise removes the outputs
-		 * of an earlier run in any case. */
+		/* After an error, only paths are stored: appraise removes earlier outputs in any
+		 * case. */
 		if (status == 0) {
 			status = option ? store_value(option, values, optarg)
 					: refuse_option(verb->options, argv[optind - 1], key);

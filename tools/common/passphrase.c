@@ -15,7 +15,7 @@
 
 #include "cli.h"
 
-/* Reads byte by byte, so that what follows the line is left to the next reader. */
+/* Reads byte by byte, to leave what follows the line to the next reader. */
 static int read_line(int fd, char text[SGPU_PASSPHRASE_MAX], size_t *size, struct sgpu_error *error)
 {
 	ssize_t got;

@@ -22,8 +22,8 @@ static struct {
 	uint64_t total, begin_ns, last_ns;
 } line = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* Locks the terminal, so that of several processes that share it, as in a pipeline, only one draws
- * on it. The lock ends with the process. Returns false if another process holds it. */
+/* Locks the terminal, so that of several processes, as in a pipeline, only one draws on it. The
+ * lock ends with the process; false: another process holds it. */
 static bool lock_terminal(int command, short type)
 {
 	struct flock lock = { .l_type = type, .l_whence = SEEK_SET };

@@ -80,14 +80,14 @@ int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 	return rc;
 }
 
-/* Returns the text of a value; its numbers have their shortest form, 0.58, not 0.57999999999999996,
- * unless one of them needs all digits. From malloc; NULL: out of memory. */
+/* Returns a value's text with numbers in their shortest form, 0.58, not 0.57999999999999996, unless
+ * one of them needs all digits. From malloc; NULL: out of memory. */
 static char *shortest(const json_t *value, size_t flags)
 {
 	char *text = NULL;
 
-	/* Of a number's 17 digits, the last two are needed only if it reads back as another
-	 * without them. */
+	/* A number needs the last two of its 17 digits only if it reads back as another without
+	 * them. */
 	for (int digits = 15; digits <= 17; digits++) {
 		free(text);
 		text = json_dumps(value, flags | JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
@@ -110,7 +110,7 @@ int cli_write_json(const char *path, mode_t mode, json_t *value, struct sgpu_err
 	int rc = text ? SGPU_OK : sgpu_fail_nomem(error);
 
 	if (rc == SGPU_OK) {
-		text[size] = '\n'; /* in place of the NUL, which is not written */
+		text[size] = '\n'; /* in place of the NUL */
 		rc = cli_write_text(path, mode, text, size + 1, error);
 	}
 	free(text);
@@ -118,10 +118,9 @@ int cli_write_json(const char *path, mode_t mode, json_t *value, struct sgpu_err
 	return rc;
 }
 
-/* ---- the same records for people ---- */
 enum { COLUMNS_MAX = 16, ITEMS_SHOWN = 8, NAME_WIDTH = 28 };
 
-/* Returns how many columns a text takes, if each character takes one. */
+/* Counts one column for each character. */
 static size_t width_of(const char *text)
 {
 	size_t width = 0;
@@ -164,7 +163,7 @@ static void put_value(FILE *out, const json_t *value)
 	}
 }
 
-/* Returns a value as one text, "-" if it has none, escaped for a terminal. From malloc. */
+/* Returns a value in one text, "-" for none, escaped for a terminal. From malloc. */
 static char *value_text(const json_t *value)
 {
 	char *text = NULL;
@@ -215,7 +214,7 @@ void cli_table(FILE *out, const json_t *list, const char *columns)
 }
 
 /* Prints what an object holds below its name, but what is in it on one line. Names can be hostile,
- * too: those of a server's status come from the server. */
+ * too: a server chooses those of its status. */
 static void put_member(FILE *out, const char *name, const json_t *value, int depth)
 {
 	const json_int_t mib = json_integer_value(value) >> 20;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reports of runs. The line for each batch in a runner's log has its ids, owner, sizes, time and
- * status. None of this is secret, since the host sees it anyway.
+ * Reports of runs. The line of a batch in a runner's log has no secrets: the host sees all of it
+ * anyway.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -57,11 +57,11 @@ void report_batch(const struct report *report, const char *file, int rc,
 						    text[4 * REPORT_NAME_MAX + SGPU_ERROR_TEXT_MAX];
 
 	if (cli_quiet || (!*report->batch_id && !by)) {
-		return; /* without an id it was no batch */
+		return;
 	}
 	clock_gettime(CLOCK_REALTIME, &now);
 	gmtime_r(&now.tv_sec, &utc);
-	/* in the format of RFC 3339 */
+	/* RFC 3339 */
 	snprintf(time + strftime(time, TIME_MAX, "%Y-%m-%dT%H:%M:%S", &utc), TIME_MAX / 2,
 		 ".%03ldZ", now.tv_nsec / 1000000);
 	if (cli_json) {
@@ -87,8 +87,7 @@ void report_batch(const struct report *report, const char *file, int rc,
 	}
 }
 
-/* Statistics: the total time of each stage, and the bytes on each path to the device and back. The
- * times add up to more than the run's where streams overlap. */
+/* The times of the stages add up to more than the run's where streams overlap. */
 
 static void report_stats(const struct report *report)
 {
@@ -134,7 +133,6 @@ static void report_stats(const struct report *report)
 	json_decref(object);
 }
 
-/* ---- the outcome, for the client ---- */
 void report_refusal(int fd, const struct report *report, const struct sgpu_error *why)
 {
 	struct sgpu_batch_refusal refusal = { .code = why->code };

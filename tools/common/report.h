@@ -7,7 +7,7 @@
 #ifndef SGPU_REPORT_H
 #define SGPU_REPORT_H
 
-/* The outcome of a run. It has no pointers, since it may come from another process. */
+/* The outcome of a run, without pointers, since it may come from another process. */
 enum { REPORT_NAME_MAX = 256, REPORT_USER_MAX = 33 };
 struct report {
 	char batch_id[REPORT_NAME_MAX]; /* "": the input is no batch */
@@ -19,9 +19,8 @@ struct report {
 	struct sgpu_device_info device; /* the first device */
 	int devices;
 };
-/* Prints a line on standard error, unless -q: the batch, its owner, the key used, sizes, time, the
- * code. file: the batch's, or NULL. by: the user and the text of their error, for a server's log;
- * or NULL. */
+/* Prints a line on standard error, unless -q: batch, owner, key used, sizes, time, code. file: the
+ * batch's, or NULL. by: the user and their error's text, for a server's log; or NULL. */
 struct report_user {
 	uint64_t uid;
 	const char *name, *reason; /* may be "" */
@@ -29,11 +28,11 @@ struct report_user {
 void report_batch(const struct report *report, const char *file, int code,
 		  const struct report_user *by);
 
-/* Sends the reader of `fd` a refusal, if a run was refused and so has no response. A regular file
- * that -o names gets none, so that each file with a response's name is a response. */
+/* Sends the reader of `fd` a refusal if a run was refused. A regular file that -o names gets none,
+ * so that each file with a response's name is a response. */
 void report_refusal(int fd, const struct report *report, const struct sgpu_error *why);
-/* Prints the line of report_batch and, if `stats` is set, times and bytes by stage on standard
- * error. Call after all is written. */
+/* Prints the line of report_batch and, with `stats`, times and bytes by stage on standard error.
+ * Call after all is written. */
 void report_outcome(const struct report *report, bool stats, int code);
 
 #endif

@@ -11,7 +11,7 @@
 #include "base/pool.h"
 #include "cli.h"
 
-/* What every runner can be told. A server and a worker pass these options on. */
+/* Options of every runner, which a server and a worker pass on. */
 struct runner_options {
 	struct cli_list keys, owners, files; /* owners: at most one is allowed */
 	const char *device, *state;
@@ -21,7 +21,7 @@ struct runner_options {
 	bool allow_modules;
 };
 
-/* Rows of a verb's options for the member `member` of its values, a struct `type`. */
+/* Rows for the member `member` of a verb's values, a struct `type`. */
 #define RUNNER_OPTIONS(type, member)                                                          \
 	{ "key", 'k', "KEY", "a key that opens the batch; may be given several times",        \
 	  CLI_LIST(type, member.keys) },                                                      \
@@ -44,7 +44,7 @@ struct runner_options {
 			CLI_FLAG(type, member.allow_modules)                                  \
 	}
 
-/* The values of `run_options`, which sgpu-run and sgpu-enclave read alike. */
+/* Values of `run_options`, for sgpu-run and sgpu-enclave. */
 struct run_request {
 	struct runner_options runner;
 	uint64_t timeout_ns, wait_ns; /* 0: none */
@@ -53,11 +53,11 @@ struct run_request {
 	const char *quote, *owner;
 	struct cli_bytes nonce;
 	uint64_t memory; /* bytes; 0: all that is free */
-	unsigned serve;	 /* a descriptor; 0: it is not given */
+	unsigned serve;	 /* a descriptor; 0: none */
 	bool stats, lease, local, session, info;
 };
 extern const struct cli_option run_options[];
-/* Takes a handle that was given as the output for where the results go. */
+/* Moves a handle that was given as the output to `results`. */
 void runner_take_results(struct run_request *request);
 
 /* Parses "cpu", "cuda:0,1", "cuda:0,cuda:1", "cpu,cpu" (NULL: "auto") into the names of devices of

@@ -17,7 +17,7 @@ bool cli_secret_output(const char *path)
 	return true;
 }
 
-/* A file is never replaced, because data that depend on an overwritten key would be lost. */
+/* A file is never replaced: data that depend on its key would be lost. */
 int cli_write_secret(const char *path, const char *text, size_t size, struct sgpu_error *error)
 {
 	const bool standard = cli_is_standard(path);

@@ -97,8 +97,7 @@ int runner_execute(int fd, char **argv, struct sgpu_error *error)
 	return sgpu_fail_errno(error, "cannot execute 'sgpu-enclave'");
 }
 
-/* In the child: becomes the worker, or returns on failure. Descriptors that the worker does not get
- * are closed here or by exec. */
+/* In the child: returns only on failure. Descriptors not for the worker close here or by exec. */
 static void become_worker(int program, int control, int key, char **arguments,
 			  struct sgpu_error *error)
 {
@@ -112,7 +111,7 @@ static void become_worker(int program, int control, int key, char **arguments,
 		sgpu_fail_errno(error, "cannot start a worker");
 		return;
 	}
-	/* descriptors that this process inherited */
+	/* inherited descriptors */
 	(void)close_range(key < 0 ? RUNNER_KEY_FD : RUNNER_KEY_FD + 1, ~0U, 0);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
@@ -126,7 +125,7 @@ int runner_spawn(int program, char **arguments, const struct wire_begin *begin, 
 	struct wire_begin message = *begin;
 	void *memory = MAP_FAILED;
 
-	/* The file's size is sealed, so that the worker cannot shrink it beneath our mapping. */
+	/* The size is sealed, so that the worker cannot shrink the file beneath our mapping. */
 	rc = sgpu_memory_file_create("sgpu counters", sizeof(struct serve_counters), true, &file,
 				     error);
 	if (rc == SGPU_OK && counters) {

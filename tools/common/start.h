@@ -10,24 +10,23 @@
 
 #include "runner.h"
 
-/* Adds the runner's options and -q, -v and --json, as this program got them, to the arguments of
- * sgpu-enclave in `words`. Nothing is freed. Errors: SGPU_ENOMEM. */
+/* Adds the runner's options and this program's -q, -v and --json to the arguments of sgpu-enclave
+ * in `words`. Nothing is freed. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int runner_arguments(const struct runner_options *options, char ***words,
 				     struct sgpu_error *error);
 
-/* Returns the path of a name in the directory of the running program; "" if it is too
- * long. */
+/* Returns the path of a name beside the running program; "" if it is too long. */
 const char *runner_beside(const char *name, char path[PATH_MAX]);
 /* Opens sgpu-enclave, beside the running program and never by PATH. Errors: SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int runner_find(int *fd, struct sgpu_error *error);
-/* Executes it in the place of this process. Returns only on failure. Errors: SGPU_ESYSTEM. */
+/* Executes sgpu-enclave in this process. Returns only on failure. Errors: SGPU_ESYSTEM. */
 int runner_execute(int fd, char **argv, struct sgpu_error *error);
 
-/* The descriptors of a worker's control socket, and of a key. */
+/* Descriptors of a worker. */
 enum { RUNNER_CONTROL_FD = 3, RUNNER_KEY_FD = 5 };
-/* Starts a worker. key: -1, or a descriptor that the worker gets as RUNNER_KEY_FD. Gives it `begin`
- * and a new memory file for its counters, which is mapped at *counters for reading, unless counters
- * is NULL. *control: its socket. Errors: SGPU_ESYSTEM, SGPU_ENOMEM. */
+/* Starts a worker, with `begin` and a new memory file for its counters, mapped at *counters for
+ * reading unless counters is NULL. key: -1, or the worker's RUNNER_KEY_FD. *control: its socket.
+ * Errors: SGPU_ESYSTEM, SGPU_ENOMEM. */
 struct wire_begin;
 struct serve_counters;
 SGPU_MUST_CHECK int runner_spawn(int program, char **arguments, const struct wire_begin *begin,

@@ -31,7 +31,7 @@ int cli_silence(struct sgpu_error *error)
 	const int messages = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	struct stat status;
 
-	/* Another file in the place of /dev/null would show the output to whoever put it there. */
+	/* Another file in place of /dev/null would show the output to whoever put it there. */
 	if (nowhere >= 0 && (fstat(nowhere, &status) != 0 || !S_ISCHR(status.st_mode) ||
 			     status.st_rdev != makedev(1, 3))) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "'/dev/null' is not the null device");
@@ -61,7 +61,7 @@ bool cli_is_standard(const char *path)
 	return !path || !strcmp(path, "-");
 }
 
-/* Files that are read, by device and inode, since a file can have several names. */
+/* Files that are read. A file can have several names. */
 static struct {
 	dev_t device;
 	ino_t inode;
@@ -146,8 +146,8 @@ bool cli_binary_apart(const char *path)
 	       (!cli_is_standard(path) || cli_binary_output(STDOUT_FILENO));
 }
 
-/* Sets *status to the status of the file; if there is none, to that of the directory where it will
- * be, which only the output knows: so that is opened. */
+/* Sets *status to that of the file or, if there is none, of the directory where it will be, which
+ * only an open output knows. */
 static bool find_file(const char *path, struct stat *status, struct sgpu_output *output)
 {
 	struct sgpu_error ignored;
@@ -202,8 +202,7 @@ int cli_input(const char *path, const char **name, int *fd)
 	*name = path;
 	*fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (*fd < 0) {
-		/* If a signal interrupted the wait for a pipe's writer, there is no error to
-		 * report. */
+		/* A signal that interrupted the wait for a pipe's writer is no error. */
 		return sgpu_io_interrupted() ? sgpu_exit_status(SGPU_ESYSTEM)
 					     : cli_fail(SGPU_ESYSTEM, "cannot open '%s': %s", path,
 							strerror(errno));
@@ -301,8 +300,7 @@ void cli_signals(void (*stop)(void))
 	for (size_t i = 0; i < 3; i++) {
 		static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
 		struct sigaction before;
-		/* A shell starts background jobs with SIGINT ignored, nohup with SIGHUP: keep
-		 * that. */
+		/* Shells ignore SIGINT in background jobs, and nohup SIGHUP: keep that. */
 		if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
 			sigaction(numbers[i], &action, NULL);
 		}
@@ -347,7 +345,6 @@ bool cli_reader_gone(void)
 	       (ferror(stdout) && poll(&out, 1, 0) == 1 && (out.revents & POLLERR));
 }
 
-/* Outputs are opened before the input is read, so that a bad path is reported before a long job. */
 static struct prepared {
 	const char *path;
 	struct sgpu_output output;
@@ -379,8 +376,7 @@ int cli_output_prepare(const char *path, mode_t mode, bool is_new)
 	struct prepared *grown;
 	struct stat status;
 
-	/* Opening a pipe waits for its reader, which may wait for another output of this program.
-	 */
+	/* Opening a pipe waits for its reader, which may wait for another of our outputs. */
 	if (cli_is_standard(path) || (stat(path, &status) == 0 && S_ISFIFO(status.st_mode))) {
 		return 0;
 	}

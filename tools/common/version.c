@@ -11,8 +11,7 @@
 
 #include "cli.h"
 
-/* The Makefile defines these for this file alone: the commit, its options that are on and off, and
- * the compiler's flags. */
+/* The Makefile defines these for this file alone: commit, options on and off, compiler's flags. */
 #ifndef SGPU_COMMIT
 #define SGPU_COMMIT "unknown"
 #define SGPU_WITH ""

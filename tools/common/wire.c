@@ -197,9 +197,8 @@ void wire_clean(struct wire_answer *answer)
 	}
 }
 
-/* ---- descriptors of batches and responses ---- */
-/* fstat() and fstatfs() of a FUSE file ask its server, so a file is first judged by what the kernel
- * itself knows. Files with seals are in memory. Only root can mount file systems with a device. */
+/* fstat() and fstatfs() of a FUSE file ask its server, so what the kernel itself knows comes first.
+ * Files with seals are in memory. Only root can mount file systems with a device. */
 static bool is_memory_or_disk(int fd)
 {
 	struct statx status;

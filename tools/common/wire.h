@@ -46,7 +46,7 @@ enum wire_kind {
 
 enum { WIRE_TEXT_MAX = 1 << 20 };
 
-/* What the worker's keys are called, and the first device's memory. */
+/* The worker's keys, and the first device's memory. */
 enum { WIRE_KIDS_MAX = 64 };
 struct wire_ready {
 	struct sgpu_greeting header;
@@ -56,7 +56,7 @@ struct wire_ready {
 };
 
 /* Comes with three descriptors: the batch, the response, and the manifest of a batch that names it
- * by its hash, or the batch again. */
+ * by its hash, or again the batch. */
 struct wire_submit {
 	struct sgpu_greeting header;
 	uint64_t timeout_ns; /* 0: none */
@@ -94,7 +94,7 @@ struct wire_progress {
 	struct sgpu_run_progress progress;
 };
 
-/* Whose sessions a worker takes, and the words for it. */
+/* Whose sessions a worker takes. */
 enum wire_sessions { WIRE_SESSIONS_NONE, WIRE_SESSIONS_OWNERS, WIRE_SESSIONS_ANY, WIRE_SESSIONS };
 extern const char *const wire_sessions[WIRE_SESSIONS];
 
@@ -102,12 +102,12 @@ extern const char *const wire_sessions[WIRE_SESSIONS];
 struct wire_begin {
 	struct sgpu_greeting header;
 	uint64_t submissions;	   /* most batches at a time */
-	uint64_t leases, lease_ns; /* bytes of the pool of leases, 0: none; how long a lease that
-				      nobody holds stays, 0: the default */
+	uint64_t leases, lease_ns; /* bytes of the pool, 0: none; how long a lease without holder
+				      stays, 0: the default */
 	uint64_t stall_ns;	   /* how long a lease may wait for its client, or a session be
 				      idle, while others wait for a worker */
-	uint64_t sessions;	   /* whose are taken: an enum wire_sessions */
-	uint64_t spool;		   /* 1: batches come from a spool; see below */
+	uint64_t sessions;	   /* an enum wire_sessions */
+	uint64_t spool;		   /* 1: batches come from a spool */
 	uint64_t session_memory;   /* bytes of device memory that a session may have; 0: all */
 };
 
@@ -115,7 +115,7 @@ struct wire_take {
 	struct sgpu_greeting header;
 	uint64_t uid;		    /* of the client, as the kernel says */
 	uint64_t since_ns;	    /* when it connected */
-	uint64_t request;	    /* 1: it is counted as a request; 0: as a batch */
+	uint64_t request;	    /* 1: counts as a request; 0: as a batch */
 	char user[REPORT_USER_MAX]; /* the client's name, for the log; "": it has none */
 };
 
@@ -134,9 +134,8 @@ struct wire_quote {
 	uint8_t nonce[64];
 };
 
-/* Sums over batches. Those before SERVE_RESULTS count batches by outcome. Only SERVE_FAILED counts
- * faults of this machine; no user may be able to raise it. SERVE_LATENCY_NS sums the times from a
- * batch's connection to its answer. */
+/* Sums over batches; those before SERVE_RESULTS count outcomes. Only SERVE_FAILED counts faults of
+ * this machine; no user may be able to raise it. SERVE_LATENCY_NS: from connections to answers. */
 enum serve_sum {
 	SERVE_DONE,
 	SERVE_SOME_FAILED,
@@ -152,8 +151,8 @@ enum serve_sum {
 	SERVE_SUMS
 };
 
-/* Only the worker writes these; its values may be false. It sends WIRE_NOTE after it has changed
- * one of the first two. */
+/* Only the worker writes these; they may be false. It sends WIRE_NOTE after a change of the first
+ * two. */
 struct serve_counters {
 	_Atomic uint64_t ended;		 /* connections with batches that it has closed */
 	_Atomic uint64_t requests_ended; /* the same with requests */
@@ -168,10 +167,10 @@ enum { SERVE_SUBMISSIONS_MAX = 1024, TENANT_SESSIONS_MAX = 16 };
 
 /* All other messages are a header alone. */
 
-/* Receives one message of that kind and size with exactly `count` descriptors, which the caller
+/* Receives a message of that kind and size with exactly `count` descriptors, which the caller
  * closes. Does not block. Errors: SGPU_ECANCELED: the peer has gone; SGPU_ETIMEOUT: there is no
- * message; SGPU_EINVALID: it is another, whose descriptors are closed;
- * SGPU_ERETRY: it has not all of them, since this process has too many open. */
+ * message; SGPU_EINVALID: another message, whose descriptors are closed; SGPU_ERETRY: descriptors
+ * are missing, since this process has too many open. */
 SGPU_MUST_CHECK int wire_receive(int socket, enum wire_kind kind, void *message, size_t size,
 				 int *fds, int count, struct sgpu_error *error);
 
@@ -182,8 +181,8 @@ SGPU_MUST_CHECK int wire_hear(int socket, enum wire_kind kind, int *fd, struct s
 /* Sends a text in a memory file. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int wire_say_text(int socket, enum wire_kind kind, const char *text, size_t size,
 				  struct sgpu_error *error);
-/* Reads the text in a file, at most `most` bytes, into memory from malloc, and appends a NUL.
- * Closes the file. It must be a memory file, since other file systems may never answer. */
+/* Reads and closes a memory file, of at most `most` bytes; other files may never answer. *text:
+ * from malloc, with a NUL appended. */
 SGPU_MUST_CHECK int wire_take_text(int file, const char *name, size_t most, char **text,
 				   size_t *size, struct sgpu_error *error);
 
@@ -195,32 +194,30 @@ bool wire_is_request(enum wire_kind kind);
 
 void wire_refuse(int socket, const struct sgpu_error *error);
 
-/* Whether the server takes a descriptor as a batch, or as the place of a response: only files in
- * memory and on a disk, on which no call can block for ever. A client copies pipes and files of
- * network file systems, FUSE, overlays, /proc and /sys through memory. These functions never block.
- */
+/* Whether the server takes a descriptor as a batch or a response's place: only files in memory and
+ * on a disk, on which no call can block for ever. A client copies pipes and files of network file
+ * systems, FUSE, overlays, /proc and /sys through memory. These functions never block. */
 bool wire_takes_batch(int fd);
 bool wire_takes_response(int fd);
 
 /* Makes an answer from another process safe to print. */
 void wire_clean(struct wire_answer *answer);
 
-/* Requests to a server that end with one answer; requests.c of sgpu-enclave is the other side. */
+/* Requests to a server with one answer; requests.c of sgpu-enclave is the other side. */
 
 /* Sends the server at `socket` (NULL: the default) a message, and reads the text in the memory file
- * of its answer; *text is from malloc and ends with a NUL. Errors: those of finding the server; the
+ * of its answer. *text: from malloc, with a NUL appended. Errors: those of finding the server; the
  * error in its answer; SGPU_ESYSTEM: the server or its worker has ended, or is silent. */
 SGPU_MUST_CHECK int ask_server(const char *socket, enum wire_kind kind, void *message,
 			       size_t message_size, enum wire_kind expected, unsigned patience_s,
 			       char **text, size_t *size, struct sgpu_error *error);
 
-/* The parts of ask_server, for callers that go on with the connection. ask_open connects and sends;
- * set *connection to -1 before. ask_wait waits until the server has sent a message; if this carries
- * an error, returns that. */
+/* Parts of ask_server, for callers that go on with the connection. ask_open connects and sends; set
+ * *connection to -1 before. ask_wait waits for a message, and returns the error in it, if any. */
 SGPU_MUST_CHECK int ask_open(const char *socket, enum wire_kind kind, void *message, size_t size,
 			     int *connection, struct sgpu_error *error);
 SGPU_MUST_CHECK int ask_wait(int connection, unsigned patience_s, struct sgpu_error *error);
-/* Receives a WIRE_ANSWER, which has come, and returns the error in it. */
+/* Receives a WIRE_ANSWER that has come; returns the error in it. */
 SGPU_MUST_CHECK int ask_error(int connection, struct sgpu_error *error);
 
 #endif

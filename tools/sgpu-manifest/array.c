@@ -79,7 +79,7 @@ static int read_elements(void *file, uint64_t position, void *data, size_t size,
 	return sgpu_file_read(file, data, size, error);
 }
 
-/* Appends an array's elements to the spool, where the payload is then. */
+/* Appends an array's elements to the spool, which is then the payload's file. */
 static int unpack(struct payload_folder *folder, struct sgpu_file *file, const char *name,
 		  struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
@@ -95,8 +95,7 @@ static int unpack(struct payload_folder *folder, struct sgpu_file *file, const c
 	return rc;
 }
 
-/* A LOW payload that does not lie in its file as it is travels in the batch: a runner could not
- * unpack it. */
+/* A LOW payload that a runner would have to unpack from its file travels in the batch. */
 static int take(struct payload_folder *folder, const struct sgpu_segment *segment,
 		struct array *array, struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
@@ -137,7 +136,6 @@ int array_take(struct payload_folder *folder, const struct sgpu_segment *segment
 	return rc;
 }
 
-/* ---- outputs ---- */
 /* Adds the header of the file that an output is like. */
 static int add_header(const struct payload_folder *folder, const struct sgpu_segment *like,
 		      json_t *file, struct sgpu_error *error)
@@ -165,8 +163,7 @@ static int add_header(const struct payload_folder *folder, const struct sgpu_seg
 	return rc;
 }
 
-/* Begins such a file and throws it away, so that what its format does not have is known before the
- * run. */
+/* Begins such a file and discards it, to find before the run what its format lacks. */
 static int try_format(const struct sgpu_segment *segment, struct sgpu_error *error)
 {
 	const int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);

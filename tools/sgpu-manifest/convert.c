@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What stands before an operation of init: the scaling of a file's header, a cast that is exact,
- * another order of the axes.
+ * What stands before an operation of init: the scaling of a file's header, an exact cast, another
+ * order of the axes.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,6 @@
 
 #include "draft.h"
 
-/* ---- what has to be done to a value ---- */
 static const char *shown(const struct value *value)
 {
 	return value->file ? value->file->path : value->id;
@@ -47,7 +46,7 @@ static int cast(struct draft *draft, struct value *value, enum sgpu_dtype to)
 	return status;
 }
 
-/* As NIfTI means it: in f64, so that the values are those that other programs compute. */
+/* As NIfTI means it: in f64, for the values that other programs compute. */
 static int scale(struct draft *draft, struct value *value)
 {
 	const struct sgpu_file_info *info = &value->file->info;
@@ -78,9 +77,9 @@ static bool is_exact(enum sgpu_dtype from, enum sgpu_dtype to)
 	return is_float && bits[from] <= bits[to];
 }
 
-/* Returns the type to which a value is cast for an argument: i32 of small integers, with which
- * nothing is rounded; else the smaller float that holds all its values, f64 if another file has
- * f64; SGPU_NONE if there is none. */
+/* Returns the type to cast a value to: i32 of small integers, with which nothing is rounded; else
+ * the smaller float that holds all its values, f64 if another file has f64; SGPU_NONE if there is
+ * none. */
 static enum sgpu_dtype exact_type(const struct value *value, unsigned allowed, bool wide,
 				  struct sgpu_error *error)
 {
@@ -142,9 +141,7 @@ int draft_convert(struct draft *draft, const struct sgpu_op *op,
 	return target == SGPU_NONE ? refuse_type(value, op, argument) : cast(draft, value, target);
 }
 
-/* ---- the order of axes ---- */
-/* Whether an operation gives the same result, in the order of its input, whichever way the axes are
- * counted. */
+/* Whether an operation's result, in its input's order, is the same however axes are counted. */
 static bool ignores_order(const struct draft_stage *stage)
 {
 	static const char among[] = " activation_gradient black_scholes cast copy gaussian3d "

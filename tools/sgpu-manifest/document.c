@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads, checks and reports on manifests for all verbs, and writes to the file of -o.
+ * Loads, checks and reports on manifests; writes to the file of -o.
  */
 #include "base/io.h"
 #include "manifest_tool.h"
@@ -11,7 +11,6 @@
 
 const char DOCUMENT_MADE[] = "the job";
 
-/* ---- diagnostics, as people and as programs read them ---- */
 static void print(FILE *file, const char *name, const struct sgpu_diagnostic *diagnostic)
 {
 	if (cli_json) {
@@ -49,7 +48,7 @@ static void report_diagnostics(const struct document *document, FILE *records)
 	for (size_t i = 0; i < diagnostics->count; i++) {
 		print(file ? file : messages, document->name, &diagnostics->list[i]);
 	}
-	/* All diagnostics go out in one write: standard error has no buffer of its own. */
+	/* One write for all diagnostics: standard error has no buffer. */
 	if (file && fclose(file) == 0) {
 		fwrite(text, 1, size, messages);
 	}
@@ -59,7 +58,6 @@ static void report_diagnostics(const struct document *document, FILE *records)
 	}
 }
 
-/* ---- documents ---- */
 static int parse(struct document *document, unsigned options, struct sgpu_error *error)
 {
 	char *compiled =
@@ -81,7 +79,7 @@ static int check(struct document *document, unsigned options)
 	struct sgpu_error error = { 0 };
 	int rc = parse(document, options & ~(unsigned)DOCUMENT_RECORDS_ARE_RESULT, &error);
 
-	/* Text that is not JSON is reported as a diagnostic, with its line and column. */
+	/* Text that is not JSON has a diagnostic, with its line and column. */
 	if (rc && !(rc == SGPU_EINVALID && document->diagnostics.count)) {
 		return cli_error(&error);
 	}
@@ -146,7 +144,6 @@ char *folder_of(const char *path)
 	return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
 }
 
-/* ---- outputs ---- */
 int text_write(const char *path, const char *text, size_t size)
 {
 	struct sgpu_error error = { 0 };

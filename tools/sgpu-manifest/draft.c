@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes a manifest of stages: an operation each, and before it what makes of a file the data that
- * the operation takes: the scaling of the file's header, a cast that is exact, another order of the
- * axes.
+ * Makes a manifest of stages: an operation each, after what convert.c makes of its files.
  */
 #include <ctype.h>
 #include <math.h>
@@ -12,8 +10,7 @@
 
 #include "draft.h"
 
-/* ---- segments and operations ---- */
-/* Adds the segment of a value. Takes over the references; the last three may be NULL. */
+/* Takes over the references; the last three arguments may be NULL. */
 static int add_segment(struct draft *draft, struct value *value, const char *direction,
 		       const char *location, json_t *type, json_t *file)
 {
@@ -26,7 +23,7 @@ static int add_segment(struct draft *draft, struct value *value, const char *dir
 		       : 0;
 }
 
-/* Adds an operation. Takes over the references; `params` may be NULL. */
+/* Takes over the references; `params` may be NULL. */
 static int add_operation(struct draft *draft, const char *id, const char *kernel, json_t *arguments,
 			 json_t *params)
 {
@@ -61,7 +58,6 @@ int draft_step(struct draft *draft, const char *kernel, const char *suffix, json
 	return status ? status : add_segment(draft, value, "INTERMEDIATE", NULL, NULL, NULL);
 }
 
-/* ---- files ---- */
 json_t *draft_type(const struct sgpu_type *type, uint64_t offset)
 {
 	return json_pack("{s:s, s:o, s:o*}", "dtype", sgpu_dtype_name(type->dtype), "shape",
@@ -105,7 +101,6 @@ static int add_file(struct draft *draft, const char *name, const char *text, str
 	return status;
 }
 
-/* ---- stages ---- */
 static bool is_low(const struct draft_stage *stage, const char *name)
 {
 	for (int i = 0; i < stage->low.count; i++) {
@@ -189,7 +184,7 @@ static int gather(struct draft *draft, const struct draft_stage *stage, bool fir
 	return status ? status : draft_arrange(draft, stage, values, inputs->count);
 }
 
-/* Whether an output of the last stage is wanted: it is named with -o, or it is required. */
+/* Whether an output of the last stage is named with -o, or required. */
 static bool is_wanted(const struct draft *draft, const struct sgpu_op_argument *argument, bool last)
 {
 	for (int i = 0; last && i < draft->request->outputs.count; i++) {
@@ -200,8 +195,8 @@ static bool is_wanted(const struct draft *draft, const struct sgpu_op_argument *
 	return !argument->optional;
 }
 
-/* Adds the outputs of a stage as segments: INTERMEDIATE, until the files of the last are known. If
- * all outputs are optional, and none is named, there are all. */
+/* Adds a stage's outputs as segments: INTERMEDIATE, until the files of the last are known; all of
+ * them, if all are optional and none is named. */
 static int add_outputs(struct draft *draft, const struct draft_stage *stage, int number, bool last,
 		       json_t *arguments)
 {

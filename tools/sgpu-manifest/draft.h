@@ -10,9 +10,9 @@
 
 enum { DRAFT_STAGES_MAX = 16, DRAFT_NAME_MAX = 64 };
 
-/* A name and what was given for it: an argument's file, a parameter's value, an output's file. */
+/* What was given for a name: an argument's file, a parameter's value, an output's file. */
 struct draft_word {
-	char name[DRAFT_NAME_MAX + 1]; /* "": none was given */
+	char name[DRAFT_NAME_MAX + 1]; /* "": none */
 	const char *value;
 };
 struct draft_words {
@@ -33,7 +33,7 @@ struct draft_request {
 	int count;
 	struct draft_words outputs; /* files for outputs of the last stage */
 	const char *id, *like;
-	enum sgpu_dtype cast; /* SGPU_NONE: only casts that are exact are inserted */
+	enum sgpu_dtype cast; /* SGPU_NONE: only exact casts are inserted */
 	uint64_t size_max;    /* bytes of the elements of a compressed file; 0: the default */
 };
 
@@ -45,7 +45,7 @@ int draft_take_then(void *request, const char *operation);
 int draft_take_low(void *request, const char *name);
 int draft_take_output(void *request, const char *word);
 int draft_take_cast(void *request, const char *dtype);
-/* Checks what can only be known after the last word: that each stage has an operation. */
+/* After the last word: checks that each stage has an operation. */
 int draft_check_words(const struct draft_request *request);
 void draft_clear(struct draft_request *request);
 
@@ -63,8 +63,8 @@ SGPU_MUST_CHECK int draft_file_read(const char *text, uint64_t size_max, struct 
 /* Opens the file and gives its info, or else whether f64 has all of its values. */
 SGPU_MUST_CHECK int draft_file_look(const struct draft_file *file, struct sgpu_file_info *info,
 				    bool *fits, struct sgpu_error *error);
-/* Returns `path` as data_location_client of a manifest in the current directory: relative if it is
- * below, else absolute. From malloc; NULL when out of memory. */
+/* Returns `path` as data_location_client of a manifest in the current directory: relative below
+ * that, else absolute. From malloc; NULL when out of memory. */
 char *draft_location(const char *path);
 
 /* ---- draft.c ---- */
@@ -75,7 +75,7 @@ struct value {
 	struct sgpu_type type; /* as the bytes lie */
 	bool reversed; /* people count the axes from the last one: the first varies fastest */
 	bool low;
-	const struct draft_file *file; /* where it comes from, or NULL */
+	const struct draft_file *file; /* its file, or NULL */
 	bool scaled;		       /* what is stored has still to be scaled */
 };
 
@@ -90,8 +90,8 @@ struct draft {
 	bool later;			     /* not in the first stage */
 };
 
-/* Adds an operation that reads `value` and sets it to what the operation writes, a segment that is
- * named after the one that was read. Takes `params` over. The caller sets the type. */
+/* Adds an operation that reads `value` and sets it to the segment that the operation writes, named
+ * after the old one. Takes `params` over. The caller sets the type. */
 int draft_step(struct draft *draft, const char *kernel, const char *suffix, json_t *params,
 	       struct value *value);
 json_t *draft_type(const struct sgpu_type *type, uint64_t offset);
@@ -99,20 +99,20 @@ json_t *draft_type(const struct sgpu_type *type, uint64_t offset);
 int draft_make(const struct draft_request *request, json_t **manifest);
 
 /* ---- convert.c ---- */
-/* Makes of a value what the argument takes: scaled as the file's header says, and of one of its
- * types. wide: another input has f64. Returns an exit status. */
+/* Makes a value what the argument takes: scaled as the file's header says, and of one of its types.
+ * wide: another input has f64. Returns an exit status. */
 int draft_convert(struct draft *draft, const struct sgpu_op *op,
 		  const struct sgpu_op_argument *argument, bool wide, struct value *value);
 /* On the device. */
 int draft_reverse(struct draft *draft, struct value *value);
-/* Gives all inputs of a stage one order of axes: that in which they lie if the operation ignores
- * it, else that in which people count. Sets draft->reversed. */
+/* Gives all inputs of a stage one order of axes: theirs if the operation ignores the order, else
+ * that in which people count. Sets draft->reversed. */
 int draft_arrange(struct draft *draft, const struct draft_stage *stage, struct value *values,
 		  int count);
 
 /* ---- outputs.c ---- */
-/* Checks that each -o is of an output of the last operation, of which there are `count`, and that a
- * -o without a name is of the only one. */
+/* Checks that each -o names one of the last operation's `count` outputs, or no name if there is
+ * one. */
 int draft_check_outputs(const struct draft *draft, int count);
 /* alone: it is the only one. */
 int draft_finish_output(struct draft *draft, const char *name, bool alone, struct value *value);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of init hold: what the user states, FILE:DTYPE:SHAPE[:OFFSET], or what the file
- * says.
+ * What the files of init hold: as the user states, FILE:DTYPE:SHAPE[:OFFSET], or as the file says.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,7 +12,7 @@
 
 #include "draft.h"
 
-/* Finds the last ":DTYPE:" in the text. The path before it may contain colons. */
+/* Finds the last ":DTYPE:", since the path before it may contain colons. */
 static const char *find_type(const char *text, enum sgpu_dtype *dtype)
 {
 	const char *found = NULL;
@@ -137,7 +136,7 @@ int draft_file_read(const char *text, uint64_t size_max, struct draft_file *file
 		return rc == SGPU_EINVALID && file->request.member ? hint_type(error) : rc;
 	}
 	rc = parse_shape(type + 1 + strlen(sgpu_dtype_name(dtype)) + 1, &file->request, error);
-	/* The file of a manifest may come later than the manifest. */
+	/* A manifest's file may come later than the manifest. */
 	file->info = (struct sgpu_file_info){ .type = file->request.raw_type,
 					      .plain = true,
 					      .offset = file->request.raw_offset };

@@ -47,7 +47,7 @@ struct request {
 			CLI_TEXT(struct request, output)                      \
 	}
 
-/* document.c: reads manifests, checks them and reports on them; writes to the file of -o. */
+/* document.c */
 struct document {
 	const char *path; /* "-" is standard input */
 	const char *name; /* in messages */
@@ -57,32 +57,30 @@ struct document {
 	struct sgpu_diagnostics diagnostics;
 };
 
-/* An option besides enum sgpu_manifest_options: with --json, diagnostics are the result, as records
- * on standard output, not on standard error. */
+/* Besides enum sgpu_manifest_options: with --json, records on standard output are the result. */
 enum { DOCUMENT_RECORDS_ARE_RESULT = 1 << 16 };
 
 extern const char DOCUMENT_MADE[];
-/* Reads and checks a manifest with `options`; prints every diagnostic. Returns an exit status. path
- * NULL is standard input. The caller frees the document in any case. */
+/* Reads and checks a manifest with `options` (path NULL: standard input); prints every diagnostic.
+ * Returns an exit status. The caller frees the document in any case. */
 int document_load(const char *path, unsigned options, struct document *document);
 int document_check(const json_t *value, const char *name, unsigned options,
 		   struct document *document);
 void document_free(struct document *document);
 
-/* Writes a text. The file appears only when it is whole; path NULL is standard output. Returns an
- * exit status. */
+/* The file appears only when whole; path NULL is standard output. Returns an exit status. */
 int text_write(const char *path, const char *text, size_t size);
-/* As cli_write_json. Takes over the reference. */
+/* As cli_write_json. */
 int json_write(const char *path, json_t *value);
 json_t *shape_json(const struct sgpu_type *type);
-/* Returns the folder of a path, "." if it names none. From malloc; NULL when out of memory. */
+/* "." if a path names no folder. From malloc; NULL when out of memory. */
 char *folder_of(const char *path);
 
 /* payload.c: the payload files of a manifest's inputs. */
 struct payload_folder {
 	char *path; /* the real path of the manifest's folder */
 	bool allow_outside;
-	uint64_t hashed; /* bytes hashed so far, for the progress display */
+	uint64_t hashed; /* bytes so far, for the progress line */
 	int spool;	 /* descriptor of what was unpacked, or -1 */
 };
 
@@ -91,23 +89,22 @@ SGPU_MUST_CHECK int payload_folder_open(const char *manifest_path, struct payloa
 					struct sgpu_error *error);
 void payload_folder_close(struct payload_folder *folder);
 
-/* Opens an input's file without following a link or waiting for a pipe, since either may have
- * replaced the resolved path. Checks its size if it has no format. *size: of the payload; set only
- * if the manifest does not state it. */
+/* Opens an input's file, but follows no link and waits for no pipe, since either may have replaced
+ * the resolved path. Checks its size if it has no format. *size: of the payload, if the manifest
+ * does not state it. */
 SGPU_MUST_CHECK int payload_open(const struct payload_folder *folder,
 				 const struct sgpu_segment *segment, char **path, int *fd,
 				 uint64_t *size, struct sgpu_error *error);
 /* Finds an input's payload, checks its size, and sets size, location and, for LOW data, kt128 of
- * `entry`. Errors: SGPU_ESYSTEM, SGPU_EINVALID (a size that does not fit), SGPU_EPOLICY (outside
- * the folder, HIGH data that would have to travel in the clear). */
+ * `entry`. Errors: SGPU_ESYSTEM, SGPU_EINVALID (the size does not fit), SGPU_EPOLICY (outside the
+ * folder, or HIGH data that would travel in the clear). */
 SGPU_MUST_CHECK int payload_take(struct payload_folder *folder, const struct sgpu_segment *segment,
 				 struct sgpu_batch_segment *entry, struct sgpu_error *error);
-/* Copies a LOW payload, which is in a file, to its place. Its digest tells a runner of any change.
- */
+/* Copies a LOW payload from its file to its place. Its digest tells a runner of any change. */
 int payload_place(struct sgpu_batch_segment *entry, struct sgpu_error *error);
-/* Compares each module_digest with the image's file, and adds missing ones. The document is
- * replaced by a new one then, checked with `options`. Prints every error; fails for an image that
- * cannot be read. Returns an exit status. */
+/* Compares each module_digest with the image's file, and adds missing ones; then a new document,
+ * checked with `options`, replaces the old one. Prints every error; fails for an image that cannot
+ * be read. Returns an exit status. */
 int module_digests_fill(struct document *document, const struct payload_folder *folder,
 			unsigned options);
 

@@ -12,8 +12,7 @@ enum {
 	NAMED_MAX = STEM_MAX + SGPU_ID_MAX + 64
 }; /* bytes; a file's name may have 255 together with its suffixes */
 
-/* ---- what becomes of the outputs ---- */
-/* Whether the output has the shape of a file, or that of one volume of a series. */
+/* Whether the output has the shape of a file, or of one volume of a series. */
 static bool same_shape(const struct value *value, const struct sgpu_file_info *info)
 {
 	const int rank = value->type.rank;
@@ -48,7 +47,7 @@ static int find_like(const struct draft *draft, const struct value *value, int *
 	return 0;
 }
 
-/* Returns the file of -o for an output: NULL if none is given. */
+/* NULL: no -o names this output. */
 static const char *output_file(const struct draft *draft, const char *name, bool alone)
 {
 	const struct draft_words *outputs = &draft->request->outputs;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds payloads, checks their sizes and hashes them. Of HIGH data only the file's properties and
- * headers are read here, not the content; the exception is a module's image, whose digest is
- * compared with the manifest's or added to it.
+ * Finds payloads, checks their sizes and hashes them. Of HIGH data only the files' properties and
+ * headers are read here, but all of a module's image, whose digest is compared with the manifest's
+ * or added to it.
  */
 #include "base/io.h"
 #include "crypto/crypto.h"
@@ -43,8 +43,7 @@ void payload_folder_close(struct payload_folder *folder)
 	folder->path = NULL;
 }
 
-/* Whether a path is below a folder. All paths are below "/"; after another folder a slash must
- * follow: /database is not below /data. */
+/* All paths are below "/"; after another folder follows a slash: /database is not below /data. */
 static bool is_below(const char *folder, const char *path)
 {
 	size_t length = strlen(folder);
@@ -53,8 +52,7 @@ static bool is_below(const char *folder, const char *path)
 	       (strncmp(folder, path, length) == 0 && path[length] == '/');
 }
 
-/* Finds the real path of a location, with all symbolic links followed. It must be below the folder,
- * unless allow_outside is set. */
+/* Follows a location's links; it must then be below the folder unless allow_outside is set. */
 static int resolve(const struct payload_folder *folder, const struct sgpu_segment *segment,
 		   char **path, struct sgpu_error *error)
 {
@@ -83,8 +81,7 @@ static int resolve(const struct payload_folder *folder, const struct sgpu_segmen
 	return SGPU_OK;
 }
 
-/* Checks a file's size. Without an offset, the whole file is the payload; with one, the payload is
- * a part of the file. */
+/* Without an offset, the whole file is the payload; with one, a part of it. */
 static int check_size(const struct sgpu_segment *segment, uint64_t wanted, uint64_t size,
 		      struct sgpu_error *error)
 {
@@ -206,7 +203,6 @@ int payload_take(struct payload_folder *folder, const struct sgpu_segment *segme
 	return rc;
 }
 
-/* ---- LOW payloads that go to a region ---- */
 int payload_place(struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
 	struct sgpu_source from = { .fd = -1 }, slice = { .fd = -1 };
@@ -232,9 +228,8 @@ int payload_place(struct sgpu_batch_segment *entry, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- digests of modules ---- */
-/* Measures the module's image that is this segment's payload, as in sgpu-quote(5). The image is
- * read even if it is HIGH, because only its digest tells which code is to run. */
+/* Measures the module's image in this segment as sgpu-quote(5) says, even if the image is HIGH,
+ * because only its digest tells which code is to run. */
 static int measure_image(const struct payload_folder *folder, const struct sgpu_segment *segment,
 			 uint8_t digest[32], struct sgpu_error *error)
 {
@@ -270,14 +265,13 @@ static int measure_image(const struct payload_folder *folder, const struct sgpu_
 	return rc;
 }
 
-/* The digest of one segment's image, which is read once for all operations that use it. */
+/* The digest of a segment's image, read once for all operations that use it. */
 struct image {
 	bool measured;
 	char digest[SGPU_BASE64URL_MAX(32)]; /* "": it is not there */
 };
 
-/* Compares each module_digest with the image's file, and adds missing ones to the document's JSON
- * and their number to *added. Prints every error; returns an exit status. */
+/* Adds missing digests to the document's JSON, their number to *added; see module_digests_fill. */
 static int fill_digests(const struct document *document, const struct payload_folder *folder,
 			int *added)
 {

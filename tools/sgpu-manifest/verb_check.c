@@ -13,8 +13,8 @@ const struct cli_option check_options[] = { CLI_COMMON, OPTION_OUTSIDE, CLI_END 
 
 int verb_check(int argc, char **argv)
 {
-	/* The last one is not freed: the exit of the process takes a tenth of the time that freeing
-	 * a large manifest piece by piece takes. */
+	/* The last one is not freed: to free a large manifest piece by piece takes ten times as
+	 * long as the exit of the process. */
 	static struct document document;
 	struct request request = { 0 };
 	char **paths;
@@ -39,7 +39,6 @@ int verb_check(int argc, char **argv)
 	return worst;
 }
 
-/* ---- canon ---- */
 const struct cli_option canon_options[] = { CLI_COMMON, OPTION_OUTPUT, OPTION_OUTSIDE, CLI_END };
 
 int verb_canon(int argc, char **argv)
@@ -58,7 +57,7 @@ int verb_canon(int argc, char **argv)
 		status = text_write(request.output, document.manifest->canonical,
 				    document.manifest->canonical_size);
 	}
-	/* The canonical form ends without a newline, but a prompt should start on its own line. */
+	/* The canonical form ends without a newline, but a prompt should begin a line. */
 	if (!status && !request.output && isatty(STDOUT_FILENO)) {
 		putchar('\n');
 	}

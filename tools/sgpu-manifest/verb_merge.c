@@ -49,7 +49,7 @@ static int add_segment(struct merger *merger, const struct sgpu_batch_segment *s
 	return 0;
 }
 
-/* Adds a response. Reads it to its end, to detect a truncated one. */
+/* Reads a response to its end, to detect a truncated one. */
 static int add_response(struct merger *merger, const char *path)
 {
 	struct sgpu_tar_reader *reader = NULL;

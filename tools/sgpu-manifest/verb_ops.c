@@ -36,7 +36,7 @@ void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX])
 	}
 }
 
-/* Returns a bound or default, as a JSON integer if it is one; NULL if it stands for none, and for a
+/* Returns a bound or default, an integer if possible; NULL if it stands for none, and for a
  * parameter that is no number. */
 static json_t *number_json(const struct sgpu_op_param *param, double number)
 {
@@ -153,11 +153,9 @@ int verb_ops(int argc, char **argv)
 	return 0;
 }
 
-/* ---- the JSON Schema 2020-12, from schema.json and the table. It covers what an editor can check
- * while the user types; the verb check also checks references, the graph and the flow of
- * information ---- */
-/* The part of the schema that does not depend on the operations, embedded in the program.
- * tests/unit/test_schema.c compares its limits. */
+/* ---- the JSON Schema 2020-12, from schema.json and the table: what an editor can check while the
+ * user types; the verb check also checks references, the graph and the flow of information ---- */
+/* schema.json, embedded in the program. tests/unit/test_schema.c compares its limits. */
 extern const char schema_text[] __attribute__((visibility("hidden")));
 extern const char schema_end[] __attribute__((visibility("hidden")));
 __asm__(".pushsection .rodata\n"
@@ -234,8 +232,7 @@ static json_t *manifest_schema(void)
 
 		for (const struct sgpu_op *const *op = sgpu_ops(); *op; op++) {
 			json_array_append_new(names, json_string((*op)->name));
-			/* A document names the arguments of a map as it likes: schema.json has its
-			 * rule. */
+			/* A map's arguments have any names: schema.json has their rule. */
 			if (strcmp((*op)->name, "map") != 0) {
 				json_array_append_new(json_object_get(operation, "allOf"),
 						      op_rule(*op));

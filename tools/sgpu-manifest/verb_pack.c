@@ -26,8 +26,7 @@ const struct cli_option pack_options[] = {
 };
 
 /* ---- places: slices of regions that sgpu-stage has pinned ---- */
-/* Returns the handle of --at for a segment, else the one in the variable *name of the environment,
- * or NULL. */
+/* Returns the handle of --at for a segment, else that in the environment's *variable, or NULL. */
 static const char *handle_of(const struct cli_list *at, const struct sgpu_segment *segment,
 			     const char **variable)
 {
@@ -110,7 +109,7 @@ static int check_places(const struct sgpu_manifest *manifest, const struct cli_l
 	return 0;
 }
 
-/* Finds the payload of each input. Prints every error and returns the status of the first. */
+/* Prints every error and returns the status of the first. */
 static int find_payloads(const struct sgpu_manifest *manifest, struct payload_folder *folder,
 			 const struct cli_list *at, struct sgpu_batch *batch)
 {

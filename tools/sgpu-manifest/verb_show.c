@@ -87,7 +87,7 @@ static json_t *operation_json(const struct sgpu_manifest *manifest,
 	return object;
 }
 
-/* Adds what would run where, and in which memory. */
+/* Adds what would run where and in which memory. */
 static void add_plan(json_t *object, const struct sgpu_manifest *manifest,
 		     const struct sgpu_plan *plan)
 {

@@ -19,12 +19,12 @@ const struct cli_option split_options[] = {
 	CLI_END
 };
 
-/* ---- parts, by union-find over the operations ---- */
+/* ---- parts, by union-find ---- */
 struct splitter {
 	const struct document *document;
-	int *shard; /* per operation: its shard */
+	int *shard; /* by operation */
 	int shard_count;
-	int part_count;	 /* independent parts of the manifest */
+	int part_count;	 /* independent parts */
 	char *directory; /* of the manifest */
 	json_t *shards;	 /* the manifests of the shards */
 };
@@ -38,8 +38,7 @@ static int find(int *parent, int i)
 	return i;
 }
 
-/* Joins two parts. The smaller index becomes the root, so that parts are numbered in the order of
- * their first operation. */
+/* The smaller index becomes the root, to number parts in the order of their first operation. */
 static void join(int *parent, int a, int b)
 {
 	a = find(parent, a);
@@ -89,11 +88,10 @@ static void join_all(const struct sgpu_manifest *manifest, int *parent)
 	}
 }
 
-/* Finds the independent parts and distributes them to shards, in their order. Operations belong to
- * one part if an edge joins them, or if they use a segment that cannot be in two shards: an
- * INPUT_OUTPUT, one whose file's geometry is kept, or one that names client
- * variables. Makes `wanted` shards (0: any number), but at most one for each part. Returns false
- * when out of memory. */
+/* Distributes the independent parts to shards, in their order. Operations belong to one part if an
+ * edge joins them, or if they use a segment that cannot be in two shards: an INPUT_OUTPUT, one
+ * whose file's geometry is kept, or one that names client variables. Makes `wanted` shards (0: any
+ * number), at most one for each part. Returns false when out of memory. */
 static bool find_shards(struct splitter *splitter, uint64_t wanted)
 {
 	const struct sgpu_manifest *manifest = splitter->document->manifest;
@@ -121,7 +119,6 @@ static bool find_shards(struct splitter *splitter, uint64_t wanted)
 	return enough;
 }
 
-/* ---- shards ---- */
 static json_t *entry_of(const struct sgpu_manifest *manifest, const char *list, int index)
 {
 	return json_array_get(json_object_get(manifest->json, list), (size_t)index);
@@ -152,8 +149,7 @@ static void take_segment(struct splitter *splitter, int index, json_t **ids)
 	}
 }
 
-/* Removes dependencies on ids outside the shard. They delay nothing; otherwise the ids would be in
- * the shard. */
+/* Removes dependencies on ids outside the shard. They delay nothing, or the ids would be in it. */
 static void filter_shard(json_t *shard, const json_t *ids)
 {
 	const char *key;

@@ -60,7 +60,7 @@ static int store(struct draft_words *words, const char *name, size_t length, con
 	return 0;
 }
 
-/* Returns a parameter's value: a number, true, false, or else a string. */
+/* Returns a number, true, false, or else a string. */
 static json_t *param_value(const char *text)
 {
 	json_t *value = json_loads(text, JSON_DECODE_ANY, NULL);

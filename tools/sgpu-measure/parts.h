@@ -26,7 +26,6 @@ CLI_VERB(memory);
 
 #define MEASURE_SECOND UINT64_C(1000000000) /* in ns: the unit of --max-age */
 
-/* ---- files ---- */
 /* Loads the public half of an X25519 key file, private or public. Errors: as sgpu_key_load,
  * SGPU_EINVALID for another kind. */
 SGPU_MUST_CHECK int measure_load_x25519(const char *path, struct sgpu_key *key,
@@ -37,17 +36,16 @@ int measure_quote_error(const char *path, const char *text, size_t size, struct 
 
 /* ---- verb_release.c, also used by policy ---- */
 #define RELEASE_RUNNER "sgpu-enclave"
-/* Makes {"version", "release", "files": [{"name", "size", "digest"}]} of a build: sgpu-enclave and,
- * if it is there, the CUDA device. */
+/* Makes {"version", "release", "files": [{"name", "size", "digest"}]} of a build: sgpu-enclave and
+ * the CUDA device, if any. */
 SGPU_MUST_CHECK int release_of_build(const char *folder, json_t **release,
 				     struct sgpu_error *error);
 /* Reads such digests, and verifies the signature of `key`. Errors: SGPU_EINVALID, SGPU_EAUTH. */
 SGPU_MUST_CHECK int release_read(const char *path, const struct sgpu_key *key, json_t **release,
 				 struct sgpu_error *error);
-/* Returns the file of that name; NULL name: the one that is not sgpu-enclave; NULL: none. */
+/* Returns the file of that name, or for NULL the one that is not sgpu-enclave; NULL: none. */
 const json_t *release_file(const json_t *release, const char *name);
 
-/* ---- reports ---- */
 json_t *measure_hex(const void *data, size_t size);
 
 /* ---- verb_verify.c, also used by appraise ---- */
@@ -81,7 +79,7 @@ struct measure_checks {
 int measure_run_checks(struct measure_checks *checks, const char *quote_path,
 		       struct sgpu_error *error);
 void measure_checks_clear(struct measure_checks *checks);
-/* Prints the checks on standard output, a line each; or returns them as a new object {"signature":
+/* Print the checks on standard output, a line each, or return them as a new object {"signature":
  * {"state": "verified", "text": "ES384"}, ...}. */
 void measure_print_checks(const struct measure_checks *checks);
 json_t *measure_checks_json(const struct measure_checks *checks);

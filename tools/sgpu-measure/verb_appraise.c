@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure appraise: verifies a quote, and judges what it says by a policy. Only a quote that
- * the policy accepts gives the key to seal to.
+ * sgpu-measure appraise: verifies a quote, and judges it by a policy. Only a quote that the policy
+ * accepts gives the key to seal to.
  */
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -67,7 +67,6 @@ static int judge(struct task *task, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- reports ---- */
 static bool data_on_stdout(const struct task *task)
 {
 	return (task->ear_path && cli_is_standard(task->ear_path)) ||
@@ -114,7 +113,7 @@ static int check_paths(const struct task *task)
 	if (task->no_nonce && task->checks.nonce.size) {
 		return cli_usage("--nonce and --no-nonce exclude each other");
 	}
-	/* Without a nonce, the quote may be an old one, whose key belongs to a process that has
+	/* Without a nonce, the quote may be old, and its key may belong to a process that has
 	 * ended, or to another owner. */
 	if (task->recipient_path && !task->checks.nonce.size && !task->no_nonce) {
 		return cli_usage("--recipient needs --nonce, which alone shows that the quote is "
@@ -129,7 +128,6 @@ static int check_paths(const struct task *task)
 	return status;
 }
 
-/* ---- outputs of an earlier run ---- */
 /* Removes an earlier run's file; leaves pipes and devices alone. Returns an exit status. */
 static int remove_older(const char *path)
 {
@@ -172,8 +170,8 @@ int verb_appraise(int argc, char **argv)
 	for (; *paths; paths++) {
 		cli_remember_input(*paths);
 	}
-	/* Before anything is read or judged, because a caller that ignores the exit status would
-	 * take an earlier run's key and result for those of this quote. */
+	/* Removed before anything is read: a caller that ignores the exit status would take an
+	 * earlier run's key and result for those of this quote. */
 	const int key = remove_older(task.recipient_path), result = remove_older(task.ear_path);
 
 	status = status ? status : key ? key : result;

@@ -11,8 +11,7 @@ const struct cli_option inspect_options[] = { CLI_COMMON, CLI_END };
 
 enum { UEID_SIZE = 33 };
 
-/* Returns the machine as a policy's `machines` have it: without the first byte of the ueid, which
- * is its type. */
+/* Returns the machine as a policy's `machines` have it: without the ueid's first byte, its type. */
 static json_t *machine_json(const json_t *claims)
 {
 	uint8_t ueid[UEID_SIZE];

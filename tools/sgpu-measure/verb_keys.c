@@ -2,7 +2,7 @@
  *
  * sgpu-measure keygen and certify: keygen makes a private key, and for others a request for a
  * certificate or an authority's own certificate; certify answers a request. An authority certifies
- * a machine's endorsement key, and that key certifies the machine's attestation keys.
+ * a machine's endorsement key, and that key the machine's attestation keys.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -96,8 +96,7 @@ static int run(struct task *task, struct sgpu_error *error)
 	return rc;
 }
 
-/* Reports the fingerprint of a new key: as a record with --json, else with -v. Returns an exit
- * status. */
+/* Reports a new key's fingerprint: a record with --json, else with -v. Returns an exit status. */
 static int report_key(const struct task *task)
 {
 	const bool standard = cli_is_standard(task->public_path),
@@ -135,7 +134,6 @@ int verb_keygen(int argc, char **argv)
 	return status;
 }
 
-/* ---- certify ---- */
 struct certification {
 	const char *key_path, *certificate_path, *out_path;
 	unsigned days;

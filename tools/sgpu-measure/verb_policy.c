@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure policy: writes a policy from a quote that is trusted or
- * from the files of a build.
+ * sgpu-measure policy: writes a policy from a trusted quote or from the files of a build.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +36,8 @@ const struct cli_option policy_options[] = {
 	CLI_END,
 };
 
-/* Whether the host of a platform can read the runner's memory. Then a GPU whose memory
- * it can also read makes nothing worse. */
+/* Whether the host of a platform can read the runner's memory. If so, a GPU whose memory it can
+ * also read makes nothing worse. */
 static bool is_open(const char *kind)
 {
 	const int rank = sgpu_platform_rank(kind);
@@ -46,9 +45,8 @@ static bool is_open(const char *kind)
 	return rank >= 0 && rank < SGPU_RANK_TEE;
 }
 
-/* ---- what a quote of the build should have: digests of files, and conditions without which these
- * prove nothing: the process that holds the key made the quote, is not debugged, and runs no other
- * code ---- */
+/* ---- what a quote of the build should have: digests of files, and what makes them proof: the
+ * process that holds the key made the quote, is not debugged, and runs no other code ---- */
 static json_t *digests_of(const json_t *file)
 {
 	uint8_t digest[SGPU_KT128_SIZE];
@@ -72,8 +70,8 @@ static json_t *runner_policy(const struct task *task, const json_t *file)
 			 "key", "ephemeral", "process", 1);
 }
 
-/* A build without the CUDA device has no code for a GPU, so the policy must refuse quotes with a
- * GPU. On a GPU, other programs' work can run in between. */
+/* A build without the CUDA device has no code for a GPU, so the policy must refuse quotes with one.
+ * On a GPU, other programs' work can run in between. */
 static json_t *device_policy(const struct task *task, const json_t *code)
 {
 	return json_pack("{s:o, s:o*, s:o*}", "code", digests_of(code), "confidential",
@@ -123,7 +121,6 @@ static int policy_of_build(struct task *task, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- the verb ---- */
 static int read_quote(struct task *task, struct sgpu_error *error)
 {
 	char *text = NULL;
@@ -163,7 +160,7 @@ static int run(struct task *task)
 	if (status) {
 		return status;
 	}
-	/* Neither a quote's claims nor a build contain the measurements of a hardware report. */
+	/* Neither a quote's claims nor a build have the measurements of a hardware report. */
 	if (!is_open(json_string_value(
 		    json_object_get(json_object_get(task->policy, "platform"), "at_least")))) {
 		cli_note("the policy accepts no guest before its 'platform' has the 'measurements' "

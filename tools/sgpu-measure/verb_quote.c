@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sgpu-measure quote: collects claims about the runner, the device and the platform, and signs them
- * with a verifier's nonce.
+ * and a verifier's nonce.
  */
 #include <stdlib.h>
 #include <string.h>

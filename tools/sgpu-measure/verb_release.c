@@ -100,7 +100,6 @@ const json_t *release_file(const json_t *release, const char *name)
 	return NULL;
 }
 
-/* ---- reading ---- */
 static const struct sgpu_member all[] = {
 	NEEDED("version", INTEGER),
 	NEEDED("release", TEXT, .max = TEXT_MAX),
@@ -169,7 +168,6 @@ int release_read(const char *path, const struct sgpu_key *key, json_t **release,
 	return rc;
 }
 
-/* ---- the verb ---- */
 static int sign(const struct task *task, const json_t *release, json_t **jws,
 		struct sgpu_error *error)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure verify: verifies a quote and prints what was checked. The verb appraise does the
- * same and then judges the content.
+ * sgpu-measure verify: verifies a quote and prints what was checked.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -16,8 +15,7 @@
 
 enum { ROOTS_MAX = 1 << 20, TIME_MAX = 32 };
 
-/* Loads trusted roots. Whoever can change a root can have any quote accepted, so only a trusted
- * file is read. */
+/* Whoever can change a root can have any quote accepted, so only a trusted file is read. */
 static int load_roots(const char *path, struct sgpu_chain *chain, struct sgpu_error *error)
 {
 	char *text = NULL;
@@ -102,8 +100,7 @@ void measure_checks_clear(struct measure_checks *checks)
 	checks->quote = NULL;
 }
 
-/* ---- the list of checks ---- */
-/* Adds a check to the list. `state` is "verified", "not checked" or "absent". */
+/* `state` is "verified", "not checked" or "absent". */
 static void SGPU_PRINTF(4, 5)
 	set(json_t *list, const char *name, const char *state, const char *format, ...)
 {
@@ -117,8 +114,7 @@ static void SGPU_PRINTF(4, 5)
 			    json_pack("{s:s, s:o*}", "state", state, "text", cli_json_text(text)));
 }
 
-/* Adds an unchecked record to the list: "not checked" if the claims name it, or else "absent" with
- * the reason from the claims. */
+/* Adds an unchecked record: "not checked" if the claims name it, else "absent" and their reason. */
 static void set_record(const struct measure_checks *checks, json_t *list, const char *name,
 		       const char *label, const char *unchecked)
 {
@@ -198,7 +194,7 @@ void measure_print_checks(const struct measure_checks *checks)
 	json_decref(list);
 }
 
-/* Returns a verified hardware report in a policy's terms; NULL when none was verified. */
+/* Returns a verified hardware report in a policy's terms, or NULL. */
 static json_t *tee_json(const struct sgpu_quote_result *result)
 {
 	const struct sgpu_tee_report *tee = &result->tee;
@@ -225,7 +221,6 @@ static json_t *tee_json(const struct sgpu_quote_result *result)
 	return object;
 }
 
-/* ---- the verb ---- */
 const struct cli_option verify_options[] = { CLI_COMMON,
 					     MEASURE_CHECK_OPTIONS(struct measure_checks, ),
 					     CLI_END };

@@ -8,7 +8,6 @@
 
 #include "parts.h"
 
-/* ---- inputs ---- */
 int seal_array_open(const struct sgpu_location *location, uint64_t size, struct seal_array *array,
 		    struct sgpu_error *error)
 {
@@ -63,9 +62,7 @@ int seal_payload_from_array(struct seal_payload *payload, struct sgpu_host_part 
 	return seal_array_open(location, part->size, &payload->array, error);
 }
 
-/* ---- outputs ---- */
-/* Reads what the note says; false: it says nothing that is known. *header: in base64url, or
- * NULL. */
+/* False: the note says nothing that is known. *header: in base64url, or NULL. */
 static bool read_note(json_t *file, struct sgpu_file_style *style, struct sgpu_type *type,
 		      const char **header)
 {

@@ -8,7 +8,7 @@
 #include "parts.h"
 #include "lease.h"
 
-/* The lease, from a server on this machine, that the response names. */
+/* The lease on this machine that the response names. */
 struct open_lease {
 	const char *socket;
 	struct lease_client client;
@@ -20,17 +20,17 @@ struct opening_target {
 	char *path;   /* below `folder`, without "." or ".."; NULL: the output goes to out_path */
 	json_t *file; /* its format, as the note says; NULL: raw */
 	struct sgpu_file_writer *writer; /* while it is written in that format */
-	bool written;			 /* verified and in `output`, which is not yet committed */
+	bool written;			 /* verified, in `output`, not yet committed */
 	struct sgpu_output output;
 };
 
 struct opening {
 	struct seal_keys keys;
-	const char *folder;	/* -C, or NULL */
-	const char *out_path;	/* -o */
-	bool force;		/* --force */
-	bool named;		/* --allow-named-temporary */
-	struct cli_list only;	/* --only */
+	const char *folder;   /* -C, or NULL */
+	const char *out_path; /* -o */
+	bool force;
+	bool named; /* --allow-named-temporary */
+	struct cli_list only;
 	const char *batch_path; /* --batch, or NULL */
 	const char *in_name;
 	struct sgpu_tar_reader *reader;

@@ -58,8 +58,7 @@ static int find_leased(struct opening *opening, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- output files ---- */
-/* Opens an output at a target's path below the folder, without following links on the way. */
+/* Opens a target's path below the folder, without following links on the way. */
 static int open_below(const struct opening *opening, int i, mode_t mode, struct sgpu_output *output,
 		      struct sgpu_error *error)
 {
@@ -101,7 +100,7 @@ static int write_format(void *writer, uint64_t position, const void *data, size_
 	return sgpu_file_write(writer, data, size, error);
 }
 
-/* Returns the size of a redirected file if the output is appended to it; else -1. */
+/* Returns a redirected file's size if the output is appended to it; else -1. */
 static off_t end_of_redirection(const struct sgpu_output *output)
 {
 	struct stat status;
@@ -128,8 +127,8 @@ static int commit_one(struct opening *opening, int i, struct sgpu_error *error)
 	return 0;
 }
 
-/* Commits the outputs. If there are many, one sync of the file system writes their data and another
- * their names, because a sync for each would take longer than all else. */
+/* If there are many outputs, one sync of the file system writes their data and another their names,
+ * because a sync for each would take longer than all else. */
 static int commit(struct opening *opening, struct sgpu_error *error)
 {
 	struct stat root, status;
@@ -157,8 +156,8 @@ static int commit(struct opening *opening, struct sgpu_error *error)
 	return rc;
 }
 
-/* Sets the part's sink. A pipe or redirected file, unlike a new file, keeps its bytes if a later
- * chunk fails, so they must be a prefix of the output, without gaps. */
+/* A pipe or redirected file, unlike a new file, keeps its bytes if a later chunk fails, so they
+ * must be a prefix of the output, without gaps. */
 static int prepare_sink(struct opening *opening, struct seal_payload *payload,
 			struct sgpu_host_part *part, struct sgpu_error *error)
 {
@@ -168,8 +167,8 @@ static int prepare_sink(struct opening *opening, struct seal_payload *payload,
 	uint64_t size = 0;
 
 	if (part->action == SGPU_HOST_COPY && !output->regular) {
-		/* The digest verifies a copied output only at its end. Until then the output is in
-		 * a temporary file. */
+		/* The digest verifies a copied output at its end; until then, a temporary file has
+		 * it. */
 		const int rc = cli_temporary_file(&opening->spool, error);
 		if (rc) {
 			return rc;
@@ -207,7 +206,7 @@ static int prepare_output(void *argument, struct sgpu_host_part *part, struct sg
 	int segment = -1, rc;
 
 	if (s->location.kind == SGPU_LOCATION_INLINE) {
-		do { /* payloads that are not wanted are skipped */
+		do { /* skips unwanted payloads */
 			rc = sgpu_batch_next_payload(opening->reader, opening->response, &segment,
 						     error);
 		} while (!rc && segment >= 0 && segment < payload->segment);
@@ -309,8 +308,7 @@ static int move_outputs(struct opening *opening, struct seal_moves *moves, struc
 	return rc;
 }
 
-/* Removes an older file at the path of a failed output, so that it is not taken for a result of
- * this response. */
+/* An older file at the path of a failed output would be taken for a result of this response. */
 static int remove_older(struct opening *opening, int i, struct sgpu_error *error)
 {
 	struct sgpu_output below = SGPU_OUTPUT_INIT,

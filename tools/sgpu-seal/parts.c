@@ -17,7 +17,7 @@ static int add(struct seal_keys *keys, const char *path, enum seal_use use,
 					set->signing.secret_known);
 	const bool opens = use == SEAL_READER || use == SEAL_OPENER || use == SEAL_CHANGER;
 
-	/* These keys decide who can read the data, or whose batch is trusted. */
+	/* These keys decide who reads the data, or whose batch is trusted. */
 	if (set->others_write && (use == SEAL_RECIPIENT || verifies)) {
 		sgpu_fail(error, SGPU_EPOLICY,
 			  "others can write to key '%s', which says who is trusted", path);
@@ -88,7 +88,6 @@ void seal_keys_clear(struct seal_keys *keys)
 	sgpu_wipe(keys, sizeof(*keys));
 }
 
-/* ---- reports ---- */
 void seal_record(json_t *record, uint64_t bytes_in, uint64_t bytes_out)
 {
 	if (cli_json && record) {

@@ -150,8 +150,8 @@ static void progress(void *argument, uint64_t bytes)
 	cli_progress(NULL, meter->done + bytes);
 }
 
-/* Returns rc, but another error if the payload fails to verify because the archive is cut short
- * within it: after a payload, a whole archive always has more bytes. */
+/* Returns rc, or another error if the payload fails to verify because the archive is cut short
+ * within it: after a payload, a whole archive has more bytes. */
 static int blame_archive(const struct seal_payload *payload, const char *name, int rc,
 			 struct sgpu_error *error)
 {

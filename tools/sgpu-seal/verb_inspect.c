@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal inspect: describes a batch, a response, or a file that is sealed to a public key. The
- * description contains no secrets.
+ * sgpu-seal inspect: describes a batch, a response, or a file that is sealed to a public key,
+ * without its secrets.
  */
 #include <time.h>
 
@@ -14,7 +14,7 @@ struct task {
 	struct seal_keys keys;
 	const char *in_name;
 	const char *kid; /* of the given key that is a recipient, or NULL */
-	json_t *json;	 /* what is printed */
+	json_t *json;
 };
 
 const struct cli_option inspect_options[] = {
@@ -24,7 +24,7 @@ const struct cli_option inspect_options[] = {
 	CLI_END,
 };
 
-/* Without a manifest, which of the outputs are inputs, too, is not known. */
+/* Without a manifest, nobody knows which outputs are inputs, too. */
 static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s)
 {
 	/* Where the payload is, or else where it goes. */
@@ -57,8 +57,7 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ba
 			 "error", failed);
 }
 
-/* Lists the signatures. Each is verified with the public key that it contains, which need not be
- * trusted. */
+/* Each signature is verified with the public key in it, which need not be trusted. */
 static json_t *signatures_json(const struct sgpu_batch *batch)
 {
 	json_t *list = json_array();
@@ -132,7 +131,7 @@ static int authenticate(struct task *task, const struct sgpu_batch *batch, const
 	return rc;
 }
 
-/* Inspects an archive. Reads it to its end first, so that a truncated one is an error. */
+/* Reads an archive to its end first, so that a truncated one is an error. */
 static int inspect_archive(struct task *task, int in, struct sgpu_error *error)
 {
 	struct sgpu_tar_reader *reader = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sgpu-seal keygen, pubkey and keyinfo: make a secret key; write the public halves of a key file;
- * and say which keys a file holds, but nothing secret.
+ * say which keys a file holds, but nothing secret.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -105,7 +105,6 @@ static int read_keys(const char *path, const char *output, struct sgpu_key_set *
 	return status ? status : sgpu_key_set_load(path, keys, &error) ? cli_error(&error) : 0;
 }
 
-/* ---- pubkey ---- */
 const struct cli_option pubkey_options[] = {
 	CLI_COMMON,
 	CLI_PASSPHRASE,
@@ -138,7 +137,6 @@ int verb_pubkey(int argc, char **argv)
 	return rc ? cli_error(&error) : 0;
 }
 
-/* ---- keyinfo ---- */
 const struct cli_option keyinfo_options[] = {
 	CLI_COMMON,
 	CLI_PASSPHRASE,
@@ -149,7 +147,7 @@ const struct cli_option keyinfo_options[] = {
 	CLI_END,
 };
 
-/* Describes the keys of a file, at most one that encrypts and one that signs, as a new array. */
+/* Describes a file's keys, at most one that encrypts and one that signs, in a new array. */
 static json_t *describe(const struct sgpu_key_set *set)
 {
 	const struct sgpu_key *const keys[] = { &set->key, &set->signing };
@@ -167,8 +165,8 @@ static json_t *describe(const struct sgpu_key_set *set)
 	return list;
 }
 
-/* Writes what is in a file. A file for --owners decides whose batches are accepted, so only the
- * user may write it, whatever the umask. */
+/* A file for --owners decides whose batches are accepted, so only the user may write it, whatever
+ * the umask. */
 static int write_info(const struct sgpu_key_set *keys, const char *path,
 		      const struct request *request)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal open: verifies a response and opens its outputs. This file authenticates the response,
- * and decides which outputs are wanted and where they go.
+ * sgpu-seal open: authenticates a response, and decides which outputs are wanted and where they go.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -38,7 +37,6 @@ const struct cli_option open_options[] = {
 	CLI_END,
 };
 
-/* ---- where outputs go ---- */
 int seal_refuse_name(const char *place, struct sgpu_error *error)
 {
 	sgpu_fail(error, SGPU_EPOLICY,
@@ -49,8 +47,8 @@ int seal_refuse_name(const char *place, struct sgpu_error *error)
 			 "choose another place, or accept that with --allow-named-temporary");
 }
 
-/* Whether a file system where every file has a name is refused before the response has come: with a
- * key, the response is expected to contain secrets. */
+/* Whether a file system where every file has a name is refused before the response comes: with a
+ * key, secrets are expected in it. */
 static bool minds_names(const struct opening *opening)
 {
 	return opening->keys.count && !opening->named;
@@ -85,7 +83,6 @@ static int prepare_file(struct opening *opening, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- which response ---- */
 static int read_batch(const struct opening *opening, struct sgpu_batch **batch,
 		      struct sgpu_error *error)
 {
@@ -106,7 +103,7 @@ static int read_batch(const struct opening *opening, struct sgpu_batch **batch,
 	return rc;
 }
 
-/* Checks that one of the signing keys, if any were given, has signed the batch. */
+/* One of the signing keys, if any were given, must have signed the batch. */
 static int check_signature(const struct opening *opening, const struct sgpu_batch *batch,
 			   struct sgpu_error *error)
 {
@@ -126,8 +123,8 @@ static int check_signature(const struct opening *opening, const struct sgpu_batc
 	return rc;
 }
 
-/* Checks that the response answers the batch. Anybody can wrap a batch key for an X25519 key, and
- * old responses verify, too, so only the batch itself tells which response belongs to it. */
+/* Anybody can wrap a batch key for an X25519 key, and old responses verify, too, so only the batch
+ * itself tells which response answers it. */
 static int compare_batch(const struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
@@ -178,8 +175,7 @@ static int authenticate(struct opening *opening, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- which outputs ---- */
-/* Marks the outputs of --only, or all, as wanted. */
+/* Marks the outputs of --only, or all. */
 static int mark_wanted(struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
@@ -222,8 +218,7 @@ static int mark_wanted(struct opening *opening, struct sgpu_error *error)
 	return 0;
 }
 
-/* Checks an output's path before the output is opened: it must not be a file that is read and,
- * without --force, not an existing file. */
+/* An output's path must not be a file that is read nor, without --force, an existing file. */
 static int check_below(const struct opening *opening, const char *path, struct sgpu_error *error)
 {
 	struct stat status;
@@ -283,7 +278,6 @@ static int choose(struct opening *opening, struct sgpu_error *error)
 	return rc ? rc : take_note(opening, error);
 }
 
-/* ---- the verb ---- */
 /* Returns 0, or the exit status after a message. */
 static int read_options(struct opening *opening, int argc, char **argv, char ***paths)
 {
@@ -302,7 +296,7 @@ static int read_options(struct opening *opening, int argc, char **argv, char ***
 	return 0;
 }
 
-/* Fails with the text of a refusal, which comes in place of a response and is not authenticated. */
+/* Fails with the text of a refusal, which replaces a response and is not authenticated. */
 static int fail_refused(struct opening *opening, struct sgpu_error *error)
 {
 	struct sgpu_batch_refusal refusal;
@@ -321,8 +315,8 @@ static int fail_refused(struct opening *opening, struct sgpu_error *error)
 			 sgpu_error_name(refusal.code), refusal.text);
 }
 
-/* Reads a pipe to its end after an error, so that the program that writes the response does not
- * fail, too. The rest of a file is left for the next reader. */
+/* Reads a pipe to its end after an error, so that its writer does not fail, too. The rest of a file
+ * is left for the next reader. */
 static void drain(int in, const char *name)
 {
 	static char buffer[1 << 16];
@@ -335,7 +329,7 @@ static void drain(int in, const char *name)
 
 static int run(struct opening *opening, int in, struct sgpu_error *error)
 {
-	/* An output's place that cannot be used is reported before the response comes. */
+	/* An unusable place of an output is reported before the response comes. */
 	int rc = opening->folder ? prepare_folder(opening, error) : prepare_file(opening, error);
 	rc = rc ? rc : sgpu_tar_open(in, opening->in_name, &opening->reader, error);
 	rc = rc ? rc

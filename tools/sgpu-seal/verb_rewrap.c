@@ -49,8 +49,7 @@ static int remove_kid(struct sgpu_batch *batch, const char *kid, struct sgpu_err
 	return sgpu_hint(error, "'sgpu-seal inspect' lists them");
 }
 
-/* Replaces the signatures, which covered the old recipients. The given keys that had signed sign
- * again. */
+/* Replaces the signatures, which covered the old recipients. */
 static int sign_again(struct task *task, size_t before, struct sgpu_error *error)
 {
 	struct sgpu_batch *batch = task->batch;
@@ -81,9 +80,9 @@ static int change(struct task *task, struct sgpu_error *error)
 	int rc =
 		sgpu_batch_unwrap(batch, task->keys.list, task->keys.count, task->batch_key, error);
 	rc = rc ? rc : sgpu_batch_verify(batch, task->batch_key, error);
-	/* Finds out which of the signing keys have signed the batch as it was read. Only these sign
-	 * again: a valid MAC does not tell who wrote the batch, since every recipient has the batch
-	 * key and can make another batch with its MAC. */
+	/* Only those of the signing keys that have signed the batch as it was read sign again: a
+	 * valid MAC does not tell who wrote the batch, since every recipient has the batch key and
+	 * can make another batch with its MAC. */
 	for (int i = 0; !rc && !batch->response && i < task->keys.signer_count; i++) {
 		rc = sgpu_batch_signed_by(batch, task->keys.signers[i].kid, &task->signed_before[i],
 					  error);

@@ -21,7 +21,7 @@ enum { LINE = 64 }; /* bytes; payloads in a lease begin at multiples of this */
 struct seal_lease {
 	bool wanted;
 	const char *socket; /* of the server, or NULL */
-	uint64_t size;	    /* bytes of all payloads placed so far */
+	uint64_t size;	    /* bytes placed so far */
 	struct lease_client client;
 	struct sgpu_lease_mapping mapping;
 };
@@ -78,8 +78,8 @@ static bool is_high_input(const struct sgpu_batch_segment *s)
 	return s->input && s->masking == SGPU_MASKING_AES_GCM;
 }
 
-/* Checks that a payload's source exists before the first byte is written, because a later failure
- * would leave an incomplete output. */
+/* Checks a payload's source before the first byte is written: a later failure would leave an
+ * incomplete output. */
 static int check_source(const struct task *task, int i, struct sgpu_error *error)
 {
 	const struct sgpu_location *from = &task->from[i];
@@ -109,7 +109,7 @@ static int place_in_lease(struct seal_lease *lease, uint64_t size, struct sgpu_l
 	return 0;
 }
 
-/* Turns a packed segment into the one to be written; keeps its old location in task->from. */
+/* Turns a packed segment into the one to be written. */
 static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 {
 	struct sgpu_batch_segment *s = &task->batch->segments[i];
@@ -159,8 +159,8 @@ static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 	return check_source(task, i, error);
 }
 
-/* Warns, or fails with --require-high, if no segment is HIGH: if the manifest's author forgot HIGH,
- * all data would travel as plaintext. */
+/* Warns, or fails with --require-high, if no segment is HIGH: if the author forgot HIGH, all data
+ * would travel as plaintext. */
 static int check_high(const struct task *task, struct sgpu_error *error)
 {
 	for (int i = 0; i < task->batch->segment_count; i++) {
@@ -203,8 +203,7 @@ static int plan(struct task *task, struct sgpu_error *error)
 		rc = sgpu_fail(error, SGPU_EUSAGE, "'%s' holds a payload of the batch",
 			       task->out_path);
 	}
-	/* Sealing a batch twice gives two batches without common keys or contexts, each of which a
-	 * runner takes once. */
+	/* Two batches sealed from one have no common keys or contexts; a runner takes each once. */
 	rc = rc ? rc : sgpu_random(batch->id, sizeof(batch->id), error);
 	rc = rc ? rc : sgpu_random(task->batch_key, sizeof(task->batch_key), error);
 	for (int i = 0; !rc && i < batch->segment_count; i++) {
@@ -292,8 +291,8 @@ static int write_slice(void *context, uint64_t position, const void *data, size_
 	return sgpu_pwrite(slice->fd, slice->name, data, size, slice->offset + position, error);
 }
 
-/* Moves the payloads that go into the batch, or those that go elsewhere: into a lease or a slice.
- * The others stay. */
+/* Moves the payloads that go into the batch, or those that go into a lease or a slice. The others
+ * stay. */
 static int move_payloads(struct task *task, bool elsewhere, struct seal_moves *moves,
 			 struct sgpu_error *error)
 {
@@ -328,8 +327,7 @@ static int move_payloads(struct task *task, bool elsewhere, struct seal_moves *m
 	return rc ? rc : seal_moves_run(moves, &task->meter, &failed, error);
 }
 
-/* Fills leases and regions first, and then writes the batch, so that nobody who reads it reads
- * there too early. */
+/* Writes the batch after leases and regions, so that nobody who reads it reads there too early. */
 static int write_batch(struct task *task, struct sgpu_error *error)
 {
 	const bool leased = task->lease.wanted;

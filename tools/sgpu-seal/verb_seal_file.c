@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal seal-file and open-file: seal or open one file, with a symmetric key in the bare format
+ * sgpu-seal seal-file and open-file: seal or open a file, with a symmetric key in the bare format
  * of sgpu-sealed(5), or to a public key with a header before that.
  */
 #include <stdio.h>
@@ -102,7 +102,6 @@ static int load_key(struct task *task)
 	return 0;
 }
 
-/* ---- the header of a file that is sealed to a public key ---- */
 static int write_header(struct task *task, struct sgpu_error *error)
 {
 	struct sgpu_endpoint sink = sgpu_endpoint_of(&task->out);
@@ -115,7 +114,7 @@ static int write_header(struct task *task, struct sgpu_error *error)
 	return rc;
 }
 
-/* Opens the header. Of a file, also looks whether a symmetric key was given in vain. */
+/* Opens the header. Of a file, also finds out whether a symmetric key was given in vain. */
 static int read_header(struct task *task, struct sgpu_error *error)
 {
 	struct sgpu_descriptor *in = &task->in;
@@ -163,8 +162,8 @@ static int open_output(struct task *task)
 	sgpu_descriptor_from_fd(task->output.fd, task->output.path, &task->out);
 	task->out.sparse = task->opening && task->output.regular;
 	if (task->opening && !task->output.regular) {
-		/* A redirected output keeps its bytes even after a failure, so they must be a
-		 * prefix of the plaintext, without gaps. */
+		/* A redirected output keeps its bytes after a failure, so they must be a prefix of
+		 * the plaintext, without gaps. */
 		task->out.positioned = false;
 	}
 	return 0;
@@ -193,7 +192,7 @@ static int transfer(struct task *task)
 	if (!rc) {
 		*(task->opening ? &task->part.bytes_in : &task->part.bytes_out) +=
 			task->to_public ? SGPU_SEALED_TO : 0;
-		/* Programs that share redirected descriptors continue at the end of the data. */
+		/* Programs that share redirected descriptors go on at the end of the data. */
 		if (task->in.positioned) {
 			(void)lseek(task->in_fd, (off_t)task->in.offset, SEEK_SET);
 		}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-stage load: puts the payloads of a batch into one region, and writes the batch with their
- * new locations.
+ * sgpu-stage load: puts a batch's payloads into one region, and writes the batch with their new
+ * places.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -38,10 +38,10 @@ struct load {
 	const char *in_name;
 	struct sgpu_tar_reader *reader;
 	struct sgpu_batch *batch;
-	struct load_slice *slices; /* by segment of the batch */
+	struct load_slice *slices; /* by segment */
 	uint64_t total;		   /* bytes of the region */
 	uint64_t payload;	   /* bytes to copy */
-	int staged, outputs, left; /* numbers of segments; left: in their files */
+	int staged, outputs, left; /* of segments; left: in their files */
 	struct sgpu_region region;
 	struct sgpu_dsa *dsa; /* reads payloads in files, or NULL */
 };
@@ -94,9 +94,8 @@ static int check_payloads(const struct load *load, struct sgpu_error *error)
 		       : 0;
 }
 
-/* ---- the plan of a region: one slice for each payload, on pages of its own. A sealed slice starts
- * at 8 modulo 16, so that its chunks, which follow a header of 56 bytes, are aligned when they are
- * opened in place ---- */
+/* ---- the plan of a region: one slice for each payload, on its own pages. A sealed slice starts at
+ * 8 modulo 16: its chunks, after a header of 56 bytes, are then aligned if opened in place ---- */
 enum { PAGE = 4096, SEALED_SHIFT = 8 };
 
 static int place(struct load *load, int segment, uint64_t size, struct sgpu_error *error)
@@ -128,8 +127,8 @@ static int plan_input(struct load *load, int segment, struct sgpu_error *error)
 		load->left++;
 		return SGPU_OK;
 	}
-	/* A file needs the user's consent, because the batch's author chose it and could tell from
-	 * the outcome whether a guess at its content was right. */
+	/* A file needs the user's consent: the batch's author chose it, and could tell from the
+	 * outcome whether a guess at its content was right. */
 	if (s->location.kind == SGPU_LOCATION_FILE && sgpu_files_count(load->files) == 0) {
 		sgpu_fail(error, SGPU_EPOLICY,
 			  "segment '%s' is in a file, and no directory is open to batches", s->id);
@@ -178,8 +177,8 @@ static int plan(struct load *load, struct sgpu_error *error)
 }
 
 /* ---- the payloads. Memory is allocated piece by piece, as data arrive, so a batch that only
- * claims to be large gets none. Digests of LOW payloads are checked in the region itself, on the
- * bytes that a runner will read ---- */
+ * claims to be large gets none. Digests of LOW payloads are checked in the region, on the bytes
+ * that a runner will read ---- */
 enum { LARGE = 64 << 20 }; /* the least bytes for an accelerator */
 
 static int read_payload(void *context, uint64_t position, void *data, size_t size, size_t *got,
@@ -232,7 +231,7 @@ static int find_payload(void *argument, struct sgpu_host_part *part, struct sgpu
 	return rc;
 }
 
-/* Copies the payloads. An output's memory is allocated, so that a runner cannot run out of it. */
+/* Also allocates an output's memory, so that a runner cannot run out of it. */
 static int copy_payloads(struct load *load, struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = load->batch;
@@ -344,7 +343,7 @@ static int stage(struct load *load, struct sgpu_error *error)
 
 /* ---- shell assignments for the variables that a manifest names. A shell evaluates them, and a
  * manifest comes from outside, so only names that are validated again here are printed. Values are
- * handles, which a runner validates, never pointers ---- */
+ * handles, which a runner validates, not pointers ---- */
 static int export_segment(const struct load *load, int i, const struct sgpu_segment *segment,
 			  struct sgpu_error *error)
 {
@@ -366,8 +365,7 @@ static int export_segment(const struct load *load, int i, const struct sgpu_segm
 			return sgpu_fail(error, SGPU_EPOLICY,
 					 "'%s' is not the name of a shell variable", name);
 		} else if (which == SGPU_DMA_OUTPUT_SIZE) {
-			/* The largest size that the output may have; the response states the actual
-			 * one. */
+			/* The output's largest size; the response states the actual one. */
 			printf("%s='%llu'\n", name, (unsigned long long)slice->size);
 		} else {
 			sgpu_handle_text(load->region.id, slice->offset, slice->size, handle);

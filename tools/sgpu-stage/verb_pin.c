@@ -38,8 +38,8 @@ const struct cli_option pin_options[] = {
 	CLI_END,
 };
 
-/* Returns the NUMA node of all GPUs of NVIDIA, by sysfs; -1: there is nothing to choose, or the
- * kernel does not say where they are. */
+/* Returns the NUMA node of all GPUs of NVIDIA, by sysfs; -1: nothing to choose, or the kernel does
+ * not say where they are. */
 static int gpu_node(void)
 {
 	char nodes[64], line[16];

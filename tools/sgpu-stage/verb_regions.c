@@ -76,7 +76,6 @@ int verb_list(int argc, char **argv)
 	return status;
 }
 
-/* ---- release ---- */
 struct request {
 	bool all;
 };

@@ -14,8 +14,7 @@ CLI_VERB(pin);
 CLI_VERB(list);
 CLI_VERB(release);
 
-/* Warns if the directory is not the usual one, or is on a disk. path: the directory, or a region in
- * it. */
+/* Warns if the directory `path`, or that of a region `path`, is unusual or on a disk. */
 void stage_warn_of_directory(const char *path);
 
 #endif
