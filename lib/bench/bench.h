@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measuring: cases, samples, statistics, records, comparison. Times are in nanoseconds.
+ * Measuring. Times are in nanoseconds.
  *
- * A case measures points. A point has variants ("plain", "sealed"), which are sampled in turns. A
- * sample is prepared, timed and verified. Every variant of a point gives one record: statistics of
- * its times and, round by round, of their ratios to the first variant's times. */
+ * A case measures points. A point's variants ("plain", "sealed") are sampled in turns. A sample is
+ * prepared, timed and verified. Each variant gives one record: statistics of its times and, round
+ * by round, of their ratios to the first variant's. */
 #ifndef SGPU_BENCH_H
 #define SGPU_BENCH_H
 
@@ -18,7 +18,6 @@
 
 #include "device/device.h"
 
-/* ---- statistics ---- */
 struct sgpu_bench_statistics {
 	uint64_t n;
 	double min, median, p90,
@@ -40,8 +39,7 @@ void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statist
 struct sgpu_bench;
 
 /* A case is waived if run() returns SGPU_EUNAVAILABLE or SGPU_ENOMEM, for the reason in the error;
- * any other error means that it failed. sgpu_bench_keep and the like keep the things that run()
- * makes. */
+ * after any other error it has failed. sgpu_bench_keep and the like keep what run() makes. */
 struct sgpu_bench_case {
 	const char *name; /* "secure-copy"; NULL ends a table */
 	const char *help;
@@ -51,15 +49,15 @@ struct sgpu_bench_case {
 
 enum { SGPU_BENCH_PARAMETERS_MAX = 8, SGPU_BENCH_NAME_MAX = 48 };
 
-/* A parameter of a point: a text, or a number whose unit is in the key: "size_bytes", "streams". */
+/* A text, or a number whose unit is in the key: "size_bytes", "streams". */
 struct sgpu_bench_parameter {
 	const char *key;
 	const char *text; /* NULL: number */
 	uint64_t number;
 };
 
-/* The time that a sample of a variant should take: `ratio` times the median of the first variant,
- * plus `ns`. 0 and 0: there is no goal. */
+/* The time that a sample should take: `ratio` times the first variant's median, plus `ns`. 0 and 0:
+ * no goal. */
 struct sgpu_bench_goal {
 	double ratio, ns;
 };
@@ -67,8 +65,8 @@ struct sgpu_bench_goal {
 struct sgpu_bench_point {
 	/* identify the point; those without a key are left out */
 	struct sgpu_bench_parameter parameters[SGPU_BENCH_PARAMETERS_MAX];
-	uint64_t bytes;			     /* payload of one sample; 0: none */
-	uint64_t operations;		     /* operations of one sample; 0 counts as 1 */
+	uint64_t bytes;			     /* of one sample's payload, or 0 */
+	uint64_t operations;		     /* of one sample; 0 counts as 1 */
 	const struct sgpu_bench_goal *goals; /* by variant, or NULL */
 };
 
@@ -80,8 +78,8 @@ struct sgpu_bench_variant {
 	/* Does the work once, to its end. The sample is this call's duration by the host's clock,
 	 * or what it sets bench->ns to. */
 	int (*work)(void *argument, struct sgpu_error *error);
-	/* After the sample, untimed: for a wrong output, SGPU_EDIFFERS with the difference. Points
-	 * above 64 MiB are verified only after the warm-up and the last sample. Or NULL. */
+	/* After the sample, untimed: SGPU_EDIFFERS with the difference if an output is wrong. Above
+	 * 64 MiB, only the warm-up and the last sample are verified. Or NULL. */
 	int (*verify)(void *argument, struct sgpu_error *error);
 	void *argument;
 };
@@ -98,17 +96,17 @@ void sgpu_bench_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *p
 
 bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size);
 /* Returns SGPU_ENOMEM and the reason unless the host and the device have this much memory: the
- * kernel would kill the process rather than refuse the memory. */
+ * kernel would rather kill the process than refuse. */
 SGPU_MUST_CHECK int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes,
 				    uint64_t device_bytes, struct sgpu_error *error);
 
-/* ---- things that a case makes and keeps until its end ---- */
+/* ---- what a case keeps until its end ---- */
 typedef void sgpu_bench_end_fn(struct sgpu_bench *bench, uintptr_t what, uint64_t size);
-/* end() is called at the end of the case, also after an error, in reverse order. If this function
- * fails, it calls end() itself. Errors: SGPU_ENOMEM. */
+/* end() is called at the case's end, also after an error, in reverse order; or at once, if this
+ * function fails. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_bench_keep(struct sgpu_bench *bench, sgpu_bench_end_fn *end,
 				    uintptr_t what, uint64_t size, struct sgpu_error *error);
-/* Frees memory that is from malloc. */
+/* Frees memory from malloc. */
 sgpu_bench_end_fn sgpu_bench_end_memory;
 /* Defines a sgpu_bench_end_fn from a function that takes a pointer to the thing's pointer. */
 #define SGPU_BENCH_ENDING(name, type, function)                                   \
@@ -122,12 +120,12 @@ sgpu_bench_end_fn sgpu_bench_end_memory;
 /* For a part of a case: release() waits for the device, and ends what was kept since mark(). */
 const void *sgpu_bench_mark(const struct sgpu_bench *bench);
 void sgpu_bench_release(struct sgpu_bench *bench, const void *mark);
-/* Returns memory that is zero, or NULL: SGPU_ENOMEM. At the end of the case `end`, unless it is
- * NULL, ends what the memory holds; then the memory is freed. */
+/* Returns zeroed memory, or NULL: SGPU_ENOMEM. At the case's end, `end` (or NULL) ends what the
+ * memory holds; then the memory is freed. */
 void *sgpu_bench_new(struct sgpu_bench *bench, size_t size, sgpu_bench_end_fn *end,
 		     struct sgpu_error *error);
-/* Make a stream of `device`; memory of bench->device; pinned memory of its host pool. All
- * are kept. Errors: as those of sgpu/device.h; SGPU_ENOMEM. */
+/* Make and keep a stream of `device`; memory of bench->device; pinned memory of its host pool.
+ * Errors: those of sgpu/device.h; SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_bench_new_stream(struct sgpu_bench *bench, struct sgpu_device *device,
 					  struct sgpu_stream **stream, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_bench_new_device_memory(struct sgpu_bench *bench, uint64_t size,
@@ -135,14 +133,12 @@ SGPU_MUST_CHECK int sgpu_bench_new_device_memory(struct sgpu_bench *bench, uint6
 SGPU_MUST_CHECK int sgpu_bench_new_pinned(struct sgpu_bench *bench, uint64_t size, void **memory,
 					  struct sgpu_error *error);
 
-/* ---- patterns ---- */
-/* Fills memory with the pattern of a seed. The other returns SGPU_EDIFFERS, and names the first
- * byte that differs, unless the memory has it. */
+/* Fills memory with a seed's pattern. The other returns SGPU_EDIFFERS and names the first byte that
+ * differs, unless the memory has it. */
 void sgpu_bench_fill(void *memory, uint64_t size, uint64_t seed);
 SGPU_MUST_CHECK int sgpu_bench_check(const void *memory, uint64_t size, uint64_t seed,
 				     struct sgpu_error *error);
 
-/* ---- the cost of an exit ---- */
 struct sgpu_bench_exit {
 	uint64_t cycles_per_second; /* of the time-stamp counter */
 	uint64_t guest_exit_cycles; /* of a CPUID, which exits a virtual machine; 0: not in one */
@@ -153,8 +149,8 @@ struct sgpu_bench_exit sgpu_bench_measure_exit(void);
 /* ---- work on streams ---- */
 /* Makes the streams wait for a gate, a copy, while enqueue(argument, error) enqueues work with
  * these zeroed tasks, then waits for the work's end. If the copy ends too early, the work is
- * enqueued again, after a longer copy. The sample is the time from the start of the first task to
- * the end of the last. */
+ * enqueued again after a longer one. The sample is from the start of the first task to the end of
+ * the last. */
 SGPU_MUST_CHECK int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *streams,
 				       int count,
 				       int (*enqueue)(void *argument, struct sgpu_error *error),
@@ -163,7 +159,7 @@ SGPU_MUST_CHECK int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_str
 SGPU_MUST_CHECK int sgpu_bench_tasks(const struct sgpu_task *tasks, int count,
 				     struct sgpu_error *error);
 /* Launches an operation as the runner does: the device's own implementation, or the table's for the
- * CPU. The call must live until the task has ended. */
+ * CPU. The call must live until the task ends. */
 SGPU_MUST_CHECK int sgpu_bench_launch(struct sgpu_bench *bench, struct sgpu_stream *stream,
 				      struct sgpu_op_call *call, struct sgpu_task *task,
 				      struct sgpu_error *error);
@@ -178,22 +174,21 @@ void sgpu_bench_give(struct sgpu_bench *bench, const struct sgpu_bench_point *po
 void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 			   const char *variant, const struct sgpu_error *error);
 
-/* A record is a measurement as sgpu-bench(1) describes it, an object of JSON. These return a
- * member, or "" and 0 if the record does not have it. */
+/* A record is a measurement as sgpu-bench(1) describes it. These return a member, or "" and 0 if
+ * the record lacks it. */
 const char *sgpu_bench_text(const json_t *record, const char *key);
 double sgpu_bench_number(const json_t *record, const char *key);
 bool sgpu_bench_passed(const json_t *record);
 /* Returns the median in the unit of the case; 0 if the measurement did not pass. */
 double sgpu_bench_value(const json_t *record);
 enum { SGPU_BENCH_KEY_MAX = 2 * SGPU_BENCH_NAME_MAX * (SGPU_BENCH_PARAMETERS_MAX + 1) };
-/* "bandwidth pinned direction=h2d size_bytes=4096", with the parameters sorted by name. */
+/* "bandwidth pinned direction=h2d size_bytes=4096", with sorted parameters. */
 void sgpu_bench_key(const json_t *record, char key[SGPU_BENCH_KEY_MAX]);
 
-/* ---- a run ---- */
 struct sgpu_bench_options {
 	bool quick; /* fewer sizes, less time */
-	/* Samples of each variant. 0: until there is a reason to stop, but at least 5; at least 3
-	 * with `quick` or if the time is exceeded by far. */
+	/* Samples of each variant. 0: until there is a reason to stop, but at least 5; 3 with
+	 * `quick` or if the time is exceeded by far. */
 	uint64_t samples;
 	uint64_t time_ns;	      /* for each point and variant; 0: 0.3 s (quick: 0.1 s) */
 	uint64_t size_min, size_max;  /* bytes; size_max 0: no limit */
@@ -217,15 +212,15 @@ struct sgpu_bench {
 	struct sgpu_device_info info;	   /* zero without a device */
 	struct sgpu_bench_options options; /* jobs is never 0 here */
 	int variant;			   /* the one being sampled */
-	/* For work() of a variant to set: how long the sample took, by wall and by processor. 0:
-	 * what the host's clock says, and the processor time of this process. */
+	/* For work() to set: how long the sample took, by wall and by processor. 0: what the host's
+	 * clock says, and this process's processor time. */
 	uint64_t ns, cpu_ns;
 	/* For the files of lib/bench. */
 	const struct sgpu_bench_case *row;
 	void (*record)(void *argument, const json_t *record);
 	void *argument;
 	int counts[3]; /* by status */
-	bool told;     /* an error of a variant was recorded already */
+	bool told;     /* a variant's error is recorded already */
 	struct sgpu_bench_gate gate;
 	struct sgpu_bench_kept *kept; /* the last one */
 };
@@ -243,11 +238,11 @@ SGPU_MUST_CHECK int sgpu_bench_run(const struct sgpu_bench_case *row,
 struct sgpu_bench_results {
 	json_t *environment; /* an object, or NULL */
 	json_t *records;     /* an array */
-	char *text;	     /* the file's text, if the caller keeps it here */
+	char *text;	     /* the file's, if the caller keeps it here */
 };
 void sgpu_bench_results_clear(struct sgpu_bench_results *results);
 
-/* Describes the machine, the build and a device (NULL: none) by a new object; NULL: no memory. */
+/* Describes the machine, the build and a device (or NULL) by a new object; NULL: no memory. */
 json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
 			       const struct sgpu_bench_options *options);
 /* Reads untrusted text. `name` is for messages. Errors: SGPU_EINVALID, SGPU_ENOMEM; *results is
@@ -273,8 +268,8 @@ struct sgpu_bench_difference {
 	double change;			 /* of the median time: 0.1 is a tenth slower */
 	double noise; /* |log(1 + change)| must exceed this to be more than noise */
 };
-/* Pairs two runs' records by their keys, in the order of the first. ratios: compares these, not the
- * times. The array comes from malloc. */
+/* Pairs two runs' records by key, in the order of the first. ratios: compares these, not the times.
+ * The array is from malloc. */
 SGPU_MUST_CHECK int sgpu_bench_compare(const struct sgpu_bench_results *first,
 				       const struct sgpu_bench_results *second, bool ratios,
 				       struct sgpu_bench_difference **differences, size_t *count,

@@ -8,13 +8,11 @@
 
 #include "bench/bench.h"
 
-/* Up to `deviations` standard deviations of the samples, a difference of two runs is noise, since
- * runs vary more than samples. Only several runs can tell how much more. deviation_of_mad: standard
- * deviation / MAD of a normal distribution.
- */
+/* Up to `deviations` standard deviations of the samples, a difference of two runs is noise: runs
+ * vary more than samples, and only several runs can tell how much. deviation_of_mad: standard
+ * deviation / MAD of a normal distribution. */
 static const double deviations = 2, deviation_of_mad = 1.4826;
-/* Code and data have other addresses in each process, which alone changes times by about this
- * fraction. */
+/* Each process has other addresses, which alone changes times by about this fraction. */
 static const double least_noise = 0.02;
 
 const char *const sgpu_bench_verdicts[] = {
@@ -69,7 +67,7 @@ static void judge(struct sgpu_bench_difference *d, bool ratios)
 	}
 }
 
-/* Returns the position in d[] that the index has for a key; a new key gets `next`. */
+/* Returns the key's position in d[]; a new key gets `next`. */
 static size_t place(json_t *index, const char *key, size_t next)
 {
 	const json_t *at = json_object_get(index, key);
@@ -124,8 +122,7 @@ int sgpu_bench_compare(const struct sgpu_bench_results *first,
 	for (size_t i = 0; rc == SGPU_OK && i < all; i++) {
 		const json_t *record = d[i].first ? d[i].first : d[i].second;
 
-		/* With `ratios`, measurements without a ratio are left out, unless they did not
-		 * pass. */
+		/* `ratios` leaves out measurements that passed without a ratio. */
 		if (!ratios || sgpu_bench_text(record, "ratio_to")[0] ||
 		    !sgpu_bench_passed(record)) {
 			judge(&d[i], ratios);

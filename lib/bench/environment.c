@@ -35,7 +35,6 @@ static const struct {
 	{ "transparent_huge_pages", "/sys/kernel/mm/transparent_hugepage/enabled" },
 };
 
-/* ---- values ---- */
 static json_t *text_json(const char *text)
 {
 	json_t *value = json_string(text);
@@ -48,7 +47,7 @@ static json_t *number_or_null(bool is_known, uint64_t number)
 	return is_known ? json_integer((json_int_t)number) : json_null();
 }
 
-/* Returns the line of a file as a number or a text; null if it is empty or begins with '('. */
+/* A number or a text; null if the line is empty or begins with '('. */
 static json_t *line_json(const char *path)
 {
 	char line[LINE], *end;
@@ -75,7 +74,6 @@ static const char *system_name(char text[4096])
 	return name;
 }
 
-/* ---- parts of the description ---- */
 static void set_host(json_t *object)
 {
 	const struct sgpu_bench_exit costs = sgpu_bench_measure_exit();

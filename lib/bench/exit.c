@@ -17,7 +17,7 @@ void sgpu_bench_leave_guest(void)
 
 enum { EXITS = 1001, RATE_NS = 5000000 };
 
-/* Returns the median cycles of a CPUID, which a hypervisor has to answer; 0 if there is none. */
+/* Returns the median cycles of a CPUID, which a hypervisor answers; 0: there is none. */
 static uint64_t measure_guest_exit(void)
 {
 	double cycles[EXITS];

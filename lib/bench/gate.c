@@ -21,8 +21,8 @@ static void end_gate(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	bench->gate.capacity = 0;
 }
 
-/* Makes a gate of gate->size bytes. Kept things end in reverse order, so end_gate(), kept first,
- * runs after the gate's parts are freed. */
+/* Makes a gate of gate->size bytes. Things end in reverse order, so end_gate(), kept first, runs
+ * after the gate's parts are freed. */
 static int make_gate(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct sgpu_bench_gate *gate = &bench->gate;
@@ -40,7 +40,7 @@ static int make_gate(struct sgpu_bench *bench, struct sgpu_error *error)
 	return rc;
 }
 
-/* Makes later work of the streams wait for the gate. passed: one task for each stream. */
+/* Later work of the streams waits for the gate. passed: a task for each stream. */
 static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count,
 		      struct sgpu_task *passed, struct sgpu_event *event, struct sgpu_error *error)
 {
@@ -52,8 +52,8 @@ static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *strea
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
 		passed[i] = (struct sgpu_task){ 0 };
 		rc = sgpu_stream_wait(streams[i], event);
-		/* Clears 0 bytes. A device that only knows when tasks end takes the end of this one
-		 * as the start of the first task after the gate. */
+		/* Clears 0 bytes. A device that only knows when tasks end takes this one's end as
+		 * the start of the first task after the gate. */
 		rc = rc ? rc : sgpu_device_clear(streams[i], gate->device_memory, 0, &passed[i]);
 	}
 	return rc == SGPU_OK
@@ -61,7 +61,7 @@ static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *strea
 		       : sgpu_fail(error, rc, "cannot hold a stream back: %s", sgpu_strerror(rc));
 }
 
-/* Waits for a stream. Returns rc if that is an error, else the wait's result. */
+/* Returns rc if that is an error, else the wait's result. */
 static int wait_for(struct sgpu_stream *stream, int rc, struct sgpu_error *error)
 {
 	const int waited = sgpu_stream_sync(stream, rc == SGPU_OK ? error : NULL);

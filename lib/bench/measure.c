@@ -16,12 +16,12 @@ enum {
 	SAMPLES_MIN_LONG = 3 /* also with `quick` */
 };
 static const uint64_t time_standard = 300000000, time_quick = 100000000;
-/* Sampling may stop when the medians' intervals are narrow, but only after this many samples and
- * this many ns. */
+/* After this many samples and this many ns, sampling may stop when the medians' intervals are
+ * narrow. */
 enum { SAMPLES_SETTLED = 30 };
 static const uint64_t time_settled = 100000000;
 static const double half_width_settled = 0.005;
-/* Up to this many bytes, memory is verified after every sample; checking more takes longer than
+/* So many bytes at most are verified after every sample; checking more takes longer than
  * measuring. */
 static const uint64_t verify_always = (uint64_t)64 << 20;
 
@@ -33,9 +33,9 @@ struct measurement {
 	const struct sgpu_bench_variant *variants; /* of the caller */
 	int count;
 	uint64_t rounds, limit;
-	uint64_t next_look;  /* rounds after which the medians are checked again */
-	const char *stopped; /* why there are no more samples; NULL: there are */
-	double *samples;     /* of all series, `limit` of each, and room to sort one */
+	uint64_t next_look;  /* at the medians, in rounds */
+	const char *stopped; /* why sampling stopped, or NULL */
+	double *samples;     /* `limit` of each series, and room to sort one */
 };
 
 static double *series_of(const struct measurement *m, int variant, enum series series)
@@ -80,8 +80,7 @@ static int take_sample(struct measurement *m, int v, bool verify, struct sgpu_er
 	return rc;
 }
 
-/* Takes one sample of each variant, every other round in reverse order. *failed: the variant that
- * failed. */
+/* Every other round is in reverse order. *failed: the variant that failed. */
 static int take_round(struct measurement *m, bool verify, int *failed, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
@@ -108,7 +107,7 @@ static struct sgpu_bench_statistics summarise(struct measurement *m, int variant
 	return statistics;
 }
 
-/* Checks less often the more samples there are, since a check sorts them. */
+/* The more samples, the rarer the checks, which sort them. */
 static bool is_settled(struct measurement *m, uint64_t elapsed_ns)
 {
 	if (m->rounds < SAMPLES_SETTLED || m->rounds < m->next_look || elapsed_ns < time_settled) {
@@ -136,7 +135,7 @@ static const char *stops_by(struct measurement *m, uint64_t elapsed_ns, uint64_t
 	if (m->rounds + 1 >= m->limit) {
 		return "count";
 	}
-	/* If long samples exceed the time by far, fewer suffice. */
+	/* Of samples that exceed the time by far, fewer suffice. */
 	least = o->quick || elapsed_ns > 3 * time_ns ? SAMPLES_MIN_LONG : SAMPLES_MIN;
 	if (o->samples || m->rounds + 1 < least) {
 		return NULL;
@@ -146,7 +145,7 @@ static const char *stops_by(struct measurement *m, uint64_t elapsed_ns, uint64_t
 						: NULL;
 }
 
-/* The last round is always verified, so stops_by() is asked before the round. */
+/* stops_by() is asked before a round, since the last one is always verified. */
 static int take_rounds(struct measurement *m, int *failed, struct sgpu_error *error)
 {
 	uint64_t begin = sgpu_now_ns(), now = begin, length = 0;
@@ -163,8 +162,7 @@ static int take_rounds(struct measurement *m, int *failed, struct sgpu_error *er
 	return rc;
 }
 
-/* ---- records ---- */
-/* Returns a number rounded to `digits` decimal places; an integer if no fraction is left. */
+/* Rounds to `digits` decimal places; an integer if no fraction is left. */
 static json_t *number(double value, int digits)
 {
 	double scale = pow(10, digits), rounded = round(value * scale) / scale;

@@ -10,7 +10,7 @@
 
 enum { WORD = sizeof(uint64_t), BLOCK = 512 };
 
-/* The finaliser of SplitMix64 without its first step: cheap, and a bijection. */
+/* SplitMix64's finaliser without its first step: cheap, and a bijection. */
 static inline uint64_t word_at(uint64_t index, uint64_t seed)
 {
 	uint64_t z = (index + 1) * 0x9e3779b97f4a7c15u + seed * 0xd1342543de82ef95u;
@@ -20,7 +20,7 @@ static inline uint64_t word_at(uint64_t index, uint64_t seed)
 	return z ^ (z >> 32);
 }
 
-/* Fills memory, or checks it: returns the offset of the first byte that differs, or `size`. */
+/* Fills, or checks: returns the offset of the first byte that differs, or `size`. */
 static uint64_t go_through(uint8_t *memory, uint64_t size, uint64_t seed, bool fills)
 {
 	uint64_t block[BLOCK];

@@ -31,7 +31,7 @@ static int SGPU_PRINTF(2, 3) fault(const struct reader *r, const char *format, .
 	return sgpu_fail(r->error, SGPU_EINVALID, "%s:%d: %s", r->name, r->line, text);
 }
 
-/* Whether a text can be shown in a line as it is. */
+/* Whether a line can show the text as it is. */
 static bool is_clean(const char *text)
 {
 	size_t left = strlen(text), one = 1;
@@ -62,7 +62,7 @@ static bool is_all_clean(json_t *value)
 	return !json_is_string(value) || is_clean(json_string_value(value));
 }
 
-/* words: the texts that are possible; NULL: all. */
+/* words: the possible texts, or NULL. */
 static int check_text(const struct reader *r, const json_t *object, const char *key, size_t size,
 		      const char *const *words)
 {
@@ -114,7 +114,7 @@ static int check_parameters(const struct reader *r, json_t *parameters)
 static int check_figures(const struct reader *r, const json_t *object)
 {
 	static const char *const stops[] = { "deviation", "time", "count", NULL };
-	/* A number has to be there with a member, or always. */
+	/* A number is required with a member, or always. */
 	static const struct {
 		const char *key, *with;
 	} numbers[] = {
@@ -153,7 +153,7 @@ static int check_figures(const struct reader *r, const json_t *object)
 		if (with && !json_object_get(object, with)) {
 			continue;
 		}
-		/* Covers times in ns and ratios on any machine. */
+		/* Any machine's times in ns and ratios. */
 		if (!value) {
 			rc = fault(r, "'%s' is missing", key);
 		} else if (number != 0 && !(number >= 1e-9 && number <= 1e18)) {

@@ -109,7 +109,6 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 	rc = rc ? rc : row->run(&bench, &local);
 	sgpu_bench_release(&bench, NULL);
 	local.code = rc;
-	/* A variant's error was recorded already. */
 	if (rc != SGPU_OK && rc != SGPU_ECANCELED && !bench.told) {
 		sgpu_bench_give_error(&bench, NULL, NULL, &local);
 	} else if (rc == SGPU_OK && sgpu_all_zero(bench.counts, sizeof(bench.counts))) {

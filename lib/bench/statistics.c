@@ -8,7 +8,7 @@
 
 #include "bench/bench.h"
 
-/* The probability that the true median lies below its interval, and that it lies above. */
+/* The probability that the true median lies below its interval, and above. */
 static const double tail = 0.025;
 
 static int by_value(const void *a, const void *b)
@@ -24,7 +24,7 @@ static double middle(const double *sorted, uint64_t n)
 }
 
 /* Returns the most samples that can be cut from each end so that the others enclose the true median
- * with probability 95 %. A sample is below it with probability 1/2 whatever the distribution, so
+ * with probability 95 %. Whatever the distribution, a sample is below that with probability 1/2, so
  * the number below is binomial. */
 static uint64_t outside_of_interval(uint64_t n)
 {

@@ -33,9 +33,9 @@ enum {
 #define PATIENCE_NS 10000000ull
 
 /* ---- descriptors ---- */
-/* Submits by ENQCMD, written as bytes so that no compiler flag is needed. SFENCE makes earlier
- * stores to the job's memory visible. All addresses of the page are one portal; writes to one cache
- * line would wait for each other. */
+/* ENQCMD is written as bytes, so that no compiler flag is needed. SFENCE makes earlier stores to
+ * the job's memory visible. The whole page is one portal; writes to one cache line would wait for
+ * each other. */
 static int submit_portal(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor)
 {
 	bool full;
@@ -48,8 +48,7 @@ static int submit_portal(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descrip
 	return full ? SGPU_ERETRY : SGPU_OK;
 }
 
-/* Submits by write(2): Linux 6.10 and later allow only this where direct access could harm others
- * (INTEL-SA-01084). */
+/* Linux since 6.10 allows only write(2) where direct access could harm others (INTEL-SA-01084). */
 static int submit_write(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor)
 {
 	ssize_t sent = write(dsa->fd, descriptor, sizeof(*descriptor));
@@ -83,7 +82,7 @@ static int begin_job(struct sgpu_dsa *dsa, struct sgpu_dsa_slot *slot, const str
 				   dsa->name, strerror(errno));
 }
 
-/* Waits for a job. Its record is zero until the device answers. */
+/* The job's record is zero until the device answers. */
 static int end_job(struct sgpu_dsa *dsa, const struct sgpu_dsa_slot *slot, struct sgpu_error *error)
 {
 	const uint64_t patience = dsa->timeout_ns + slot->descriptor.xfer_size;
@@ -115,8 +114,8 @@ int sgpu_dsa_copy(struct sgpu_dsa *dsa, void *to, const void *from, size_t size,
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
 				 "the accelerator is not used any more: %s", dsa->why.text);
 	}
-	/* After a failure, waits until no job is under way. A device that has failed itself may
-	 * never end one; dsa->stop ends its access to this process's memory. */
+	/* After a failure, no job may be under way. A device that has failed may never end one;
+	 * dsa->stop ends its access to this process's memory. */
 	while (why.code != SGPU_ETIMEOUT && why.code != SGPU_EDEVICE &&
 	       (ended < begun || (size > 0 && !why.code))) {
 		int rc = SGPU_ERETRY;
@@ -149,8 +148,8 @@ int sgpu_dsa_copy(struct sgpu_dsa *dsa, void *to, const void *from, size_t size,
 }
 
 /* ---- opening ---- */
-/* Closing the last mapping and descriptor makes the kernel close the queue: it waits for this
- * process's jobs and ends the device's access to the process's memory. */
+/* With the last mapping and descriptor the kernel closes the queue: it waits for this process's
+ * jobs and ends the device's access to the process's memory. */
 static void stop(struct sgpu_dsa *dsa)
 {
 	if (dsa->portal) {
@@ -190,7 +189,7 @@ void sgpu_dsa_close(struct sgpu_dsa **dsa)
 	*dsa = NULL;
 }
 
-/* Opens the node. Uses the portal if the CPU has ENQCMD and the kernel maps the portal. */
+/* Uses the portal if the CPU has ENQCMD and the kernel maps the portal. */
 static int reach(struct sgpu_dsa *dsa, const char *node, bool has_enqcmd, struct sgpu_error *error)
 {
 	void *portal = MAP_FAILED;
@@ -246,7 +245,7 @@ static int open_queue(const char *node, bool has_enqcmd, uint64_t timeout_ns, st
 	return rc;
 }
 
-/* Tries queues in the order of their names; stops at a queue that does not answer. */
+/* Tries queues in the order of their names, up to one that does not answer. */
 int sgpu_dsa_open_in(const char *nodes, bool has_enqcmd, uint64_t timeout_ns, struct sgpu_dsa **dsa,
 		     struct sgpu_error *error)
 {
@@ -273,7 +272,7 @@ int sgpu_dsa_open_in(const char *nodes, bool has_enqcmd, uint64_t timeout_ns, st
 					nodes);
 }
 
-/* In a confidential VM the accelerator is not trusted and cannot reach the private memory. */
+/* A confidential VM does not trust the accelerator, which cannot reach private memory. */
 int sgpu_dsa_open(struct sgpu_dsa **dsa, struct sgpu_error *error)
 {
 	struct sgpu_platform platform;
@@ -293,8 +292,7 @@ int sgpu_dsa_open(struct sgpu_dsa **dsa, struct sgpu_error *error)
 /* ---- files ----
  * The device copies a mapped piece from the page cache. If a file is cut short meanwhile, it
  * reports a missing page, and no signal comes. */
-/* Whether the file still has `end` bytes. If cut, the mapping reads as zeros up to the page's
- * end. */
+/* The mapping of a file that was cut reads as zeros up to the page's end. */
 static bool has(int fd, uint64_t end)
 {
 	struct stat status;
@@ -303,8 +301,8 @@ static bool has(int fd, uint64_t end)
 	       end <= (uint64_t)status.st_size;
 }
 
-/* Reads through a mapping. SGPU_ESYSTEM if the file cannot be mapped or was cut short: the caller
- * then uses pread(2), which says why. */
+/* SGPU_ESYSTEM if the file cannot be mapped or was cut short: the caller then uses pread(2), which
+ * says why. */
 static int by_device(struct sgpu_dsa *dsa, int fd, uint8_t *data, size_t size, uint64_t offset,
 		     struct sgpu_error *error)
 {

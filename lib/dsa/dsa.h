@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Intel's Data Streaming Accelerator (DSA): copies from user space, over a shared work queue of the
- * kernel's driver idxd. The device reaches only the memory of this process, because the IOMMU uses
- * the process's own page tables. The layouts are those of <linux/idxd.h>.
+ * kernel's driver idxd. The device reaches only this process's memory, as the IOMMU uses the
+ * process's own page tables. <linux/idxd.h> has the layouts.
  *
- * Only the status in a completion record is used. A device that reports a fault of its own or does
- * not answer is not used again. The caller must check that the bytes are right. */
+ * Of a completion record only the status is used. A device that reports a fault of its own or does
+ * not answer is not used again. The caller must check the bytes. */
 #ifndef SGPU_DSA_DSA_H
 #define SGPU_DSA_DSA_H
 
@@ -20,7 +20,7 @@
 
 enum { SGPU_DSA_DEPTH_MAX = 128, SGPU_DSA_READ_LEAST = 256 << 10 };
 
-/* Each record that the device reads or writes has a cache line of its own. */
+/* What the device reads or writes has cache lines of its own. */
 struct sgpu_dsa_slot {
 	_Alignas(64) struct dsa_hw_desc descriptor;
 	_Alignas(64) struct dsa_completion_record record;
@@ -32,37 +32,36 @@ struct sgpu_dsa {
 	char name[24]; /* of its node: "wq0.1" */
 	/* Returns SGPU_OK, SGPU_ERETRY (the queue is full) or an error. */
 	int (*submit)(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor);
-	/* Makes the device accept no more jobs, and returns when no job is under way. */
+	/* Makes the device accept no jobs, and returns when none is under way. */
 	void (*stop)(struct sgpu_dsa *dsa);
 	int fd;
 	uint8_t *portal;      /* page for descriptors; NULL: write(2) is used */
-	unsigned place;	      /* offset of the next descriptor in the portal */
+	unsigned place;	      /* of the next descriptor in the portal */
 	uint64_t timeout_ns;  /* for an answer, plus 1 ns for each byte */
 	uint64_t patience_ns; /* how long to wait for room in a full queue */
 	bool dead;
 	struct sgpu_error why;
-	pthread_mutex_t lock; /* held by the thread that reads a file with the device */
+	pthread_mutex_t lock; /* held to read a file with the device */
 	uint64_t copied;      /* bytes of files */
 };
 
-/* Opens the first queue that copies a page correctly. Errors:
- * SGPU_EUNAVAILABLE: none can be opened, or this is a confidential VM or an enclave, whose memory
- * the device must not reach; SGPU_ENOMEM. */
+/* Opens the first queue that copies a page correctly. Errors: SGPU_EUNAVAILABLE: there is none, or
+ * this is a confidential VM or an enclave, whose memory the device must not reach; SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_dsa_open(struct sgpu_dsa **dsa, struct sgpu_error *error);
 /* Accepts NULL; clears the caller's pointer. */
 void sgpu_dsa_close(struct sgpu_dsa **dsa);
 
 /* Copies by jobs of `part` bytes, at most `depth` at a time, and polls for their end. `to` and
- * `from` do not overlap. After an error no job is under way, and the caller must copy all. Errors:
+ * `from` do not overlap. After an error no job is under way, and all must be copied again. Errors:
  * SGPU_ERETRY: the queue stayed full; SGPU_ESYSTEM: memory is not mapped; SGPU_ETIMEOUT,
- * SGPU_EDEVICE: the device did not answer or failed. After these two, every later call returns
+ * SGPU_EDEVICE: the device did not answer or failed. After these two, every call returns
  * SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int sgpu_dsa_copy(struct sgpu_dsa *dsa, void *to, const void *from, size_t size,
 				  size_t part, unsigned depth, struct sgpu_error *error);
 
-/* As sgpu_pread, with the same errors, and any thread may call it. The device reads large pieces;
- * pread(2) reads others, those that the device fails at, and any while another thread uses the
- * device, or if dsa is NULL. */
+/* As sgpu_pread, with the same errors; for any thread. The device reads large pieces; pread(2)
+ * reads others, those that the device fails at, and any while another thread uses the device, or if
+ * dsa is NULL. */
 SGPU_MUST_CHECK int sgpu_dsa_pread(struct sgpu_dsa *dsa, int fd, const char *name, void *data,
 				   size_t size, uint64_t offset, size_t *got,
 				   struct sgpu_error *error);
@@ -71,7 +70,7 @@ SGPU_MUST_CHECK int sgpu_dsa_pread(struct sgpu_dsa *dsa, int fd, const char *nam
 /* nodes: "/dev/dsa". has_enqcmd: of the CPU; else write(2) is used. */
 SGPU_MUST_CHECK int sgpu_dsa_open_in(const char *nodes, bool has_enqcmd, uint64_t timeout_ns,
 				     struct sgpu_dsa **dsa, struct sgpu_error *error);
-/* Makes a queue that reaches no device yet; the caller fills in name, submit and timeout_ns. */
+/* Makes a queue without a device; the caller fills in name, submit and timeout_ns. */
 SGPU_MUST_CHECK int sgpu_dsa_create(struct sgpu_dsa **dsa, struct sgpu_error *error);
 /* Copies a page. Errors: SGPU_EDEVICE if the copy is wrong. */
 SGPU_MUST_CHECK int sgpu_dsa_prove(struct sgpu_dsa *dsa, struct sgpu_error *error);

@@ -32,7 +32,6 @@ static struct worker workers[WORKERS];
 static struct sgpu_module_confinement confinement;
 static int ended_fd;
 
-/* ---- workers ---- */
 static void forget(int *fd)
 {
 	if (*fd >= 0) {
@@ -67,14 +66,14 @@ static void remove_image(struct worker *worker)
 	worker->path[0] = '\0';
 }
 
-/* In the child: keeps no descriptor of the host but those that the worker needs. None of these has
- * the number of one that comes before it. */
+/* Keeps only the descriptors that the worker needs. None of these has the number of one before
+ * it. */
 static _Noreturn void become_worker(const struct worker *worker, int image, int channel,
 				    int handoff)
 {
 	sigset_t none;
 
-	/* whatever limits this process was given meanwhile: 3 would stay the control socket */
+	/* whatever the limits are by now: 3 would stay the control socket */
 	if (dup2(channel, WORKER_CHANNEL) < 0 || dup2(handoff, WORKER_HANDOFF) < 0 ||
 	    dup2(image, WORKER_IMAGE) < 0 ||
 	    close_range(confinement.root ? WORKER_IMAGE : WORKER_IMAGE + 1, ~0U, 0) != 0) {
@@ -85,7 +84,7 @@ static _Noreturn void become_worker(const struct worker *worker, int image, int 
 	worker_run(confinement.root ? worker->path : NULL, confinement.landlock);
 }
 
-/* Starts a worker, and waits until it is confined or has ended. Returns 0 or an errno. */
+/* Waits until the worker is confined or has ended. Returns 0 or an errno. */
 static int start_worker(struct worker *worker, int image, int channel)
 {
 	int handoff[2];
@@ -99,7 +98,7 @@ static int start_worker(struct worker *worker, int image, int channel)
 		become_worker(worker, image, channel, handoff[1]);
 	}
 	close(handoff[1]);
-	/* one that ended before it was confined is reported as ended */
+	/* one that was not confined is reported as ended */
 	if (worker->pid > 0) {
 		(void)sgpu_host_receive(handoff[0], &byte, 1, &worker->listener, 1);
 	}
@@ -147,7 +146,7 @@ static void reap(void)
 	}
 }
 
-/* Makes a worker, and the device's ends of its sockets. Returns 0 or an errno. */
+/* Also makes the device's ends of the worker's sockets. Returns 0 or an errno. */
 static int make_worker(int image, int fds[SGPU_HOST_DESCRIPTORS])
 {
 	struct worker *worker = workers;
@@ -176,7 +175,7 @@ static int make_worker(int image, int fds[SGPU_HOST_DESCRIPTORS])
 	return rc;
 }
 
-/* Answers a request of the device. False: the device is gone. */
+/* False: the device is gone. */
 static bool answer_request(void)
 {
 	int image, fds[SGPU_HOST_DESCRIPTORS] = { -1, -1 };
@@ -207,11 +206,11 @@ static bool is_one_of(const char *name, const char *const *names)
 	return *names != NULL;
 }
 
-/* Calls that the C library makes in passing later, too: it goes on after EPERM. */
+/* Calls that the C library makes later, too, and can do without. */
 static const char *const in_passing[] = { "newfstatat", "statx", "stat", "lstat", NULL };
 
-/* Whether the loader makes this call. It opens for reading. Code is a private mapping of a file,
- * since code mapped otherwise could still be written. */
+/* Whether the loader makes this call. It opens for reading. Code is a private mapping of a file;
+ * other code could still be written. */
 static bool loads(const char *name, const __u64 *arguments, bool by_loader)
 {
 	static const char *const others[] = { "readlink",  "readlinkat", "access",
@@ -229,10 +228,9 @@ static bool loads(const char *name, const __u64 *arguments, bool by_loader)
 }
 
 /* Decides on a system call that the filter does not list, in which the worker is blocked. A
- * forbidden call kills the worker, so it is never carried out. An allowed one is carried out some
- * time after this: so only the loading thread may map code, and it alone says that all is loaded,
- * after its code is mapped. The device's memory, which could become code before that, is received
- * afterwards. */
+ * forbidden call kills the worker, so it is never carried out. An allowed one is carried out later:
+ * so only the loading thread may map code, and it alone says that all is loaded, once its code is
+ * mapped. The device's memory, which could become code before that, is received afterwards. */
 static void decide(struct worker *worker, const struct seccomp_notif *request,
 		   struct seccomp_notif_resp *response)
 {
@@ -291,8 +289,7 @@ static void serve(void)
 		for (int i = 0; i < WORKERS; i++) {
 			bool there = workers[i].pid > 0;
 
-			/* Without events, only tells that the device has closed its end, to end the
-			 * worker. */
+			/* Without events: only tells that the device has closed its end. */
 			fds[2 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].report : -1 };
 			fds[3 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].listener : -1,
 							  .events = POLLIN };
@@ -344,10 +341,10 @@ int host_main(int argc, char **argv)
 		return 1;
 	}
 	root_enter(&confinement);
-	prctl(PR_SET_DUMPABLE, 0); /* capabilities of a new namespace may have set it */
+	prctl(PR_SET_DUMPABLE, 0); /* a new namespace may have set it */
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	(void)setrlimit(RLIMIT_CORE, &none);
-	/* The kernel also holds against this how many all programs of the user are sending. */
+	/* The kernel also counts against this what all of the user's programs are sending. */
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
 		files.rlim_cur = files.rlim_max;
 		(void)setrlimit(RLIMIT_NOFILE, &files);

@@ -18,7 +18,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- namespaces ---- */
 static void write_text(const char *path, const char *text)
 {
 	const int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -27,7 +26,7 @@ static void write_text(const char *path, const char *text)
 	close(fd);
 }
 
-/* Makes a user namespace that maps the user and the group to themselves. */
+/* Maps the user and the group to themselves. */
 static bool make_user_namespace(void)
 {
 	const unsigned user = geteuid(), group = getegid();
@@ -44,9 +43,8 @@ static bool make_user_namespace(void)
 	return true;
 }
 
-/* A process can write the id maps of its namespace only while it is dumpable, which this process
- * never is. So a child that holds nothing makes the namespace, and stops until this process has
- * entered it. */
+/* Only a dumpable process can write its namespace's id maps, and this one never is. So a child that
+ * holds nothing makes the namespace, and stops until this process has entered it. */
 static bool enter_user_namespace(void)
 {
 	bool good = false;
@@ -104,7 +102,7 @@ static void enter_pid_namespace(struct sgpu_module_confinement *confinement)
 		confinement->pid = 1;
 		return;
 	}
-	/* If it failed, this process could start no other children, either. */
+	/* If that failed, this process could start no other children, either. */
 	close(SGPU_HOST_CONTROL);
 	drop_capabilities(confinement);
 	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -112,12 +110,11 @@ static void enter_pid_namespace(struct sgpu_module_confinement *confinement)
 	_exit(child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 1);
 }
 
-/* ---- root ---- */
 const char *const root_paths[] = { "/lib",	     "/lib64",		 "/lib32",
 				   "/libx32",	     "/usr/lib",	 "/usr/lib64",
 				   "/usr/local/lib", "/etc/ld.so.cache", NULL };
 
-/* Makes the directory or file `path` exist in the new root, the current directory. */
+/* Makes `path` exist in the new root, the current directory. */
 static bool bring(const char *path)
 {
 	char here[64];
@@ -145,7 +142,7 @@ static bool build_root(void)
 			return false;
 		}
 	}
-	/* The old root is mounted on the new one for a moment, then unmounted. */
+	/* For a moment the old root is mounted on the new one. */
 	return syscall(SYS_pivot_root, ".", ".") == 0 && umount2(".", MNT_DETACH) == 0 &&
 	       chdir("/") == 0;
 }

@@ -34,8 +34,8 @@ void worker_try(struct sgpu_module_confinement *confinement)
 	confinement->seccomp = (WEXITSTATUS(status) & TRIAL_FILTERED) != 0;
 }
 
-/* Ends the process if Landlock fails that was there in the trial, since the host has reported that.
- * Returns whether there is a filter. */
+/* Ends the process if Landlock, which the host has reported, fails now. Returns whether there is a
+ * filter. */
 static bool confine(const char *image, int landlock)
 {
 	int listener;
@@ -68,7 +68,7 @@ static void say(uint32_t kind, int rc, const char *text)
 	}
 }
 
-/* Finds a function of the module itself. dlsym() alone would also find those of its libraries. */
+/* Finds the module's own functions. dlsym() alone would also find its libraries'. */
 static sgpu_module_fn find_function(void *handle, const char *name)
 {
 	void *address = dlsym(handle, name);
@@ -87,8 +87,8 @@ static sgpu_module_fn find_function(void *handle, const char *name)
 	return function;
 }
 
-/* Runs the launch that the device wrote to the head of `memory`. A module's thread may change it
- * meanwhile, but harms only itself. */
+/* The device wrote the launch to the head of `memory`. A module's thread that changes it harms only
+ * itself. */
 static void run_function(void *handle, char *memory)
 {
 	static struct sgpu_host_launch launch;
@@ -143,9 +143,9 @@ void worker_run(const char *path, int landlock)
 
 	snprintf(descriptor, sizeof(descriptor), "/proc/self/fd/%d", WORKER_IMAGE);
 	path = path ? path : descriptor;
-	/* A function of the module is its own even if a library of this program has the name. */
+	/* The module's functions are its own even if this program's libraries have the names. */
 	handle = filtered ? dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND) : NULL;
-	/* Constructors have run by now; they could make only the loader's and the listed calls. */
+	/* Constructors could make only the loader's and the listed calls. */
 	if (filtered && prctl(HOST_ALL_LOADED, 0, 0, 0, 0) != 0) {
 		_exit(1);
 	}

@@ -49,8 +49,7 @@ static int prepare_core(void *argument, struct sgpu_error *error)
 	return run_core(c, SEAL, 1, error);
 }
 
-/* Opens what was sealed, unless the sample opened it already, and compares the result with the
- * pattern. */
+/* Opens what was sealed, unless the sample did that, and compares the result with the pattern. */
 static int verify_core(void *argument, struct sgpu_error *error)
 {
 	struct core *c = argument;

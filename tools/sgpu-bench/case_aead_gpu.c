@@ -16,7 +16,7 @@ struct aead {
 	struct bench_sealed host;
 	sgpu_devptr plain_in, sealed_in;
 	int calls;
-	bool opens; /* or else it seals */
+	bool opens; /* else it seals */
 	struct sgpu_task tasks[CALLS_MAX];
 };
 
@@ -46,7 +46,7 @@ static int run_calls(void *argument, struct sgpu_error *error)
 				  error);
 }
 
-/* Compares the sealed bytes with those that the host's own functions give. */
+/* The host's own functions must give the same bytes. */
 static int verify_seal(void *argument, struct sgpu_error *error)
 {
 	struct aead *a = argument;

@@ -11,7 +11,7 @@
 enum { COPIES_MAX = 64, SEED = 3, MEMORIES = 4 /* buffers of the host */ };
 static const struct bench_sizes sizes = { BENCH_SWEEP(4 << 10, 1 << 30), MEMORIES, 2, 0 };
 
-/* A direction copies in one way or in both; each way has a stream of its own. */
+/* A direction copies one way or both; each has its own stream. */
 enum way { H2D, D2H, WAYS };
 static const struct direction {
 	const char *name;
@@ -23,8 +23,8 @@ struct bandwidth {
 	struct sgpu_stream *streams[WAYS];
 	sgpu_devptr to, from;		     /* on the device */
 	void *pinned[WAYS], *pageable[WAYS]; /* of the host */
-	bool is_pageable;		     /* copies from and to pageable memory */
-	uint64_t size, room;		     /* bytes of a copy; of each buffer, for all copies */
+	bool is_pageable;
+	uint64_t size, room; /* bytes of a copy; of a buffer, for all copies */
 	int copies;
 	const struct direction *direction; /* of the point */
 	struct sgpu_task tasks[2 * WAYS];  /* of each way's first copy, and of its last */
@@ -47,8 +47,8 @@ static int copy_one(const struct bandwidth *b, enum way way, int i, struct sgpu_
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot copy: %s", sgpu_strerror(rc));
 }
 
-/* Enqueues copies of both ways alternately, so that both are busy from the start. Timing a copy
- * costs time, so only the first and the last of each way are timed. */
+/* Both ways alternate, so that both are busy from the start. Timing costs time, so only the first
+ * and the last copy of each way are timed. */
 static int enqueue(void *argument, struct sgpu_error *error)
 {
 	struct bandwidth *b = argument;
@@ -75,7 +75,7 @@ static int copy_enqueued(void *argument, struct sgpu_error *error)
 				  b->tasks, b->copies > 1 ? 2 * ways : ways, error);
 }
 
-/* Waits for each copy before the next. Copies of pageable memory do so anyway. */
+/* Copies of pageable memory do so anyway. */
 static int copy_one_by_one(void *argument, struct sgpu_error *error)
 {
 	const struct bandwidth *b = argument;
@@ -120,7 +120,6 @@ static int verify(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- points ---- */
 static int measure_direction(struct bandwidth *b, const struct direction *direction,
 			     struct sgpu_error *error)
 {
@@ -147,7 +146,7 @@ static int measure_direction(struct bandwidth *b, const struct direction *direct
 				  error);
 }
 
-/* Measures with enough copies to show the rate, or one if there is no memory for more. */
+/* Measures enough copies to show the rate, or one if memory is short. */
 static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct bandwidth *b = argument;

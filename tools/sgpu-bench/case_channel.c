@@ -78,15 +78,14 @@ int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pages, struct bench
 }
 
 /* ---- rows ---- */
-/* Big pages of a channel: those that are mapped, and one for small pages, directories and tables.
- */
+/* A channel's big pages: those mapped, and one for small pages, directories and tables. */
 enum { PAGES = 8, BIG_PAGES = PAGES + 1 };
 
 struct row {
-	/* pages: set if the point also has the variant that only maps */
+	/* pages: set if a variant only maps */
 	const char *command, *pages;
 	enum sgpu_channel_op op;
-	unsigned big, small; /* pages that a channel maps and unmaps */
+	unsigned big, small; /* pages to map and unmap */
 	bool ends;	     /* times unmapping or destroying, not mapping */
 };
 
@@ -104,9 +103,9 @@ static const struct row rows[] = {
 struct scene {
 	struct sgpu_bench *bench;
 	struct bench_channel *channel; /* stays open for the whole case */
-	struct sgpu_key owner; /* of a sample's channels with pages; not that of `channel`, so that
-				* they share no tables */
-	struct sgpu_space *space; /* owned by no channel: for pages that are mapped without one */
+	struct sgpu_key owner; /* of a sample's channels with pages; not of `channel`, to share no
+				* tables */
+	struct sgpu_space *space; /* for pages mapped without a channel */
 	sgpu_devptr base;
 	const struct row *row;
 	uint64_t sizes[2]; /* bytes in big and in small pages */
@@ -164,15 +163,14 @@ static int run_pages(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-/* Maps and unmaps pages that no channel has now, as the device does for CH_PTE, but without a
- * channel. */
+/* Maps and unmaps pages as the device does for CH_PTE, but without a channel. */
 static int run_mapping(void *argument, struct sgpu_error *error)
 {
 	const struct scene *s = argument;
 	const struct sgpu_pages_info *info = &s->channel->pages;
 	const uint64_t page = s->row->big ? info->big : info->small;
-	const uint64_t first = s->row->big ? 0 : BIG_PAGES - 1; /* big and small pages lie apart, so
-								   that no page changes its size */
+	const uint64_t first = s->row->big ? 0 : BIG_PAGES - 1; /* apart, so that no page changes
+								 * its size */
 	struct sgpu_task task = { 0 };
 	uint64_t begin, between;
 	uint32_t pages[PAGES];
@@ -214,7 +212,7 @@ static int measure(struct scene *s, const struct row *row, struct sgpu_error *er
 		{ "channel", NULL, row->pages ? run_pages : run_life, NULL, s },
 		{ "mapping alone", NULL, run_mapping, NULL, s },
 	};
-	/* Without a channel, nothing corresponds to the other commands. */
+	/* The other commands need a channel. */
 	const bool has_plain = row->op == SGPU_CH_PTE || row->op == SGPU_CH_DESTROY;
 	const int first = has_plain ? 0 : 1, count = (row->pages ? 3 : 2) - first;
 	const uint64_t big = row->big * info->big, small = row->small * info->small;

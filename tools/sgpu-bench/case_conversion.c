@@ -23,22 +23,22 @@ struct call {
 };
 
 /* ---- the ways ---- */
-/* Entries of a page-state change in Linux (VMGEXIT_PSC_MAX_ENTRY), each of 4 KiB or 2 MiB. A TDX
+/* Entries of Linux's page-state change (VMGEXIT_PSC_MAX_ENTRY), of 4 KiB or 2 MiB each. A TDX
  * guest's call to its hypervisor goes through the TDX module both ways. */
 enum { SNP_ENTRIES = 64, TDX_EXITS = 2 };
 
-/* The terms, in nanoseconds: an exit with the entry after it; the change of the call's page-table
- * entries, with the TLB shootdown; the fault for one page; clearing one page. */
+/* The terms: an exit with the entry after it; the change of the call's page-table entries, with the
+ * TLB shootdown; a fault for, and clearing, one page. */
 struct costs {
 	double exit_ns, flip_ns, fault_ns, clear_ns;
 };
 
-/* A variant. The pool stays shared; if it is to be filled, data are first copied there. The heaps
- * and models convert.
+/* A variant. The pool stays shared; data to fill it are first copied there. The heaps and models
+ * convert.
  *
- * A model's time is the sum of its terms, without what only the hardware can time: PVALIDATE and
- * RMPUPDATE of SNP, and all of TDG.MEM.PAGE.ACCEPT but the clearing. In SNP and TDX the host maps
- * each page anew; the TDX module also clears each page that is accepted. */
+ * A model's time is the sum of its terms, without what only the hardware can time: SNP's PVALIDATE
+ * and RMPUPDATE, and all of TDG.MEM.PAGE.ACCEPT but the clearing. In SNP and TDX the host maps each
+ * page anew; the TDX module also clears each accepted page. */
 struct way {
 	const char *name;
 	enum { POOL, POOL_FILLED, SHARED_HEAP, PRIVATE_HEAP, MODEL } by;
@@ -67,21 +67,20 @@ static double sum_of(const struct way *way, const struct call *call, const struc
 /* ---- what is timed ---- */
 struct conversion {
 	struct sgpu_bench *bench;
-	bool has_exits;	    /* this is a virtual machine, so exits can be timed */
+	bool has_exits;	    /* in a virtual machine, exits can be timed */
 	int heaps[2];	    /* shared; ordinary, or -1 */
-	void *huge, *small; /* a huge page, and as much memory in small pages */
+	void *huge, *small; /* a huge page, and as much in small pages */
 	sgpu_devptr device_memory;
 	void *pool, *private; /* pinned where the device can; ordinary */
 	uint64_t room;	      /* bytes of the three above */
 	/* of the point */
 	const struct way *ways;
 	struct call call;
-	uint64_t copied; /* bytes that a sample also copies to the device; 0: none */
+	uint64_t copied; /* bytes that a sample also copies to the device */
 };
 
-/* Converts as a TDX or SNP guest does: the heap of shared dma-bufs converts a buffer's pages
- * when it is allocated, and back when it is freed. The ordinary heap does the same without
- * converting. */
+/* Converts as a TDX or SNP guest does: the heap of shared dma-bufs converts a buffer's pages at its
+ * allocation, and back at its end. The ordinary heap does all but convert. */
 static int by_heap(int heap, const struct call *call, double *ns, struct sgpu_error *error)
 {
 	struct dma_heap_allocation_data buffer = { .len = call->pages * call->page_bytes,
@@ -101,8 +100,7 @@ static int by_heap(int heap, const struct call *call, double *ns, struct sgpu_er
 
 enum { EXITS = 16, FAULTS = 64, FLIPS = 512 };
 
-/* Times the change of page-table entries. The cost of small pages' entries stands for that of any
- * size. */
+/* Times the change of page-table entries. Those of small pages stand for any size. */
 static double time_flip(struct conversion *c, uint64_t pages)
 {
 	const uint64_t entries = pages < FLIPS ? pages : FLIPS, size = entries * SMALL;
@@ -149,8 +147,8 @@ static double by_model(struct conversion *c, const struct way *way, const struct
 	return sum_of(way, call, &costs);
 }
 
-/* Makes a call; or, if there are bytes to copy, a copy, a call that makes the buffer shared, and
- * one that makes it private again. */
+/* Makes a call; with bytes to copy, a copy and two calls, which make the buffer shared and private
+ * again. */
 static int run_way(void *argument, struct sgpu_error *error)
 {
 	struct conversion *c = argument;
@@ -196,7 +194,7 @@ static int verify_copy(void *argument, struct sgpu_error *error)
 }
 
 /* ---- points ---- */
-/* Measures ways that all make the same call, after a copy if there are bytes to copy. */
+/* The ways all make the same call. */
 static int measure(struct conversion *c, const char *what, const char *source, struct call call,
 		   uint64_t copied, const struct way *ways, int count, struct sgpu_error *error)
 {
@@ -224,8 +222,7 @@ static int measure(struct conversion *c, const char *what, const char *source, s
 	return sgpu_bench_measure(c->bench, &point, variants, count, error);
 }
 
-/* Compares copies through a pool that stays shared with copies that convert each buffer by two
- * calls. */
+/* Compares copies through a shared pool with copies that convert each buffer by two calls. */
 static int measure_stream(struct conversion *c, const char *source, uint64_t page_bytes,
 			  const struct way *ways, int count, struct sgpu_error *error)
 {
@@ -271,8 +268,8 @@ static int measure_heap(struct conversion *c, struct sgpu_error *error)
 	return rc;
 }
 
-/* Measures the terms by themselves, all batches in both directions, and streaming. Variants that
- * need exits come last. */
+/* Measures the terms alone, all batches both ways, and streaming. Variants that need exits come
+ * last. */
 static int measure_model(struct conversion *c, uint64_t page_bytes, struct sgpu_error *error)
 {
 	static const struct way terms[] = { { "flip", MODEL, true, false, false, 0, 0 },

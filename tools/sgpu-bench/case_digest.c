@@ -49,7 +49,7 @@ static int digest_on_device(void *argument, struct sgpu_error *error)
 	return sgpu_bench_enqueue(d->bench, &d->bench->stream, 1, enqueue, d, &d->task, 1, error);
 }
 
-/* Times a measure by the host's clock, since the CPU finishes it after the device's task. */
+/* The host's clock times a measure, which the CPU finishes after the device's task. */
 static int measure_on_device(void *argument, struct sgpu_error *error)
 {
 	struct digest *d = argument;
@@ -115,7 +115,7 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 }
 
 /* ---- CH_MEASURE: memory of a channel ---- */
-/* Only CH_MEASURE is timed, not the owner's part, which unmasks the digest. */
+/* The owner's part, which unmasks the digest, is not timed. */
 static int measure_in_channel(void *argument, struct sgpu_error *error)
 {
 	struct digest *d = argument;
@@ -166,7 +166,6 @@ static int measure_channel_size(void *argument, uint64_t size, struct sgpu_error
 	return rc ? rc : sgpu_bench_measure(d->bench, &point, variants, 2, error);
 }
 
-/* ---- the cases ---- */
 SGPU_BENCH_ENDING(end_pool, struct sgpu_pool, sgpu_pool_free)
 
 static int run_sizes(struct sgpu_bench *bench, bool pages, const struct bench_sizes *sizes,

@@ -7,7 +7,7 @@
 #include "cases.h"
 
 enum { SEED = 11, COPIES_MAX = 4096 };
-/* Bytes of a sample, unless the copies that are under way together have more. */
+/* Bytes of a sample, unless the copies under way at a time have more. */
 #define WORK ((uint64_t)4 << 20)
 
 struct work {

@@ -20,16 +20,16 @@
 
 enum {
 	WAYS = 4,
-	/* Samples are short, so that some are undisturbed even while other programs run. */
+	/* Short samples: some are undisturbed even while other programs run. */
 	EMPTY_CALLS = 100,
 	CONNECTIONS = 8,
-	/* The most that waits in a socket. With the answers, this fits the system's buffers. */
+	/* The most in a socket; with the answers, this fits the system's buffers. */
 	WAITING_REQUESTS = 32,
 	WAITING_BYTES = 16 << 10,
 };
 
 struct way {
-	const char *name, *lacks; /* lacks: why this machine cannot have it, or NULL */
+	const char *name, *lacks; /* lacks: why this machine has none, or NULL */
 	enum sgpu_rpc_way by;
 	uint64_t exit_cycles;
 	struct sgpu_rpc *rpc;
@@ -42,7 +42,6 @@ struct way {
 	uint64_t requests, seed;
 };
 
-/* ---- empty calls ---- */
 static int run_empty(void *argument, struct sgpu_error *error)
 {
 	const struct way *way = argument;
@@ -55,7 +54,6 @@ static int run_empty(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- the server ---- */
 static size_t request_size(unsigned items)
 {
 	return sizeof(uint64_t) + items * sizeof(struct parameters_item);
@@ -109,7 +107,6 @@ static int verify_answers(void *argument, struct sgpu_error *error)
 		       : sgpu_fail(error, SGPU_EDIFFERS, "the model lacks changes");
 }
 
-/* ---- points ---- */
 /* items: of a request; 0: empty calls. */
 static int measure(struct way ways[WAYS], unsigned items, struct sgpu_error *error)
 {
@@ -142,7 +139,6 @@ static int measure(struct way ways[WAYS], unsigned items, struct sgpu_error *err
 	return sgpu_bench_measure(ways[0].bench, &point, variants, count, error);
 }
 
-/* ---- the case ---- */
 static void end_way(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
 	struct way *way = (struct way *)what;
@@ -179,7 +175,7 @@ static int open_way(struct way *way, struct sgpu_error *error)
 	return rc == SGPU_ESYSTEM ? SGPU_EUNAVAILABLE : rc;
 }
 
-/* Opens the ways that this machine has. Ratios are to the first of them. */
+/* Opens this machine's ways. Ratios are to the first. */
 static int open_ways(struct sgpu_bench *bench, struct way ways[WAYS], struct sgpu_error *error)
 {
 	const struct sgpu_bench_exit costs = sgpu_bench_measure_exit();

@@ -32,7 +32,6 @@ static void end_shared(struct sgpu_bench *bench, uintptr_t memory, uint64_t seco
 	sgpu_shared_free((struct sgpu_device *)(uintptr_t)second, bench->device, &memory);
 }
 
-/* ---- what is timed ---- */
 static int copy_plain(void *argument, struct sgpu_error *error)
 {
 	const struct state *s = argument;
@@ -58,7 +57,6 @@ static int copy_sealed(void *argument, struct sgpu_error *error)
 			      error);
 }
 
-/* ---- points ---- */
 static int measure(struct state *s, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size } },
@@ -72,7 +70,6 @@ static int measure(struct state *s, struct sgpu_error *error)
 	return sgpu_bench_measure(s->bench, &point, variants, 3, error);
 }
 
-/* ---- the case ---- */
 static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct state *s = argument;

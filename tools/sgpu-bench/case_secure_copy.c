@@ -24,11 +24,11 @@ struct copy {
 	struct sgpu_engine *engine;
 	struct sgpu_live_key *live;
 	struct sgpu_stream *crypt;    /* of transfers at rest */
-	struct bench_sealed host;     /* pinned; data that are sealed at rest */
+	struct bench_sealed host;     /* pinned; sealed at rest */
 	void *memory, *memory_result; /* ordinary */
 	uint64_t size;
-	uint64_t next;	/* the first chunk number not yet used with host.key */
-	uint64_t first; /* the first chunk number of the last copy out */
+	uint64_t next;	/* first chunk number not used with host.key */
+	uint64_t first; /* that of the last copy out */
 };
 
 SGPU_BENCH_ENDING(end_engine, struct sgpu_engine, sgpu_engine_free)
@@ -39,7 +39,6 @@ static int outcome(int rc, const struct sgpu_transfer_result *result, struct sgp
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", result->error.text);
 }
 
-/* ---- transfers of data that are sealed at rest ---- */
 static int move(struct copy *c, struct sgpu_transfer_request *request, struct sgpu_error *error)
 {
 	struct sgpu_transfer *transfer = NULL;
@@ -60,7 +59,6 @@ static int move(struct copy *c, struct sgpu_transfer_request *request, struct sg
 	return outcome(result.code, &result, error);
 }
 
-/* ---- up, to the device ---- */
 static int up_plain(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
@@ -89,7 +87,6 @@ static int up_live(void *argument, struct sgpu_error *error)
 	return outcome(rc, &result, error);
 }
 
-/* ---- down, from the device ---- */
 static int prepare_down(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
@@ -141,7 +138,6 @@ static int verify_down(void *argument, struct sgpu_error *error)
 				c->size, SEED, error);
 }
 
-/* ---- points ---- */
 static int measure_direction(struct copy *c, const char *direction,
 			     const struct sgpu_bench_variant *variants, int count,
 			     struct sgpu_error *error)
@@ -172,7 +168,7 @@ static int measure_both(struct copy *c, struct sgpu_error *error)
 	return rc ? rc : measure_direction(c, "down", down, SGPU_ARRAY_LENGTH(down), error);
 }
 
-/* Table 2 of Graviton's paper: its first and its last line. */
+/* First and last line of table 2 of Graviton's paper. */
 static int measure_breakdown(struct copy *c, struct sgpu_error *error)
 {
 	const struct sgpu_bench_variant variants[] = {
@@ -183,7 +179,7 @@ static int measure_breakdown(struct copy *c, struct sgpu_error *error)
 	return measure_direction(c, "breakdown", variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
-/* Each size has a new key, since the last chunk of one size is a full chunk of the next. */
+/* Each size has a new key, since one's last chunk is a full chunk of the next. */
 static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct copy *c = argument;
@@ -199,7 +195,7 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	if (rc == SGPU_OK) {
 		memcpy(c->memory, c->host.plain, size);
 	}
-	if (rc == SGPU_OK && size >= 4 * MIB) { /* smaller copies are in the case session */
+	if (rc == SGPU_OK && size >= 4 * MIB) { /* the case session has smaller ones */
 		rc = measure_both(c, error);
 	}
 	return rc == SGPU_OK && size <= 64 * MIB ? measure_breakdown(c, error) : rc;

@@ -57,7 +57,7 @@ static int open_here(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-/* Runs "sgpu-bench open" in a new process, which prints its times of opening and closing. */
+/* "sgpu-bench open" prints its times of opening and closing. */
 static int open_in_process(void *argument, struct sgpu_error *error)
 {
 	const struct opening *o = argument;
@@ -150,7 +150,7 @@ static int send_groups(void *argument, struct sgpu_error *error)
 
 static int measure_groups(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	/* A launch with one range, and the most that fits. */
+	/* A launch with one range; the most that fits. */
 	static const size_t sizes[] = { 72, SGPU_GROUP_MAX - SGPU_TAG_SIZE };
 	const void *const mark = sgpu_bench_mark(bench);
 	struct sender s = { .size = 0 };
@@ -171,8 +171,7 @@ static int measure_groups(struct sgpu_bench *bench, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- memory and modules ---- */
-/* The first variant is of the plain device, the second one of the context over it. */
+/* The first variant is of the plain device, the second of the context over it. */
 struct pair {
 	struct sgpu_bench *bench;
 	struct sgpu_secure *context;
@@ -180,7 +179,7 @@ struct pair {
 	bool gives_back; /* times freeing, not allocating */
 };
 
-/* Waits until freed memory is cleared, so that no sample does. */
+/* Freed memory is cleared now, not in a sample. */
 static int settle(void *argument, struct sgpu_error *error)
 {
 	return sgpu_device_synchronize(((struct pair *)argument)->bench->device, error);
@@ -217,11 +216,11 @@ static int measure_memory(void *argument, uint64_t size, struct sgpu_error *erro
 	return rc;
 }
 
-/* The smallest module, so that its translation takes hardly any time. */
+/* The smallest module, which takes hardly any time to translate. */
 static const char image[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
 			    ".visible .entry nothing() { ret; }\n";
 
-/* In a context, the module is first copied to protected memory and measured there. */
+/* A context first copies the module to protected memory and measures it there. */
 static int load_module(void *argument, struct sgpu_error *error)
 {
 	const struct pair *p = argument;
@@ -257,7 +256,7 @@ static int measure_module(struct pair *p, struct sgpu_error *error)
 	return sgpu_bench_measure(p->bench, &point, variants, 2, error);
 }
 
-/* ---- a launch by a server over a ring, beside one here: the prepared operation alone ---- */
+/* ---- the launch of a prepared operation by a server over a ring, and here ---- */
 enum { LAUNCHES = 64, VECTOR = 1024 };
 
 static int run_launches(void *argument, struct sgpu_error *error)
@@ -305,7 +304,6 @@ static int measure_launches(struct sgpu_bench *bench, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- the case ---- */
 SGPU_BENCH_ENDING(end_context, struct sgpu_secure, sgpu_secure_destroy)
 
 int bench_session(struct sgpu_bench *bench, struct sgpu_error *error)

@@ -17,8 +17,8 @@
 static const struct size {
 	uint64_t vector; /* bytes of each of the five */
 	bool quick;
-	/* A sample is so many runs in a row, after one more, and what each took of it: a user's
-	 * pipe has many. After a pause a run takes longer, since all that it needs sleeps. */
+	/* A sample is the mean of so many runs in a row, after one more: a user's pipe has many.
+	 * After a pause a run takes longer, since all that it needs sleeps. */
 	int row;
 	double session_more, leases, files, process; /* goals in ns; 0: none */
 } sizes[] = {
@@ -30,8 +30,8 @@ static const struct size {
 	{ 256 << 20, false, 1, 0, 0, 0, 0 },
 };
 enum { RUNS_MAX = 16 + 1 };
-/* Memory for a size, in vectors: of the host, with all files and processes, besides the leases; of
- * the device. */
+/* Memory for a size, in vectors: the host's, with all files and processes, besides the leases; the
+ * device's. */
 enum { HOST_VECTORS = 46, DEVICE_VECTORS = 20, MORE = 256 << 20, LEASES_MORE = 16 << 20 };
 
 struct sizes_point {
@@ -48,12 +48,12 @@ struct sizes_point {
 	float *results;	   /* room to check some */
 };
 
-/* A column of the table. The functions get `argument`. */
+/* A column. The functions get `argument`. */
 struct way {
 	const char *name;
 	struct sizes_point *point;
 	void *argument;
-	/* `after` is not timed, and not left out where verify is. */
+	/* `after` is not timed, and never left out, as verify is. */
 	int (*prepare)(void *argument, struct sgpu_error *error);
 	int (*work)(void *argument, struct sgpu_error *error);
 	int (*after)(void *argument, struct sgpu_error *error);
@@ -105,8 +105,7 @@ static int run_files(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-/* Fills a lease for each run, and opens the files of the batch and of its response, which are
- * small. */
+/* Fills a lease for each run, and opens the small files of the batch and its response. */
 static int fill_leases(void *argument, struct sgpu_error *error)
 {
 	struct sizes_point *p = argument;
@@ -193,7 +192,6 @@ static int run_naive(void *argument, struct sgpu_error *error)
 	return naive_run(p->naive, p->side.size / sizeof(float), p->row, &p->naive_ns, error);
 }
 
-/* ---- a sample ---- */
 static int prepare(void *argument, struct sgpu_error *error)
 {
 	const struct way *way = argument;
@@ -202,7 +200,7 @@ static int prepare(void *argument, struct sgpu_error *error)
 	return way->prepare ? way->prepare(way->argument, error) : SGPU_OK;
 }
 
-/* What naive prices has a time of its own, since it makes a row of it in one call. */
+/* naive tells its time, since it makes a row in one call. */
 static int work(void *argument, struct sgpu_error *error)
 {
 	const struct way *way = argument;
@@ -233,7 +231,6 @@ static int verify(void *argument, struct sgpu_error *error)
 	return way->verify ? way->verify(way->argument, error) : SGPU_OK;
 }
 
-/* ---- a size ---- */
 static int write_file(const struct sizes_point *p, const char *name, const void *data,
 		      uint64_t size, struct sgpu_error *error)
 {
@@ -285,7 +282,7 @@ static int make_point(struct sizes_point *p, struct sgpu_error *error)
 	rc = rc ? rc : priced_new(p->bench, &p->side, &p->priced, error);
 	p->results = sgpu_bench_new(p->bench, OPTIONS_OUTPUTS * size, NULL, error);
 	rc = rc || p->results ? rc : SGPU_ENOMEM;
-	return rc ? rc : run_files(p, error); /* which starts the enclave, and is not counted */
+	return rc ? rc : run_files(p, error); /* not counted, as it starts the enclave */
 }
 
 enum { WAYS = 9, NAIVE = WAYS - 1 };

@@ -28,12 +28,12 @@ struct trained {
 	struct training t;
 	uint8_t *images, *labels; /* the test's come last */
 	float *values[NETWORK_PARAMETERS_MAX];
-	void *first; /* the results of the first sample, which all others must equal */
+	void *first; /* the first sample's results */
 };
 
 static int judge(const struct trained *d, struct sgpu_error *error)
 {
-	/* The classes of the pictures come first, if the network classifies. */
+	/* Classes of pictures come first, if the network classifies. */
 	const uint64_t classes = d->t.network->classifies ? d->t.tested : 0;
 	const float *loss = (const float *)((const int32_t *)d->first + classes);
 
@@ -45,7 +45,7 @@ static int judge(const struct trained *d, struct sgpu_error *error)
 				   (double)loss[0], (double)loss[1]);
 }
 
-/* Every training, sealed or not, must give the bytes of the first one. */
+/* All trainings, sealed or not, must give the same bytes. */
 static int check_training(const struct job_side *s, const void *results, uint64_t size,
 			  struct sgpu_error *error)
 {
@@ -107,7 +107,7 @@ static int make_data(struct sgpu_bench *bench, struct trained *d, struct sgpu_er
 	return SGPU_OK;
 }
 
-/* As many pictures a step as Graviton took; fewer on the CPU, where a step would take seconds. */
+/* Pictures a step: as many as Graviton took; fewer on the CPU, where a step would take seconds. */
 static int train(struct sgpu_bench *bench, const char *name, struct sgpu_error *error)
 {
 	const struct network *network = network_find(name);

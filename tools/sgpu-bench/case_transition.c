@@ -13,8 +13,8 @@
 #include "base/base.h"
 #include "cases.h"
 
-/* Crosses and comes back `count` times. A block takes some microseconds, so that reading the clock
- * is less than a hundredth of it. */
+/* Crosses and comes back `count` times, for some microseconds, so that reading the clock is less
+ * than a hundredth. */
 struct block {
 	void (*cross)(uint64_t count);
 	uint64_t count;
@@ -32,7 +32,7 @@ static int run_block(void *argument, struct sgpu_error *error)
 /* ---- calls of functions and of the kernel, exits from a guest and an enclave ---- */
 static __attribute__((noinline)) void callee(void)
 {
-	__asm__ volatile("" ::: "memory"); /* keeps the call from being optimised away */
+	__asm__ volatile("" ::: "memory"); /* or the call is optimised away */
 }
 
 #define LOOP(name, work)                               \
@@ -94,7 +94,7 @@ enum { LINE = 64, WORDS = LINE / 4 };
 /* A GPU that works answers sooner. */
 #define PATIENCE_NS ((uint64_t)1000000000)
 
-/* A kernel that announces itself, waits for the host's word, and writes another. */
+/* Announces itself, waits for the host's word, and writes another. */
 static const char kernel[] =
 	".version 7.0\n.target sm_80\n.address_size 64\n"
 	".visible .entry answer(.param .u64 words, .param .u32 turn)\n"
@@ -124,7 +124,6 @@ static int see_word(const struct gpu *g, int line, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Starts the kernel, which then waits for the host's word. */
 static int start_answer(void *argument, struct sgpu_error *error)
 {
 	static const struct sgpu_module_shape shape = { { 1, 1, 1 }, { 1, 1, 1 }, 0 };
@@ -177,7 +176,7 @@ static int measure_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 	rc = sgpu_device_module_load(bench->device, kernel, sizeof(kernel), &g.module, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_module, (uintptr_t)g.module, 0, error);
 	rc = rc ? rc : sgpu_bench_measure(bench, &point, &variant, 1, error);
-	g.words[0] = g.turn; /* ends a kernel that still waits, whose task is here */
+	g.words[0] = g.turn; /* ends a waiting kernel, whose task is here */
 	ended = sgpu_stream_sync(g.stream, rc ? NULL : error);
 	return rc ? rc : ended;
 }

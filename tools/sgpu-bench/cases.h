@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of cases, and set-up that they share. Objects are kept until the case, or a part of it,
- * ends.
+ * The cases, and set-up that they share. Objects are kept until the end of the case or of a part of
+ * it.
  */
 #ifndef BENCH_CASES_H
 #define BENCH_CASES_H
@@ -12,7 +12,7 @@
 
 #include "channel/channel.h"
 
-/* The cases in the order in which they run; a row without a name ends the table. */
+/* In the order in which they run; a row without a name ends the table. */
 extern const struct sgpu_bench_case bench_cases[];
 
 typedef int bench_case_fn(struct sgpu_bench *bench, struct sgpu_error *error);
@@ -20,7 +20,7 @@ bench_case_fn bench_aead_cpu, bench_aead_gpu, bench_app, bench_bandwidth, bench_
 	bench_conversion, bench_digest, bench_dsa, bench_exitless, bench_measure, bench_peer,
 	bench_secure_copy, bench_session, bench_sizes, bench_training, bench_transition;
 
-/* A channel over pages of bench->device, with both of its ends. Kept until the case ends. */
+/* A channel over pages of bench->device, with both of its ends. */
 struct bench_channel {
 	struct sgpu_pages_info pages;
 	struct sgpu_processor *processor;
@@ -29,20 +29,20 @@ struct bench_channel {
 	struct sgpu_session *session;
 	uint32_t number;
 	uint64_t spent_ns[SGPU_CH_SUBMIT + 1]; /* in the command processor, by op */
-	uint32_t pages_told; /* pages that the last summary of the channel names */
+	uint32_t pages_told;		       /* that the channel's last summary names */
 };
 SGPU_MUST_CHECK int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pages,
 				      struct bench_channel **channel, struct sgpu_error *error);
 /* A channel's memory beside plain memory. */
 SGPU_MUST_CHECK int bench_channel_measures(struct sgpu_bench *bench, struct sgpu_error *error);
 
-/* Opens a device and a stream, plain or in a secure context, and closes them. ns: the two times. */
+/* Opens and closes a device and a stream, plain or in a secure context. ns: the two times. */
 SGPU_MUST_CHECK int bench_open(const char *selector, unsigned jobs, bool secure, uint64_t ns[2],
 			       struct sgpu_error *error);
 
 /* ---- sizes and objects ---- */
-/* Sizes are powers of two, so a set of them is a bit mask. quick: those for --quick. host, device:
- * the memory that a size needs, in multiples of the size, plus `more` bytes each. */
+/* Sizes are powers of two, so a set of them is a bit mask. host, device: the memory that a size
+ * needs, in multiples of the size, plus `more` bytes each. */
 struct bench_sizes {
 	uint64_t all, quick;
 	unsigned host, device;
@@ -52,8 +52,8 @@ struct bench_sizes {
 #define BENCH_SWEEP(min, max) \
 	(2 * (uint64_t)(max) - (uint64_t)(min)) & 0x5555555555555000, 64 << 10 | 4 << 20 | 64 << 20
 typedef int (*bench_size_fn)(void *argument, uint64_t size, struct sgpu_error *error);
-/* Calls measure() for each size that --size allows; waives those for which memory is lacking.
- * Releases what measure() keeps after each size. */
+/* Calls measure() for each size that --size allows, then releases what measure() kept; waives sizes
+ * for which memory is lacking. */
 SGPU_MUST_CHECK int bench_each_size(struct sgpu_bench *bench, const struct bench_sizes *sizes,
 				    bench_size_fn measure, void *argument,
 				    struct sgpu_error *error);
@@ -70,24 +70,24 @@ struct bench_sealed {
 	struct sgpu_sealed_keys keys;
 	struct sgpu_aead *aead;
 	struct sgpu_device_key *key;
-	void *plain, *sealed, *result; /* of the device's pool; result: for either of the two */
+	void *plain, *sealed, *result; /* of the device's pool; result: for either */
 	uint64_t size, sealed_size;
 };
 SGPU_MUST_CHECK int bench_new_sealed(struct sgpu_bench *bench, uint64_t size, uint64_t seed,
 				     struct bench_sealed *sealed, struct sgpu_error *error);
 
 /* ---- memory for copies, and timed parts of work ---- */
-/* Makes memory, aligned to 2 MiB, with every page present, on huge pages where the kernel has
- * them. Errors: SGPU_ENOMEM. */
+/* Makes memory, aligned to 2 MiB, with every page present, on huge pages if the kernel has them.
+ * Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int bench_new_pages(struct sgpu_bench *bench, uint64_t size, void **memory,
 				    struct sgpu_error *error);
 /* Alters every page, so that old contents cannot pass for new ones. */
 void bench_spoil(void *memory, uint64_t size);
 
-/* Returns how often a sample repeats work on `size` bytes, at most `most` times: a sample of large
- * sizes has about 256 MiB. */
+/* Returns how often a sample repeats work on `size` bytes, `most` times at most, to have about 256
+ * MiB of large sizes. */
 uint64_t bench_repeats(uint64_t size, uint64_t most);
-/* Gets memory and gives it back, one of which is timed. */
+/* Gets memory and gives it back; one is timed. */
 SGPU_MUST_CHECK int bench_time_memory(struct sgpu_bench *bench, struct sgpu_device *device,
 				      uint64_t size, bool gives_back, struct sgpu_error *error);
 /* Waits for tasks; `rc` is the code of enqueueing them. Reports the first failure as one of `what`:
@@ -107,8 +107,8 @@ struct bench_target {
 	uint64_t size, seed;
 	void *scratch; /* of the same size */
 };
-/* For a variant whose argument begins with a target: the first clears the memory, the second
- * verifies a copy of it in `scratch`, which it spoils first. */
+/* For a variant whose argument begins with a target: one clears the memory, one verifies a copy of
+ * it in `scratch`, spoilt before. */
 SGPU_MUST_CHECK int bench_clear_target(void *target, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_verify_target(void *target, struct sgpu_error *error);
 

@@ -51,7 +51,6 @@ static int job_new(struct sgpu_bench *bench, const struct job_side *side, struct
 	return side->owner ? SGPU_OK : sgpu_key_generate(SGPU_KEY_OCT, &new->owner, error);
 }
 
-/* ---- the manifest ---- */
 void job_data(struct bench_job *job, const char *id, const void *data)
 {
 	json_object_set_new(job->inputs, id, json_integer((json_int_t)(uintptr_t)data));
@@ -90,8 +89,7 @@ void job_operation(struct bench_job *job, const char *id, const char *kernel, js
 	json_array_append_new(job->operations, operation);
 }
 
-/* ---- the batch ---- */
-/* Copies the inputs, which are sealed from there, and adds up the outputs. */
+/* Copies the inputs, to be sealed, and adds up the outputs. */
 static int take_data(struct bench_job *job, struct sgpu_error *error)
 {
 	for (int i = 0; i < job->manifest->segment_count; i++) {
@@ -172,8 +170,7 @@ static int job_finish(struct bench_job *job, struct sgpu_error *error)
 }
 
 /* Reads a response, once after each run. results: the authentic plaintext of all outputs, in the
- * manifest's order, result_size bytes. After the response, the file may still have the end of a
- * longer one. */
+ * manifest's order, result_size bytes. The end of a longer response may follow in the file. */
 static int job_read(struct bench_job *job, void *results, struct sgpu_error *error)
 {
 	uint8_t *to = results;
@@ -193,9 +190,9 @@ static int job_read(struct bench_job *job, void *results, struct sgpu_error *err
 }
 
 /* ---- runners ---- */
-/* The runners of a device. Sealed jobs run in a secure context over it, as in sgpu-run. */
+/* A device's runners. As in sgpu-run, sealed jobs run in a secure context over it. */
 struct place {
-	struct sgpu_secure *context; /* NULL when the device maps no pages: all run in `plain` */
+	struct sgpu_secure *context; /* NULL if the device maps no pages: all run in `plain` */
 	struct sgpu_runner *plain, *sealed;
 };
 
@@ -228,7 +225,7 @@ static int new_place(struct sgpu_bench *bench, struct sgpu_error *error)
 }
 
 /* ---- variants ---- */
-/* The response's file keeps its size, since new pages would cost more than some jobs. */
+/* The response's file keeps its size: new pages would cost more than some jobs. */
 static int run_here(void *argument, struct sgpu_error *error)
 {
 	struct bench_job *job = ((const struct job_side *)argument)->job;

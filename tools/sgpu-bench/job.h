@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs for the cases that measure whole batches: made once, and run again and again.
+ * Jobs for cases that measure whole batches: made once, run again and again.
  */
 #ifndef BENCH_JOB_H
 #define BENCH_JOB_H
@@ -16,7 +16,7 @@ struct job_side;
 struct bench_job {
 	bool sealed;		       /* segments are HIGH; else LOW */
 	json_t *segments, *operations; /* of the manifest, until job_finish */
-	json_t *inputs;		       /* the addresses of their data, by id */
+	json_t *inputs;		       /* addresses of their data, by id */
 	struct sgpu_key owner;
 	struct sgpu_manifest *manifest;
 	struct job batch;
@@ -40,7 +40,7 @@ void job_data(struct bench_job *job, const char *id, const void *data);
 void job_operation(struct bench_job *job, const char *id, const char *kernel, json_t *arguments,
 		   json_t *params, const char *after);
 
-/* Rewinds a job's file. cuts: it ends where it was read or written last. */
+/* Rewinds a job's file. cuts: ends it where it was read or written last. */
 SGPU_MUST_CHECK int job_rewind(int fd, bool cuts, struct sgpu_error *error);
 
 /* ---- variants that run jobs ---- */
@@ -50,7 +50,7 @@ struct job_side {
 	void (*add)(struct bench_job *job, const struct job_side *side);
 	int (*check)(const struct job_side *side, const void *results, uint64_t size,
 		     struct sgpu_error *error);
-	/* For these functions. data and size: of the options; of what each output should be. */
+	/* For these functions. data and size: of the options, or of what each output should be. */
 	const void *data;
 	uint64_t size;
 	int count;
@@ -64,8 +64,8 @@ struct job_side {
 /* Makes the manifest of what side->add adds; from malloc. */
 SGPU_MUST_CHECK int job_describe(struct sgpu_bench *bench, const struct job_side *side, char **text,
 				 struct sgpu_error *error);
-/* Measures two sides, whose jobs are made here, as variants: work() gets a side, and has its job
- * run and the response written to its file. */
+/* Makes the jobs of two sides and measures them as variants: work() has a side's job run and the
+ * response written to its file. */
 enum { JOB_SIDES = 2 };
 SGPU_MUST_CHECK int job_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 				struct job_side sides[JOB_SIDES],
@@ -75,16 +75,16 @@ SGPU_MUST_CHECK int job_measure(struct sgpu_bench *bench, const struct sgpu_benc
 SGPU_MUST_CHECK int job_measure_here(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 				     const struct job_side *side, struct sgpu_error *error);
 
-/* ---- options.c: options that are priced by black_scholes ---- */
+/* ---- options.c: options, priced by black_scholes ---- */
 enum { OPTIONS_INPUTS = 3, OPTIONS_OUTPUTS = 2, OPTIONS_VECTORS = 5 };
-/* Makes inputs, vectors of f32 of `size` bytes each, which are kept, and sets the members of `side`
- * that have them sealed, run and checked. */
+/* Makes and keeps inputs, vectors of f32 of `size` bytes each, and sets the members of `side` that
+ * seal, run and check them. */
 SGPU_MUST_CHECK int options_new(struct sgpu_bench *bench, uint64_t size, struct job_side *side,
 				struct sgpu_error *error);
 SGPU_MUST_CHECK int options_check(const struct job_side *side, const void *results,
 				  struct sgpu_error *error);
 
-/* The device calls that such a job makes in the end, with memory that stays. */
+/* The device calls of such a job, with memory that stays. */
 struct bare;
 /* What it makes is kept. `side` must stay. */
 SGPU_MUST_CHECK int bare_new(struct sgpu_bench *bench, const struct job_side *side,
@@ -93,10 +93,10 @@ SGPU_MUST_CHECK int bare_new(struct sgpu_bench *bench, const struct job_side *si
  * both sides. */
 SGPU_MUST_CHECK int bare_prepare(void *bare, struct sgpu_error *error);
 /* Copies the sealed inputs in, opens them, launches, seals the outputs and copies them out; the
- * other opens the outputs here, and checks them. */
+ * other opens and checks them here. */
 SGPU_MUST_CHECK int bare_run(void *bare, struct sgpu_error *error);
 SGPU_MUST_CHECK int bare_check(void *bare, struct sgpu_error *error);
-/* A launch alone; and copies the outputs here, and checks them. */
+/* A launch alone; and copies the outputs here and checks them. */
 SGPU_MUST_CHECK int bare_launch(void *bare, struct sgpu_error *error);
 SGPU_MUST_CHECK int bare_fetch(void *bare, struct sgpu_error *error);
 

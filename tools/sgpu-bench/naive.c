@@ -29,7 +29,7 @@ static void end_naive(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	}
 }
 
-/* Reads an object, whose member `name` is returned; NULL: there is none. */
+/* Returns the member `name` of the next object, or NULL. */
 static json_t *hear(const struct naive *n, const char *name)
 {
 	json_t *object = json_loadfd(n->talk, JSON_DISABLE_EOF_CHECK, NULL);

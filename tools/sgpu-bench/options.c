@@ -49,8 +49,8 @@ static int check_prices(const struct job_side *side, const void *results, uint64
 	return SGPU_OK;
 }
 
-/* Fills in options in the ranges of the NVIDIA toolkit's sample: price 5 to 30, strike 1 to 100,
- * 0.25 to 10 years. */
+/* The NVIDIA toolkit's sample has these ranges: price 5 to 30, strike 1 to 100, 0.25 to 10
+ * years. */
 static void fill_options(float *price, uint64_t count)
 {
 	float *strike = price + count, *years = strike + count;
@@ -82,7 +82,6 @@ static void options_add(struct bench_job *job, const struct job_side *side)
 		      json_pack("{s:f, s:f}", "rate", rate, "volatility", volatility), NULL);
 }
 
-/* Fills in types and parameters. */
 static void describe(const struct job_side *side, struct sgpu_op_call *call)
 {
 	call->op = sgpu_op_find("black_scholes");
@@ -128,8 +127,7 @@ struct bare {
 	struct sgpu_op_call call;
 	uint8_t *host; /* of the device's pool: all vectors, side->size bytes each */
 	sgpu_devptr memory;
-	/* All vectors as they cross the bus, a chunk run each: sealed_size bytes, `stride` bytes
-	 * from one to the next. */
+	/* All vectors as on the bus, a chunk run each: sealed_size bytes, `stride` bytes apart. */
 	uint8_t *sealed_host;
 	sgpu_devptr sealed_memory;
 	uint64_t sealed_size, stride, chunks;

@@ -88,7 +88,6 @@ static const char *point_text(const json_t *record, char text[LABEL_MAX])
 	return text;
 }
 
-/* ---- rows ---- */
 /* Escapes all that could be taken for HTML or formatting. */
 static int put_plain(FILE *out, const char *text)
 {
@@ -132,14 +131,13 @@ void print_head(FILE *out, const struct column *columns)
 	fputs("|\n", out);
 }
 
-/* ---- records ---- */
 static const struct column record_columns[] = {
 	{ "case", 12 },	   { "point", 32 }, { "variant", 18 }, { "result", 12 }, { "min", 7 },
 	{ "median", 7 },   { "p90", 7 },    { "p95", 7 },      { "spread", 7 },	 { "CPU time", 8 },
 	{ "CPU/wall", 8 }, { "n", 4 },	    { "ratio", 15 },   { "goal", 7 },	 { NULL, 0 },
 };
 
-/* Of a member; "" if the record does not have it. */
+/* Of a member; "" if the record lacks it. */
 static const char *member_time(const json_t *record, const char *key, char text[TEXT_MAX])
 {
 	const double ns = sgpu_bench_number(record, key);

@@ -130,7 +130,7 @@ uint64_t process_cpu_ns(pid_t pid)
 	return own_ns(pid) + started_ns(pid);
 }
 
-/* All that this process has started, whether it still runs or was waited for. */
+/* Of all that this process has started, running or waited for. */
 static uint64_t others_ns(void)
 {
 	struct rusage gone = { 0 };
@@ -171,7 +171,7 @@ void watch_end(struct sgpu_bench *bench, const struct watch *watch, int runs)
 
 	processes_rest();
 	others = others_ns();
-	/* The time of a process is gone when it has ended and another one waited for it. */
+	/* The time of an ended process for which another one waited is gone. */
 	others = others > watch->others_ns ? others - watch->others_ns : 0;
 	bench->ns = ns / (uint64_t)runs;
 	bench->cpu_ns = (own - watch->own_ns + others) / (uint64_t)runs;

@@ -45,7 +45,7 @@ static void end_served(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	}
 }
 
-/* Both are file systems in memory, so that files there are no work of a disk. */
+/* Both are in memory, so that no disk works. */
 static int make_folder(struct served *s, struct sgpu_error *error)
 {
 	const char *place = getenv("XDG_RUNTIME_DIR");
@@ -130,7 +130,7 @@ static int hear(struct link *link, int *connection, struct sgpu_error *error)
 	return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
 }
 
-/* A connection is for one batch: a server closes it with its answer. */
+/* A connection is for one batch: a server's answer closes it. */
 int served_submit(const struct served *s, int batch_fd, int response_fd, bool leased,
 		  struct sgpu_error *error)
 {

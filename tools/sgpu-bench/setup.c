@@ -33,7 +33,6 @@ int bench_each_size(struct sgpu_bench *bench, const struct bench_sizes *sizes,
 	return rc;
 }
 
-/* ---- objects ---- */
 SGPU_BENCH_ENDING(end_aead, struct sgpu_aead, sgpu_aead_free)
 SGPU_BENCH_ENDING(end_device_key, struct sgpu_device_key, sgpu_device_key_free)
 
@@ -78,7 +77,6 @@ int bench_new_sealed(struct sgpu_bench *bench, uint64_t size, uint64_t seed,
 	return rc;
 }
 
-/* ---- memory ---- */
 enum { PAGE = 4096 };
 #define HUGE_PAGE ((uint64_t)2 << 20)
 

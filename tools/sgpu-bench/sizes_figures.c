@@ -122,8 +122,8 @@ static int measure_segments(struct sgpu_bench *bench, struct sgpu_error *error)
 /* ---- chains ---- */
 enum { CHAINS = 4, CHAIN = 8, EDGE = 128, COUNT = EDGE * EDGE, CHAIN_BYTES = COUNT * 4 };
 
-/* Adds chains, each of which adds b to a again and again; with in_a_row, each after the one before.
- * side->data holds three matrices: the expected sum, a, and b. */
+/* Each chain adds b to a again and again; with in_a_row, after the one before. side->data holds
+ * three matrices: the expected sum, a, and b. */
 static void add_chains(struct bench_job *job, const struct job_side *side)
 {
 	const struct job_type type = { "f32", { EDGE, EDGE } };
@@ -202,7 +202,7 @@ int sizes_idle(struct served *s, struct sgpu_error *error)
 	const uint64_t samples = options->samples;
 	int rc;
 
-	options->samples = 1; /* after one to warm up, each takes long */
+	options->samples = 1; /* each takes long, as does the warm-up */
 	rc = sgpu_bench_measure(s->bench, &point, &variant, 1, error);
 	options->samples = samples;
 	return rc;

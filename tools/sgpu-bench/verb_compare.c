@@ -30,7 +30,7 @@ static const struct column difference_columns[] = {
 	{ "noise", 8 },	       { "verdict", 28 }, { NULL, 0 },
 };
 
-/* Whether it is slower by more than the threshold, or fails now. */
+/* Slower by more than the threshold, or failing now. */
 static bool is_worse(const struct sgpu_bench_difference *d, const struct request *request)
 {
 	if (d->verdict == SGPU_BENCH_NOT_MEASURED) {
@@ -156,7 +156,7 @@ static bool is_at(const json_t *record, json_t *point)
 	return is_so || json_object_size(parameters) == 0;
 }
 
-/* Returns the first passed record of a variant; or one that says why there is none; or NULL. */
+/* Returns a variant's first passed record, one that says why there is none, or NULL. */
 static const json_t *find(const struct sgpu_bench_results *runs, size_t count, const char *name,
 			  json_t *point, const char *variant)
 {

@@ -30,7 +30,7 @@ enum doctor_status {
 
 struct doctor_finding {
 	enum doctor_status status;
-	char found[192]; /* printable, also where it quotes a file */
+	char found[192]; /* printable, also if it quotes a file */
 };
 
 struct doctor_check {
@@ -38,11 +38,11 @@ struct doctor_check {
 	const char *fix;	   /* a sentence without its full stop */
 	/* NULL: looks at files */
 	void (*look)(const struct doctor_check *check, struct doctor_finding *finding);
-	/* a glob(7) pattern of files, at least one of which must pass */
+	/* a glob(7) pattern of files, one of which must pass */
 	const char *path;
 	bool every;  /* all files must pass */
-	bool access; /* a file passes if this process may read and write it */
-	/* a file passes if its first line is one of these words, or has the text after "*" */
+	bool access; /* a file passes if it may be read and written */
+	/* a file passes if its first line is one of these, or has the text after "*" */
 	const char *wanted;
 	uint64_t least, most; /* or a number from least to most (0: no limit) */
 };
@@ -60,7 +60,7 @@ static void SGPU_PRINTF(3, 4)
 	va_end(arguments);
 }
 
-/* ---- files: their contents are untrusted, and may not be the kernel's ---- */
+/* ---- files: untrusted, and maybe not the kernel's ---- */
 static const char *root(void)
 {
 	return sgpu_evidence_root("");
@@ -99,13 +99,13 @@ static bool serves(const struct doctor_check *check, const char *path, char line
 	if (sgpu_parse_u64(line, name, check->least, UINT64_MAX, &number, NULL) != SGPU_OK) {
 		return false;
 	}
-	/* An idle state has a file in the same directory that says whether it is disabled. */
+	/* A file beside an idle state's says whether the state is disabled. */
 	snprintf(beside, sizeof(beside), "%.*sdisable", (int)(strrchr(path, '/') + 1 - path), path);
 	return !check->most || number <= check->most ||
 	       (sgpu_peek_line(beside, word, LINE) && strcmp(word, "1") == 0);
 }
 
-/* The finding quotes a file that has the finding's status. */
+/* The finding quotes a file that has its status. */
 static void look_at_files(const struct doctor_check *check, struct doctor_finding *finding)
 {
 	char pattern[PATH_MAX], lines[2][LINE];
@@ -133,7 +133,7 @@ static void look_at_files(const struct doctor_check *check, struct doctor_findin
 	globfree(&found);
 }
 
-/* Whether a swap device is zram without a backing disk, or a mapping of dm-crypt. */
+/* Whether a swap device is zram without a backing disk, or of dm-crypt. */
 static bool is_safe(const char *place)
 {
 	const char *name =
@@ -148,11 +148,11 @@ static bool is_safe(const char *place)
 			       : strncmp(line, "CRYPT-LUKS", 10) == 0 ||
 					 strncmp(line, "CRYPT-PLAIN-", 12) == 0;
 	}
-	*strrchr(path, '/') = '\0'; /* without support for backing disks, zram has no such file */
+	*strrchr(path, '/') = '\0'; /* zram without support for backing disks has no such file */
 	return is_zram && errno == ENOENT && access(path, F_OK) == 0;
 }
 
-/* A truncated text could lack a disk, so it is refused. */
+/* A truncated text is refused, as it could lack a disk. */
 static void look_swap(const struct doctor_check *check, struct doctor_finding *finding)
 {
 	char text[4096], path[PATH_MAX], *rest = NULL, *line;
@@ -176,7 +176,7 @@ static void look_swap(const struct doctor_check *check, struct doctor_finding *f
 	}
 }
 
-/* ---- questions to this machine itself, even if another root is set ---- */
+/* ---- of this machine itself, even if another root is set ---- */
 static void ask_platform(const struct doctor_check *check, struct doctor_finding *finding)
 {
 	struct sgpu_platform platform;
@@ -242,7 +242,7 @@ static void ask_call(const struct doctor_check *check, struct doctor_finding *fi
 	say(finding, DOCTOR_OK, check->wanted ? "version %ld" : "the kernel has it", got);
 }
 
-/* ---- the checks, in the order in which they are printed ---- */
+/* ---- the checks, in the order of printing ---- */
 enum { LANDLOCK_CREATE_RULESET = 444, MEMFD_SECRET = 447 }; /* the same on all architectures */
 
 #define DSA "/sys/bus/dsa/devices/"

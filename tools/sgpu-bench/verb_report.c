@@ -19,7 +19,7 @@ const struct cli_option report_options[] = {
 	CLI_END,
 };
 
-/* The page before and after the data, which are one JSON value. */
+/* Before and after the data, one JSON value. */
 BENCH_EMBED(page_head, "head.html");
 BENCH_EMBED(page_tail, "tail.html");
 

@@ -11,18 +11,17 @@
 
 enum { CASES_MAX = 64, SAMPLES_LIMIT = 100000 };
 
-/* The options, and the output of records, which is opened before anything is measured. */
+/* The output of records is opened before anything is measured. */
 struct run {
 	const char *device, *path;
 	struct sgpu_bench_options options;
 	bool chosen[CASES_MAX]; /* by row of bench_cases */
 	struct sgpu_output output;
 	FILE *out;     /* to `output` */
-	int fault;     /* errno of the first record that could not be written */
+	int fault;     /* errno of the first record that was not written */
 	int counts[3]; /* cases by status */
 };
 
-/* ---- options ---- */
 /* Takes a size, "64M", or a range, "4K:1G". */
 static int take_size(void *values, const char *value)
 {
@@ -102,8 +101,7 @@ static int choose_cases(struct run *r, char *const *names)
 	return 0;
 }
 
-/* ---- records ---- */
-/* Writes a line, or a record as a row of the table, NULL as its head. Keeps the first errno. */
+/* Writes a line, or a record as a row of the table (NULL: the head). Keeps the first errno. */
 static void put(struct run *r, const json_t *record)
 {
 	if (cli_json) {
@@ -158,7 +156,7 @@ static int run_cases(struct run *r, struct sgpu_device *device, struct sgpu_erro
 	return rc;
 }
 
-/* The output file appears only when the run has ended. */
+/* The output file appears only at the end. */
 static int measure(struct run *r, struct sgpu_device *device)
 {
 	struct sgpu_device_info info;

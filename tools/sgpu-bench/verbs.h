@@ -22,7 +22,7 @@ CLI_VERB(report);
 CLI_VERB(run);
 CLI_VERB(table);
 
-/* Reads files of results and their texts. one_machine: fails unless they are of one device and
+/* Reads files of results, with texts. one_machine: fails unless all are of one device and
  * processor. Returns 0, or the exit status after a message. The caller always clears the runs. */
 int read_runs(char *const *paths, bool one_machine, struct sgpu_bench_results **runs,
 	      size_t *count);

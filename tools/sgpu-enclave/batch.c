@@ -10,10 +10,10 @@
 #include "enclave.h"
 
 struct submission {
-	struct enclave *enclave; /* the key of an attested run is the last of its keys */
+	struct enclave *enclave; /* an attested run's key is the last one */
 	const char *batch;
 	struct sgpu_submission run; /* in_fd: -1 while the batch is not open */
-	int manifest_fd;	    /* the file of --manifest; -1: there is none */
+	int manifest_fd;	    /* of --manifest, or -1 */
 	struct sgpu_output response, trace;
 };
 
@@ -48,8 +48,7 @@ static int check_request(const struct submission *s)
 	return 0;
 }
 
-/* Shows the response and the trace, both or none: the trace is written before the response is
- * shown. */
+/* Shows both or none: the trace is written before the response is shown. */
 static int show_outputs(struct submission *s, const struct sgpu_run *run, struct sgpu_error *error)
 {
 	const bool traced = s->enclave->request->trace != NULL;
@@ -94,7 +93,7 @@ static int run_open_batch(struct submission *s, struct sgpu_error *error)
 		*error = other;
 		rc = other.code;
 	}
-	/* The user waits until all is cleared, so the reported time includes that. */
+	/* The user waits until all is cleared, so that time is reported, too. */
 	ended_ns = sgpu_now_ns();
 	sgpu_run_free(&run);
 	enclave_stop(w);
@@ -103,7 +102,7 @@ static int run_open_batch(struct submission *s, struct sgpu_error *error)
 	return rc;
 }
 
-/* Opens the batch, which no output may replace. Returns an exit status. */
+/* No output may replace the batch. Returns an exit status. */
 static int open_batch(struct submission *s)
 {
 	const struct run_request *r = s->enclave->request;
@@ -125,8 +124,8 @@ static const char *if_pipe(const char *path)
 static int submit(struct submission *s)
 {
 	const struct run_request *r = s->enclave->request;
-	/* The evidence comes first: the batch's sender waits for it, and opens a pipe only then. So
-	 * the files are opened under confinement. */
+	/* The batch's sender waits for the evidence, and opens a pipe only then. So the files are
+	 * opened under confinement. */
 	struct landlock_needs needs = { .later = { r->quote ? s->batch : NULL, if_pipe(r->output),
 						   if_pipe(r->trace) } };
 	struct sgpu_error error = { 0 };

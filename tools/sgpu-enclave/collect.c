@@ -45,9 +45,9 @@ void report_collect(const struct sgpu_run *run, const struct enclave *w, struct 
 	}
 }
 
-/* The trace, in Chrome's trace event format: complete events ("X") in microseconds. The host, each
- * stream, and moves between two devices have rows (tid), which metadata events name. Labels are
- * ids, which need no escaping. */
+/* Chrome's trace event format: complete events ("X") in microseconds. The host, each stream, and
+ * moves between two devices have rows (tid), named by metadata events. Labels are ids, which need
+ * no escaping. */
 
 /* Returns the row of a span; 0: the host. */
 static int row_of(const struct sgpu_span *span)
@@ -140,8 +140,8 @@ struct watched {
 	int wait_ms, ended_fd;
 };
 
-/* A GPU abandons the kernels of a run that was stopped within seconds, but a call of the driver may
- * wait for a kernel that never ends. */
+/* A GPU abandons a stopped run's kernels within seconds, but a call of the driver may wait for a
+ * kernel that never ends. */
 static void *watch(void *argument)
 {
 	const struct watched *w = argument;

@@ -15,7 +15,6 @@
 #include "cli.h"
 #include "harden.h"
 
-/* What confines modules. */
 static json_t *modules_json(const struct sgpu_module_confinement *m)
 {
 	return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b}", "process", m->process, "namespaces",

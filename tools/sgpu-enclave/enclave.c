@@ -20,7 +20,7 @@
 enum {
 	KEPT_BLOCK = 4 << 20,
 	KEPT_HEAP = 8 << 20
-}; /* bytes of the largest block in a heap, and unused at a heap's end */
+}; /* bytes of a heap's largest block; unused at its end */
 
 #define SLACK_NS 1000UL /* of timers: runs wait for devices in short steps */
 
@@ -107,8 +107,8 @@ int enclave_begin(struct enclave *w, void (*stop)(void))
 
 	current = w;
 #if defined(M_TRIM_THRESHOLD) && defined(M_MMAP_THRESHOLD)
-	/* The next batch reuses the memory of this one. By default the C library would return it to
-	 * the kernel after each batch of some ten KiB, and fault it in again. */
+	/* The next batch reuses this one's memory. By default the C library would return it to the
+	 * kernel after each batch of some ten KiB, and fault it in again. */
 	(void)mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK);
 	(void)mallopt(M_TRIM_THRESHOLD, KEPT_HEAP);
 #endif
@@ -127,7 +127,6 @@ int enclave_begin(struct enclave *w, void (*stop)(void))
 		       : 0;
 }
 
-/* All keys are read before the first batch, and no batch can reach their files. */
 static int load_keys(struct enclave *w, struct sgpu_error *error)
 {
 	const char *signing = w->request->runner.attestation_key, *owner = w->request->owner;
@@ -147,7 +146,7 @@ static int load_keys(struct enclave *w, struct sgpu_error *error)
 		       : rc;
 }
 
-/* Opens a device, and refuses a GPU that is named in two ways. */
+/* Refuses a GPU that is named in two ways. */
 static int open_next(struct enclave *w, struct sgpu_error *error)
 {
 	const int number = w->device_count;
@@ -188,7 +187,7 @@ static int open_devices(struct enclave *w, struct sgpu_error *error)
 	return rc;
 }
 
-/* Confines the process to the files in `needs`. If the kernel lacks that, warns. */
+/* Warns if the kernel lacks Landlock. */
 static int confine_files(const struct enclave *w, struct landlock_needs *needs,
 			 struct sgpu_error *error)
 {
@@ -205,9 +204,9 @@ static int confine_files(const struct enclave *w, struct landlock_needs *needs,
 	return rc == SGPU_OK && landlock_version() > 0 ? key_files_refuse(w, error) : rc;
 }
 
-/* The evidence of a run or a session. The private half of the key that the quote names never leaves
- * this process and is lost with it. So a batch sealed to the key, or a session bound to it, opens
- * in the measured program or nowhere. */
+/* The private half of the key that the quote names never leaves this process and is lost with it.
+ * So a batch sealed to the key, or a session bound to it, opens in the measured program or
+ * nowhere. */
 
 static int write_quote(struct enclave *w, struct sgpu_error *error)
 {
@@ -283,8 +282,7 @@ int enclave_authority(const struct enclave *w, struct sgpu_session_authority *au
 	return sgpu_hint(error, "'sgpu-seal keygen --x25519' makes one, for -k");
 }
 
-/* If the kernel lacks filters, warns. A quote claims them, since it is made before: then it is an
- * error. */
+/* Warns if the kernel lacks filters. That is an error with a quote, which already claims them. */
 static int filter_calls(const struct enclave *w, struct sgpu_error *error)
 {
 	const int rc = harden_filter(w->on_gpu ? HARDEN_GPU : HARDEN_CPU, error);
@@ -296,7 +294,7 @@ static int filter_calls(const struct enclave *w, struct sgpu_error *error)
 	return rc;
 }
 
-/* Returns the device that runs use, guarded by its context. */
+/* The device that runs use, guarded by its context. */
 static struct sgpu_device *secure_device(const struct enclave_device *d)
 {
 	return d->context ? sgpu_secure_device(d->context) : d->device;
@@ -308,7 +306,7 @@ int enclave_start(struct enclave *w, int kept, struct sgpu_error *error)
 	struct sgpu_device *more[RUNNER_DEVICES_MAX];
 	int rc = key_files_close(w, kept, error);
 
-	/* What kernels print may be HIGH, and the host reads it. */
+	/* What kernels print may be HIGH. */
 	rc = rc || cli_harden_off() ? rc : cli_silence(error);
 	for (int i = 0; rc == SGPU_OK && i < w->device_count; i++) {
 		rc = sgpu_secure_create(w->devices[i].device, NULL, &w->devices[i].context, error);
@@ -346,8 +344,7 @@ void enclave_stop(struct enclave *w)
 		struct enclave_device *d = &w->devices[i];
 		struct sgpu_secure_stats stats;
 
-		sgpu_runner_free(&d->runner); /* the first runner may use all devices, which are
-						 open until then */
+		sgpu_runner_free(&d->runner); /* the first runner may use all devices */
 		if (cli_verbose && d->context) {
 			sgpu_secure_get_stats(d->context, &stats);
 			cli_detail("secure context: %" PRIu64 " MiB of pages, %" PRIu64
@@ -367,8 +364,7 @@ int enclave_end(struct enclave *w, int status)
 	}
 	status = cli_finish(status);
 	if (w->on_gpu) {
-		/* All is closed and flushed. In exit(), a GPU's driver would wait for a kernel that
-		 * never ends. */
+		/* In exit(), a GPU's driver would wait for a kernel that never ends. */
 		fflush(stderr);
 		_exit(status);
 	}

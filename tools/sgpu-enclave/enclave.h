@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The trusted process: its keys, what it accepts, its device, and the runner. Whatever it runs, the
- * order of calls is enclave_check, enclave_begin, enclave_open, enclave_start, batches,
- * enclave_stop, enclave_end.
+ * The trusted process: its keys, what it accepts, its devices, and the runner. The order of calls
+ * is always enclave_check, enclave_begin, enclave_open, enclave_start, batches, enclave_stop,
+ * enclave_end.
  */
 #ifndef SGPU_ENCLAVE_H
 #define SGPU_ENCLAVE_H
@@ -23,8 +23,8 @@
 #include "runner.h"
 #include "wire.h"
 
-/* Files of the runner's secrets. They are read once, before the first batch, and cannot be opened
- * after that. */
+/* Files of the runner's secrets, which are read once, before the first batch, and cannot be opened
+ * later. */
 enum { KEY_FILES_MAX = 72 };
 struct key_files {
 	struct stat files[KEY_FILES_MAX];
@@ -37,41 +37,40 @@ enum {
 	ENCLAVE_KEYS_SIZE = (ENCLAVE_KEYS_MAX + 1) * sizeof(struct sgpu_key)
 };
 
-/* A device, and what runs there. */
 struct enclave_device {
 	struct sgpu_device *device;
 	struct sgpu_device_info about; /* for reports */
 	struct sgpu_secure *context;   /* NULL on a device that maps no pages */
-	struct sgpu_runner *runner;    /* NULL if the first device's runner uses all devices */
+	struct sgpu_runner *runner;    /* NULL if the first one's uses all devices */
 };
 
 struct enclave {
 	const struct run_request *request;
 	struct sgpu_key *keys; /* ENCLAVE_KEYS_SIZE bytes of secret memory */
 	int key_count;
-	const struct sgpu_key *quoted;		/* the one of them that quotes name, or NULL */
-	struct key_files key_files;		/* files of these and of the attestation key */
+	const struct sgpu_key *quoted;		/* the one that quotes name, or NULL */
+	struct key_files key_files;		/* of these and of the attestation key */
 	struct sgpu_owners owners;		/* none: anybody's batches are taken */
 	struct sgpu_replay *replay;		/* NULL without owners */
-	struct sgpu_files *files;		/* where files of payloads may be; NULL: nowhere */
+	struct sgpu_files *files;		/* where payloads' files may be; NULL: nowhere */
 	enum wire_sessions sessions;		/* whose are taken */
 	struct sgpu_module_confinement modules; /* known once the device is open */
-	struct sgpu_key owner;			/* the public key of --owner */
+	struct sgpu_key owner;			/* public, of --owner */
 	struct enclave_device devices[RUNNER_DEVICES_MAX];  /* of one kind */
 	char names[RUNNER_DEVICES_MAX][RUNNER_DEVICE_NAME]; /* as passed to sgpu_device_open */
-	int named, device_count; /* devices that the options name, 0: every GPU; devices open */
+	int named, device_count; /* devices named, 0: every GPU; devices open */
 	bool on_gpu;
 	struct sgpu_runner_config runner; /* what its user sets */
 };
 
-/* Notes the file of `key`, an argument of -k, before the key is read. No batch fetches a file with
- * its inode. A missing file is left for the key's loader to report. */
+/* Notes the file of `key`, an argument of -k, before the key is read: no batch fetches a file with
+ * its inode. The key's loader reports a missing file. */
 SGPU_MUST_CHECK int key_files_note(struct enclave *enclave, const char *key,
 				   struct sgpu_error *error);
-/* Call once the process is confined: refuses a key that it can still open by its name
- * (SGPU_EPOLICY), since a run could, too. */
+/* Call once the process is confined: refuses a key that can still be opened by its name
+ * (SGPU_EPOLICY), since a run could do that, too. */
 SGPU_MUST_CHECK int key_files_refuse(const struct enclave *enclave, struct sgpu_error *error);
-/* Closes every descriptor of these files but `kept`, inherited ones too. */
+/* Closes every descriptor of these files, even inherited ones, but `kept`. */
 SGPU_MUST_CHECK int key_files_close(const struct enclave *enclave, int kept,
 				    struct sgpu_error *error);
 
@@ -84,17 +83,17 @@ int enclave_check(struct enclave *enclave);
  * exit status after a message. */
 int enclave_begin(struct enclave *enclave, void (*stop)(void));
 /* Starts the processes of modules, loads the keys, opens the replay record, confines the process to
- * the files that `needs` and the options name, and then opens the devices, which start threads.
- * Without Landlock, which a quote tells, it warns. For an attested run or session, makes a key and
+ * the files that `needs` and the options name (without Landlock, which a quote tells, it warns),
+ * and opens the devices, which start threads. For an attested run or session, makes a key and
  * writes the quote that names it, for the verifier's nonce, whole or not at all. */
 SGPU_MUST_CHECK int enclave_open(struct enclave *enclave, struct landlock_needs *needs,
 				 struct sgpu_error *error);
-/* Closes the descriptors of keys but `kept`, a batch's or -1, makes the secure context, filters
+/* Closes the keys' descriptors but `kept`, a batch's or -1, makes the secure context, filters
  * system calls, and makes the runner. */
 SGPU_MUST_CHECK int enclave_start(struct enclave *enclave, int kept, struct sgpu_error *error);
-/* Sets whose sessions are taken, and the key that they are bound to: the one that quotes name, else
- * the first X25519 key of -k. Errors: SGPU_EPOLICY (none are taken), SGPU_EUNAVAILABLE (there is no
- * such key, or no secure context). */
+/* Sets whose sessions are taken, and the key that binds them: the one that quotes name, else the
+ * first X25519 key of -k. Errors: SGPU_EPOLICY (none are taken), SGPU_EUNAVAILABLE (no such key, or
+ * no secure context). */
 SGPU_MUST_CHECK int enclave_authority(const struct enclave *enclave,
 				      struct sgpu_session_authority *authority,
 				      struct sgpu_error *error);
@@ -102,22 +101,22 @@ SGPU_MUST_CHECK int enclave_authority(const struct enclave *enclave,
 struct sgpu_run_options enclave_run_options(const struct enclave *enclave);
 /* Frees runners, contexts and devices. All runs must have been freed. */
 void enclave_stop(struct enclave *enclave);
-/* Wipes and frees all, and returns cli_finish(status). If the device is a GPU, exits instead. */
+/* Wipes and frees all, and returns cli_finish(status); on a GPU, exits instead. */
 int enclave_end(struct enclave *enclave, int status);
-/* How long a device may take to end a run that was stopped: three times what a GPU needs to abandon
- * a kernel. */
+/* How long a device may take to end a stopped run: three times what a GPU needs to abandon a
+ * kernel. */
 #define ENCLAVE_STUCK_NS UINT64_C(15000000000)
-/* Called when a device does not end a stopped run: wipes the keys and ends the process with
- * status 3. Async-signal-unsafe. */
+/* For a device that does not end a stopped run: wipes the keys and ends the process with status 3.
+ * Async-signal-unsafe. */
 void enclave_give_up(void);
 
-/* signer.c: quotes are signed by a child, which alone has the attestation key, and none of the
- * other secrets. It gets the claims once, before anybody is served, and later only nonces. So code
- * that takes over this process gets quotes of no other key, and never the attestation key. */
+/* signer.c: a child, which alone has the attestation key, and no other secret, signs quotes. It
+ * gets the claims once, before anybody is served, and later only nonces. So code that takes over
+ * this process gets quotes of no other key, and never the attestation key. */
 
 /* Starts the child. Call before any thread or key exists. */
 SGPU_MUST_CHECK int signer_begin(const struct run_request *request, struct sgpu_error *error);
-/* Adds the X25519 key that quotes name, the last of the keys, and sends the claims. Call after
+/* Adds the X25519 key that quotes name, as the last key, and sends the claims. Call after
  * enclave_open. */
 SGPU_MUST_CHECK int signer_claim(struct enclave *enclave, struct sgpu_error *error);
 /* Gets a quote, in a memory file that the caller closes. One thread at a time. */
@@ -125,12 +124,10 @@ SGPU_MUST_CHECK int signer_ask(const uint8_t *nonce, size_t size, int *quote,
 			       struct sgpu_error *error);
 /* Returns a descriptor that hangs up when the child ends; -1: there is none. */
 int signer_fd(void);
-/* Has the child end. */
 void signer_end(void);
 
-/* ---- collect.c: what is known of a run: its report, trace and progress ---- */
-/* Writes the trace in Chrome's format, with a row for each stream. The caller commits the
- * output. */
+/* ---- collect.c: a run's report, trace and progress ---- */
+/* Writes the trace in Chrome's format, a row for each stream. The caller commits the output. */
 SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct enclave *enclave,
 				 const struct sgpu_output *output, struct sgpu_error *error);
 
@@ -138,15 +135,15 @@ SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct enclav
 void report_collect(const struct sgpu_run *run, const struct enclave *enclave,
 		    struct report *report);
 
-/* Runs a batch. Meanwhile shows progress on a terminal, and gives up if a GPU does not end a run
- * that was told to stop. Returns what sgpu_run_batch does. */
+/* Runs a batch as sgpu_run_batch does, shows progress on a terminal, and gives up if a GPU does not
+ * end a stopped run. */
 SGPU_MUST_CHECK int run_watched(struct sgpu_run *run, const struct enclave *enclave,
 				struct sgpu_error *error);
 
 /* ---- what sgpu-enclave does; each returns an exit status ---- */
 /* batch.c: a batch in, a response out. */
 int run_batch(struct enclave *enclave, const char *path);
-/* session.c: a session of a program on standard input and output. */
+/* session.c: a session on standard input and output. */
 int run_session(struct enclave *enclave);
 /* info.c */
 int show_info(void);

@@ -31,9 +31,8 @@
 /* Packed by hand: one call a line would take 300 lines. Calls that this architecture lacks are left
  * out. */
 /* clang-format off */
-/* Calls of computing code: memory, threads, waiting, clocks, the process itself and its own
- * signals, and to read and write open files. Every kind of process may make them, modules no
- * others. */
+/* Calls of computing code: memory, threads, waiting, clocks, the process and its own signals,
+ * reading and writing open files. Every kind of process may make these, modules no others. */
 static const char *const computing[] = {
 	"read", "write", "readv", "writev", "pread64", "lseek", "close", "fstat", "munmap", "mremap", "brk", "madvise", "futex",
 	"futex_waitv", "set_robust_list", "get_robust_list", "rseq", "set_tid_address", "exit", "exit_group",
@@ -45,7 +44,7 @@ static const char *const computing[] = {
 	NULL,
 };
 
-/* Calls that a CPU run needs besides: for files, descriptors, memory and signals. */
+/* A CPU run needs these besides, for files, descriptors, memory and signals. */
 static const char *const needed[] = {
 	"pwrite64", "preadv", "pwritev", "preadv2", "pwritev2", "close_range", "openat", "openat2", "newfstatat",
 	"statx", "statfs", "fstatfs", "faccessat", "faccessat2", "readlinkat", "getcwd", "dup", "dup3", "flock",
@@ -61,15 +60,15 @@ static const char *const needed[] = {
 	NULL,
 };
 
-/* Calls that the signer needs besides, for its socket, memory, and the files of reports. */
+/* The signer needs these besides, for its socket, memory, and the files of reports. */
 static const char *const signer[] = {
 	"preadv2", "pwritev2", "openat", "newfstatat", "statx", "faccessat", "faccessat2", "mkdirat", "unlinkat",
 	"memfd_create", "recvmsg", "sendmsg", "open", "stat", "lstat", "access", "mkdir", "rmdir",
 	NULL,
 };
 
-/* Calls that no runner needs: for other programs and processes, other ways to files, control of the
- * machine and the kernel, other rights, the machine's time and name. */
+/* No runner needs these: other programs and processes, other ways to files, control of the machine
+ * and the kernel, other rights, the machine's time and name. */
 static const char *const refused[] = {
 	"execve", "execveat", "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise",
 	"process_mrelease", "kcmp", "pidfd_open", "pidfd_getfd", "pidfd_send_signal", "open_by_handle_at", "mount",
@@ -84,7 +83,7 @@ static const char *const refused[] = {
 };
 /* clang-format on */
 
-/* A call, and the action for it when its argument compares as stated. */
+/* The action for a call whose argument compares as stated. */
 struct seccomp_rule {
 	uint32_t action;
 	const char *name;
@@ -103,26 +102,25 @@ struct seccomp_rule {
 	{                                                    \
 		index, SCMP_CMP_NE, (scmp_datum_t)(value), 0 \
 	}
-/* Compares an argument that the kernel takes as an int: only its low 32 bits count. */
+/* For an argument that is an int in the kernel: only its low 32 bits count. */
 #define INT(index, value) BITS(index, 0xffffffffU, (uint32_t)(value))
 
-/* Functions with `rc` keep the first failure, a negative errno, and do nothing after it. */
+/* Functions with `rc` keep the first failure, a negative errno, and then do nothing. */
 
-/* Adds a rule. A call that this architecture lacks is left out. */
+/* Leaves out a call that this architecture lacks. */
 static void seccomp_add(scmp_filter_ctx filter, int *rc, uint32_t action, const char *name,
 			unsigned count, const struct scmp_arg_cmp *arguments)
 {
 	const int number = seccomp_syscall_resolve_name(name);
 
 	if (*rc == 0 && number == __NR_SCMP_ERROR && action != SCMP_ACT_ALLOW) {
-		*rc = -ENOSYS; /* this libseccomp does not know the call and cannot refuse it */
+		*rc = -ENOSYS; /* this libseccomp cannot refuse the call */
 	}
 	if (*rc == 0 && number >= 0) {
 		*rc = seccomp_rule_add_array(filter, action, number, count, arguments);
 	}
 }
 
-/* Adds a rule for each of `names`, which ends with NULL. */
 static void seccomp_add_all(scmp_filter_ctx filter, int *rc, uint32_t action,
 			    const char *const *names)
 {
@@ -139,7 +137,7 @@ static void seccomp_add_rules(scmp_filter_ctx filter, int *rc, const struct secc
 	}
 }
 
-/* Installs the filter. foreign: the action for calls by the numbers of other architectures. */
+/* foreign: the action for calls by the numbers of other architectures. */
 static int seccomp_put_on(scmp_filter_ctx filter, int rc, uint32_t foreign)
 {
 	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, foreign);
@@ -151,13 +149,13 @@ static int seccomp_put_on(scmp_filter_ctx filter, int rc, uint32_t foreign)
 	return rc;
 }
 
-/* Allows new threads, but no processes; signals to this process only; thread names; queries of
- * terminals, but no input to them; reading limits. Forbids signals to other processes through
- * descriptors, and memory that is both writable and executable. */
+/* Allows threads, but no processes; signals to this process only; thread names; queries of
+ * terminals, but no input to them; reading limits. Forbids signals to others through descriptors,
+ * and memory that is both writable and executable. */
 static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 {
 	const struct seccomp_rule rules[] = {
-		/* Not trapped: the C library blocks signals around fork(), so a trap would kill the
+		/* Not trapped: the C library's fork() blocks signals, so a trap would kill the
 		 * process without a message. */
 		{ FORBID, "clone", BITS(0, CLONE_THREAD, 0) },
 		{ SCMP_ACT_ALLOW, "clone", BITS(0, CLONE_THREAD, CLONE_THREAD) },
@@ -274,8 +272,8 @@ static void add_module_calls(scmp_filter_ctx filter, int *rc)
 	seccomp_add(filter, rc, SCMP_ACT_ALLOW, "tgkill", 2, own_abort);
 	seccomp_add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
 	seccomp_add_all(filter, rc, SCMP_ACT_ALLOW, computing);
-	/* Without clone3() the C library calls clone(), whose flags a filter can see. ioctl() fails
-	 * as on any file that is no terminal, since none is open. */
+	/* Without clone3() the C library calls clone(), whose flags a filter can see. No terminal
+	 * is open, so ioctl() fails as on other files. */
 	seccomp_add(filter, rc, UNKNOWN, "clone3", 0, NULL);
 	seccomp_add(filter, rc, SCMP_ACT_ERRNO(ENOTTY), "ioctl", 0, NULL);
 }
@@ -290,8 +288,8 @@ int harden_filter_module(void)
 	return rc == 0 ? seccomp_notify_fd(filter) : -1; /* a release would close it */
 }
 
-/* The handler of a trapped call, which the kernel has not made. Ends the process, since this
- * program's own code makes no such call. */
+/* Ends the process at a trapped call, which the kernel has not made, since this program's own code
+ * makes none. */
 static void on_refused(int signal, siginfo_t *info, void *context)
 {
 	const int number = info->si_syscall;
@@ -316,7 +314,7 @@ static void on_refused(int signal, siginfo_t *info, void *context)
 	_exit(sgpu_exit_status(SGPU_EPOLICY));
 }
 
-/* Installs the filter and the handler. Returns 0, or a negative errno. */
+/* Returns 0, or a negative errno. */
 static int load(enum harden_kind kind)
 {
 	const struct sigaction action = { .sa_sigaction = on_refused, .sa_flags = SA_SIGINFO };
@@ -324,9 +322,8 @@ static int load(enum harden_kind kind)
 	int rc = !filter ? -ENOMEM : sigaction(SIGSYS, &action, NULL) != 0 ? -errno : 0;
 
 	if (kind == HARDEN_GPU) {
-		/* The flags of clone3() lie in memory, where a filter cannot look. The C library
-		 * falls back to clone(). Under the other kinds of filter, clone3() is unknown
-		 * anyway. */
+		/* clone3()'s flags lie in memory, where a filter cannot look; the C library falls
+		 * back to clone(). Other kinds of filter do not know clone3() anyway. */
 		seccomp_add(filter, &rc, UNKNOWN, "clone3", 0, NULL);
 		add_gpu_calls(filter, &rc);
 	} else if (kind == HARDEN_SIGNER) {

@@ -15,43 +15,42 @@
 
 #include "stage/stage.h"
 
-/* The kind of a process. */
 enum harden_kind {
-	HARDEN_CPU,    /* runs batches on the CPU device: a list of allowed calls */
-	HARDEN_GPU,    /* on a GPU: a list of refused calls, since not all calls of the driver are
-			  known */
-	HARDEN_SIGNER, /* signs quotes with a key in memory: a short list of allowed calls */
-	HARDEN_TPM_SIGNER, /* signs with a key in a TPM: the list of HARDEN_CPU, and Unix sockets,
-			      by which the TPM may be reached */
+	HARDEN_CPU,	   /* runs batches on the CPU: a list of allowed calls */
+	HARDEN_GPU,	   /* on a GPU: a list of refused calls, since not all of the driver's are
+			    * known */
+	HARDEN_SIGNER,	   /* signs quotes with a key in memory: a short list */
+	HARDEN_TPM_SIGNER, /* signs with a key in a TPM: HARDEN_CPU's list, and Unix sockets, which
+			    * may lead to the TPM */
 };
 
-/* Call once everything is open: from then on all threads can make only the system calls of `kind`.
- * A call that no runner needs ends the process with status 4 and a message. Errors:
- * SGPU_EUNAVAILABLE (no filters here), SGPU_ESYSTEM, SGPU_ENOMEM. */
+/* Call once everything is open: from then on all threads can make only `kind`'s system calls. A
+ * call that no runner needs ends the process with status 4 and a message. Errors: SGPU_EUNAVAILABLE
+ * (no filters here), SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int harden_filter(enum harden_kind kind, struct sgpu_error *error);
 
-/* Puts the calling process, a worker of the module host, under a filter of those calls that
- * computing code makes, and of messages over its sockets. Another call is not carried
- * out: the process blocks in it until its parent, which gets the returned listener, has decided. No
- * signal handler is involved that a module could replace. -1: there is no filter. */
+/* Allows the calling process, a worker of the module host, the calls of computing code and messages
+ * over its sockets. In another call the process blocks until its parent, which gets the returned
+ * listener, has decided. No signal handler is involved that a module could replace. -1: there is no
+ * filter. */
 int harden_filter_module(void);
 
-/* Both return whether this machine has each protection, {NAME: BOOLEAN}, and in "missing" why it
- * has none. NULL: out of memory. */
+/* Both return {NAME: BOOLEAN}, whether this machine has each protection, and in "missing" why not.
+ * NULL: out of memory. */
 /* Hardens this process as a runner, before any thread; "secret_memory" is the kind that it gets. */
 json_t *harden_look(void);
-/* Tries the confinement of CPU modules. The names are those of the claim `confinement`. */
+/* Tries the confinement of CPU modules, with the names of the claim `confinement`. */
 json_t *confinement_try(void);
 
-/* The files that the runner, or the process that signs its quotes, may open once its own are open.
- * So an exploited fault in it reaches no key file and no other file of its user. */
+/* The files that the runner, or the process that signs its quotes, may open once its own are open:
+ * an exploited fault in it reaches no key file and no other file of its user. */
 
 enum { LANDLOCK_REPORTS_MAX = 2, LANDLOCK_LATER_MAX = 3 };
 
 struct landlock_needs {
 	const struct sgpu_files *files;	       /* to be read, or NULL */
-	const char *state;		       /* folder to be read and written, or NULL */
-	const char *later[LANDLOCK_LATER_MAX]; /* files to be opened later, or NULL */
+	const char *state;		       /* folder to read and write, or NULL */
+	const char *later[LANDLOCK_LATER_MAX]; /* files to open later, or NULL */
 	bool gpu;
 	bool bare; /* no files of the system, and no regions */
 	bool tpm;
@@ -61,17 +60,17 @@ struct landlock_needs {
 /* The kernel's version of Landlock; 0: none, or not used here. */
 int landlock_version(void);
 
-/* Confines this thread and those that it starts, so call this before there are others: from then on
- * they open nothing but `needs`, and name prepared outputs (cli_output_prepare) alone. Errors:
- * SGPU_EUNAVAILABLE, and nothing is confined: no Landlock; SGPU_ESYSTEM, SGPU_ENOMEM. */
+/* Confines this thread and those that it starts, so call this before there are others: they open
+ * nothing but `needs`, and name prepared outputs (cli_output_prepare) alone. Errors:
+ * SGPU_EUNAVAILABLE (no Landlock: nothing is confined), SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error);
 
 /* Confines the calling process, a worker of the module host: it reads `paths`, which end with NULL,
- * and `more` (NULL: nothing), and reaches no other file, no network, and no process outside.
- * Returns Landlock's version, or 0 if that failed. */
+ * and `more` (or NULL), and reaches no other file, no network, and no process outside. Returns
+ * Landlock's version, or 0 if that failed. */
 int landlock_read_only(const char *const *paths, const char *more);
 
-/* Warns of confinements that modules lack. Errors: SGPU_EUNAVAILABLE: modules cannot be run. */
+/* Warns of confinements that modules lack. Errors: SGPU_EUNAVAILABLE: no modules can run. */
 SGPU_MUST_CHECK int confinement_of_modules(struct sgpu_device *device,
 					   struct sgpu_module_confinement *modules,
 					   struct sgpu_error *error);
@@ -79,8 +78,8 @@ SGPU_MUST_CHECK int confinement_of_modules(struct sgpu_device *device,
  * NULL. Returns NULL if out of memory. */
 json_t *confinement_claim(const struct sgpu_module_confinement *modules);
 
-/* What runs as the host of modules: this very program, even if its file has been replaced. A
- * sanitizer has no room there, so a build with one names another. */
+/* The host of modules: this very program, even if its file was replaced. A sanitizer has no room
+ * there, so a build with one names another. */
 #ifndef SGPU_HOST_PATH
 #define SGPU_HOST_PATH "/proc/self/exe"
 #endif

@@ -15,7 +15,7 @@
 
 enum { GPUS_MAX = 64, SELECTOR = 24 };
 
-/* Describes a device. *code: why it is not available, or SGPU_OK. */
+/* *code: why the device is not available, or SGPU_OK. */
 static json_t *look(const char *selector, int *code)
 {
 	struct sgpu_device_agreement agreement;
@@ -53,8 +53,8 @@ static json_t *look(const char *selector, int *code)
 	return object;
 }
 
-/* Lists every GPU by its index, and marks the one that "cuda" means, or says what is missing; then
- * the CPU. *taken: the device that "auto" takes. */
+/* Lists every GPU by its index and marks the one that "cuda" means, or says what is missing; then
+ * the CPU. *taken: that of "auto". */
 static json_t *list_devices(const json_t **taken)
 {
 	json_t *all = json_array(), *one;
@@ -94,8 +94,8 @@ static const char no_proof[] =
 
 int show_info(void)
 {
-	/* In this order: devices start threads, and trying modules starts a process, which takes
-	 * long once a GPU is open. */
+	/* First: devices start threads, and modules are tried in a process, which takes long to
+	 * start once a GPU is open. */
 	json_t *hardening = harden_look(), *modules = confinement_try();
 	const struct sgpu_protection *protection;
 	struct sgpu_platform platform;

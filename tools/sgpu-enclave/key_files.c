@@ -22,7 +22,7 @@ int key_files_note(struct enclave *w, const char *key, struct sgpu_error *error)
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d keys", KEY_FILES_MAX);
 	}
 	if (!cli_input_stat(key, file)) {
-		return SGPU_OK; /* the key's loader reports it */
+		return SGPU_OK; /* the loader reports it */
 	}
 	keys->names[keys->count++] = key;
 	return w->files && S_ISREG(file->st_mode) ? sgpu_files_except(w->files, file, error)
@@ -70,7 +70,7 @@ static bool is_noted(const struct key_files *keys, int fd)
 int key_files_close(const struct enclave *w, int kept, struct sgpu_error *error)
 {
 	DIR *open_ones = opendir("/proc/self/fd");
-	/* It takes their places, so that no file that is opened later gets number 0, 1 or 2. */
+	/* In their places, so that no later file gets number 0, 1 or 2. */
 	const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
 	bool closed = open_ones && nothing >= 0;
 	struct dirent *entry;

@@ -23,7 +23,7 @@
 /* The calls' numbers, the same on all architectures. */
 enum { LANDLOCK_CREATE = 444, LANDLOCK_ADD = 445, LANDLOCK_RESTRICT = 446 };
 
-/* Rights of later versions, which the build's headers may lack. */
+/* Later rights, which the build's headers may lack. */
 #define LANDLOCK_REFER (1ULL << 13)
 #define LANDLOCK_TRUNCATE (1ULL << 14)
 #define LANDLOCK_IOCTL_DEV (1ULL << 15)
@@ -33,9 +33,9 @@ enum { LANDLOCK_CREATE = 444, LANDLOCK_ADD = 445, LANDLOCK_RESTRICT = 446 };
 #define WRITE (LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_TRUNCATE)
 #define NAME (LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE)
 #define DEVICE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_IOCTL_DEV)
-/* A report's files come and go with a folder made for it; in tests they are ordinary files. */
+/* A report's files come and go with a folder; in tests they are ordinary files. */
 #define REPORT (READ | WRITE | NAME | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_REMOVE_DIR)
-/* The rights that apply to files other than folders. */
+/* For files other than folders. */
 #define OF_FILES \
 	(LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | WRITE | LANDLOCK_IOCTL_DEV)
 
@@ -44,7 +44,7 @@ struct rule {
 	uint64_t rights;
 };
 
-/* Libraries, what these read about the machine, and the devices of any program. A run can read keys
+/* Libraries, what they read about the machine, and any program's devices. A run can read keys
  * there. */
 static const struct rule of_system[] = {
 	{ "/{usr,lib,lib32,lib64,libx32,proc/self/exe}", RUN },
@@ -61,7 +61,7 @@ static const struct rule of_tpms[] = {
 	{ NULL, 0 },
 };
 
-/* Patterns of the files that NVIDIA's driver opens. */
+/* Files that NVIDIA's driver opens. */
 static const struct rule of_gpus[] = {
 	{ "/{dev/nvidia*,run/nvidia-*}", DEVICE | READ },
 	{ "/proc/self", READ | WRITE }, /* the driver names its threads */
@@ -70,7 +70,7 @@ static const struct rule of_gpus[] = {
 	{ NULL, 0 },
 };
 
-/* Returns the kernel's version; 0: none. */
+/* 0: there is no Landlock. */
 static int kernel_version(void)
 {
 	const long version = syscall(LANDLOCK_CREATE, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
@@ -83,7 +83,7 @@ int landlock_version(void)
 	return cli_harden_off() ? 0 : kernel_version();
 }
 
-/* Returns ../lib/sgpu from the program's folder, with libraries that the program loads later. */
+/* Returns ../lib/sgpu from the program's folder, for libraries that are loaded later. */
 static const char *own_libraries(void)
 {
 	static char path[PATH_MAX + 32];
@@ -97,14 +97,14 @@ static const char *own_libraries(void)
 struct ruleset {
 	int fd;
 	uint64_t known;
-	int failure; /* errno of the first rule that could not be made, or 0 */
+	int failure; /* errno of the first rule that failed, or 0 */
 };
 
-/* Makes a ruleset that refuses every access to files and TCP that `version` knows and, if `scoped`,
+/* Makes rules that refuse every access to files and TCP that `version` knows and, if `scoped`,
  * signals and abstract sockets to processes outside. */
 static struct ruleset make_ruleset(int version, bool scoped)
 {
-	/* The kernel's structure, to which later versions add members at the end. */
+	/* The kernel's structure, which later versions extend. */
 	struct {
 		uint64_t files, net, scoped;
 	} attributes = { .files = (1ULL << 13) - 1 };
@@ -125,8 +125,8 @@ static struct ruleset make_ruleset(int version, bool scoped)
 	return rules;
 }
 
-/* Puts the calling thread under the rules, unless one of them failed, and closes them. False, with
- * errno: it is not. */
+/* Confines the calling thread, unless a rule failed, and closes the rules. False, with errno: it is
+ * not confined. */
 static bool put_under(struct ruleset *rules)
 {
 	if (rules->failure == 0 && syscall(LANDLOCK_RESTRICT, rules->fd, 0) != 0) {
@@ -139,7 +139,7 @@ static bool put_under(struct ruleset *rules)
 	return rules->failure == 0;
 }
 
-/* Allows `rights` to the file or directory `fd` and all beneath it. */
+/* Also allows all beneath a directory. */
 static void allow_descriptor(struct ruleset *rules, int fd, uint64_t rights)
 {
 	struct landlock_path_beneath_attr rule = { .parent_fd = fd };
@@ -182,7 +182,7 @@ static void allow_patterns(struct ruleset *rules, const struct rule *patterns)
 	}
 }
 
-/* Makes the directory of regions, which may be staged while the run waits for its batch. */
+/* Makes their directory, since regions may be staged while the run waits for its batch. */
 static void allow_regions(struct ruleset *rules)
 {
 	char *regions = NULL;
@@ -193,8 +193,8 @@ static void allow_regions(struct ruleset *rules)
 	free(regions);
 }
 
-/* Allows the directory of NVIDIA's driver library, wherever the loader finds that: the library
- * opens others beside it. It stays loaded. */
+/* Allows the directory where the loader finds NVIDIA's driver library, which opens others beside it
+ * and stays loaded. */
 static void allow_driver(struct ruleset *rules)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -229,8 +229,8 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 		allow_descriptor(rules, sgpu_files_directory(needs->files, i, &name), READ);
 	}
 	for (size_t i = 0; !needs->bare && !needs->tpm && (output = cli_output_prepared(i)); i++) {
-		/* Rights to give the output its name, and to remove the folders that were made for
-		 * it if the run fails. */
+		/* To give the output its name, and to remove folders made for it if the run
+		 * fails. */
 		if (output->directory >= 0) {
 			allow_descriptor(rules, output->directory, NAME);
 		}

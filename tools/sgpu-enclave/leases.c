@@ -11,13 +11,13 @@
 #include "base/base.h"
 #include "serving.h"
 
-#define HOLD_NS UINT64_C(600000000000) /* how long a client may fill or read a lease */
+#define HOLD_NS UINT64_C(600000000000) /* for a client to fill or read a lease */
 enum { LOOK_MS = 250, POOL_PAGE = 2 << 20 };
 
 static struct {
 	struct sgpu_lease_pool *pool; /* NULL: none was asked for */
 	struct sgpu_lease_pool_info info;
-	struct sgpu_device *device; /* the device with which the pool is registered, or NULL */
+	struct sgpu_device *device; /* where the pool is registered, or NULL */
 	bool used;		    /* a run has used the pool */
 } l;
 
@@ -67,8 +67,8 @@ void serve_lease_close(void)
 	sgpu_lease_pool_free(&l.pool);
 }
 
-/* Clients may keep the file of a pool open for as long as they like. So a pool that is too large is
- * replaced, not shrunk. */
+/* Clients may keep a pool's file open for as long as they like, so a pool is replaced, not
+ * shrunk. */
 void serve_lease_shrink(uint64_t most)
 {
 	const uint64_t size = most / POOL_PAGE * POOL_PAGE;
@@ -101,7 +101,7 @@ int serve_lease_options(bool results, struct sgpu_run_options *options, struct s
 	return SGPU_OK;
 }
 
-/* Waits until the client says that it is done; false: the client has gone, or takes too long. */
+/* False: the client has gone, or takes too long. */
 static bool wait_for_client(int connection)
 {
 	struct pollfd client = { .fd = connection, .events = POLLIN };
@@ -148,8 +148,7 @@ int serve_lease(int connection, struct sgpu_error *error)
 	is_done =
 		sgpu_wire_send(connection, WIRE_LEASE_IS, &answer, sizeof(answer), &l.info.fd, 1) &&
 		wait_for_client(connection);
-	/* A lease that was not filled to the end is dropped; one that was not read can be read
-	 * again. */
+	/* A lease not filled to the end is dropped; one not read can be read again. */
 	if (results == is_done) {
 		sgpu_lease_end(l.pool, answer.lease.id);
 	} else {

@@ -56,7 +56,7 @@ static const struct cli_verb verbs[] = {
 
 int main(int argc, char **argv)
 {
-	/* If sgpu-run has become this program, its user expects messages of sgpu-run. */
+	/* If sgpu-run has become this program, messages are sgpu-run's. */
 	const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL, *called = slash ? slash + 1
 									       : argc > 0 ? argv[0]
 											  : "";
@@ -69,7 +69,7 @@ int main(int argc, char **argv)
 	if (strcmp(called, SGPU_HOST_PROGRAM) == 0) {
 		return host_main(argc, argv);
 	}
-	/* Where there is no TPM, its library would print lines of its own. */
+	/* Without a TPM, its library would print lines of its own. */
 	setenv("TSS2_LOG", "all+NONE", 0);
 	prctl(PR_SET_NAME, tool.name); /* the kernel may have made one of a descriptor */
 	return cli_main(&tool, argc, argv);

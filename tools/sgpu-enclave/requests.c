@@ -16,12 +16,12 @@
 
 static bool requested; /* there has been a request */
 
-/* Sessions. A client brings the memory of a ring and an area; through the connection each side
- * wakes the other. The worker's loop only ends sessions. */
+/* Sessions. A client brings the memory of a ring and an area; the connection wakes either side. The
+ * worker's loop only ends sessions. */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct sgpu_remote_service *services[TENANT_SESSIONS_MAX]; /* sessions that run */
-/* Open now, and the limit for the tenant. The supervisor can change what the counters say. */
+static struct sgpu_remote_service *services[TENANT_SESSIONS_MAX];
+/* Open now, and the tenant's limit. The supervisor can change the counters. */
 static atomic_uint sessions, places = TENANT_SESSIONS_MAX;
 
 static int run_session_of(int connection, const int fds[2], struct sgpu_error *error)
@@ -42,9 +42,9 @@ static int run_session_of(int connection, const int fds[2], struct sgpu_error *e
 		while (services[i]) {
 			i++;
 		}
-		services[i] = service; /* so that sessions_end() finds it */
+		services[i] = service; /* for sessions_end() */
 		pthread_mutex_unlock(&lock);
-		/* A client's fault ends its session and concerns nobody else. */
+		/* A client's fault ends its session alone. */
 		(void)!sgpu_remote_service_run(service, NULL);
 		pthread_mutex_lock(&lock);
 		services[i] = NULL;
@@ -88,8 +88,8 @@ void sessions_end(uint64_t idle_ns)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Quotes. The platform may take long for a report. Requests ask the signer one after the other, and
- * at most WAITING_MAX may wait. Further requests are told to try again. */
+/* Quotes. The platform may take long for a report. Requests ask the signer in turn; those beyond
+ * WAITING_MAX are told to try again. */
 enum { WAITING_MAX = 16 };
 
 static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
@@ -173,9 +173,9 @@ void requests_take(int connection)
 	}
 }
 
-/* Memory limits of a worker's tenant. The library counts what batches and sessions take, and
- * enforces the limits. The engines' staging has a reserve of host memory. The pool of leases gets
- * at most half of the remainder, since results need memory, too. */
+/* Memory limits of a worker's tenant, which the library counts and enforces. The engines' staging
+ * has a reserve of host memory. Of the rest, leases get at most half, since results need memory,
+ * too. */
 
 /* Bytes. Staging and gaps between buffers get device memory above the limit: a quarter of it plus
  * this. */
@@ -183,8 +183,8 @@ void requests_take(int connection)
 
 static uint64_t set_aside;
 
-/* Sets the limit in bytes; 0: none. Takes the reserve for staging before there is a limit, and
- * keeps it as long as there is one. */
+/* 0: no limit. Takes the reserve for staging before there is a limit, and keeps it as long as there
+ * is one. */
 static void limit_host_memory(const struct enclave *w, uint64_t bytes)
 {
 	const uint64_t staging = (uint64_t)w->device_count * SGPU_RUNNER_PINNED_MAX;
@@ -231,8 +231,8 @@ bool serve_limits_take(void)
 	return true;
 }
 
-/* Classifies an outcome. An exceeded limit of the user, a lack of free memory, and errors of the
- * client's own files are no faults of the machine. */
+/* An exceeded limit of the user, a lack of free memory, and errors of the client's own files are no
+ * faults of the machine. */
 static enum serve_sum result_of(const struct sgpu_run *run, int rc)
 {
 	switch (rc) {

@@ -24,11 +24,10 @@
 
 #define MS UINT64_C(1000000)
 enum { STUCK_LOOK_MS = 1000, PRESS_MS = 1000, GRACE_S = 4 };
-/* What an event is of; higher numbers are those of connections. */
+/* What an event is of; connections have higher numbers. */
 enum { SUPERVISOR, WAKE, SIGNAL, FIRST_NUMBER };
 
-/* A connection with a client, and its submission. A spool's worker sends the next one on the same
- * connection. */
+/* A connection with a client, and its submission; a spool's worker sends the next one there. */
 struct work {
 	uint64_t number; /* an event may still come for a connection that is closed */
 	int connection;	 /* -1: the client has hung up */
@@ -36,8 +35,8 @@ struct work {
 	uint64_t uid, since_ns; /* since_ns: when the client connected */
 	char user[REPORT_USER_MAX];
 	struct wire_submit request;
-	/* NULL: a spool's worker has nothing under way there. While it is set, the thread that runs
-	 * the batch alone ends this work. */
+	/* NULL: a spool's worker has nothing under way there. Else only the thread that runs the
+	 * batch ends this work. */
 	struct sgpu_run *run;
 };
 
@@ -45,20 +44,20 @@ struct serving serving;
 
 static struct tending {
 	int signal_fd, epoll_fd;
-	pthread_mutex_t mutex; /* held by the leader, too, except while it waits */
+	pthread_mutex_t mutex; /* the leader holds it, too, except while it waits */
 	pthread_cond_t changed;
 	bool led;	  /* a thread leads */
 	bool over;	  /* all threads are to end */
 	unsigned threads; /* that tend */
 	unsigned running; /* those of them that run a batch */
 	uint64_t numbers; /* given to connections so far */
-	/* One that is refused leaves before the next one is taken. */
+	/* A refused one leaves before the next is taken. */
 	struct work *work[SERVE_SUBMISSIONS_MAX + 1];
 	unsigned count;
-	uint64_t looked_ns; /* when runs that do not end were last looked for */
-	bool draining;	    /* takes no more work, and ends with the last submission */
+	uint64_t looked_ns; /* last search for runs that do not end */
+	bool draining;	    /* takes no work, and ends with the last submission */
 	uint64_t drain_ns;  /* when draining began */
-	bool left;	    /* the supervisor has gone: no work is to go on */
+	bool left;	    /* the supervisor has gone: no work goes on */
 } t = { .mutex = PTHREAD_MUTEX_INITIALIZER,
 	.changed = PTHREAD_COND_INITIALIZER,
 	.numbers = FIRST_NUMBER };
@@ -66,8 +65,8 @@ static struct tending {
 static void *tend(void *unused);
 
 /* ---- one submission ---- */
-/* Counts a closed connection and tells the supervisor. If the socket is full, the supervisor has
- * notes to read, and will see the counter then. A spool's worker sees the answers itself. */
+/* Counts a closed connection and tells the supervisor, which has notes to read if the socket is
+ * full, and will see the counter then. A spool's worker sees the answers itself. */
 static void count_end(void)
 {
 	atomic_fetch_add(&serving.counters->ended, 1);
@@ -94,7 +93,7 @@ static bool watch(int fd, uint64_t number)
 static void hang_up(struct work *work)
 {
 	if (work->connection >= 0) {
-		/* Closing is not enough: the supervisor may have the socket open, too. */
+		/* Closing is not enough: the supervisor may have the socket, too. */
 		(void)epoll_ctl(t.epoll_fd, EPOLL_CTL_DEL, work->connection, NULL);
 		close(work->connection);
 		work->connection = -1;
@@ -126,7 +125,7 @@ static void log_work(const struct work *work, const struct sgpu_error *error,
 	}
 }
 
-/* Runs a batch, and reports to the client and in the log. The mutex is not held. */
+/* Runs a batch, and reports to the client and the log. The mutex is not held. */
 static void run_work(struct work *work)
 {
 	const struct enclave *w = serving.enclave;
@@ -149,7 +148,7 @@ static void run_work(struct work *work)
 	answer.response_size = result->response_size;
 	serve_count(run, rc, work->since_ns, &answer.report.progress);
 	close_files(work);
-	/* While its place is taken: a log that nobody reads holds up no more threads than that. */
+	/* While its place is taken: a log that nobody reads holds up no more threads. */
 	log_work(work, &answer.error, &answer.report);
 	pthread_mutex_lock(&t.mutex);
 	work->run = NULL; /* before the answer, as the next batch of a spool may follow at once */
@@ -172,7 +171,7 @@ static void run_work(struct work *work)
 }
 
 /* Returns why a batch may not name regions, or NULL. Signatures do not cover where payloads are, so
- * in a spool both a listed owner and the file's owner have to stand for it: only this user can have
+ * in a spool a listed owner and the file's owner have to stand for that: only this user can have
  * written the file, and nobody else can write it now, since the kernel gives no lease while anybody
  * has it open for writing. */
 static const char *find_region_fault(const struct work *work)
@@ -216,7 +215,7 @@ static int make_run(struct work *work, struct sgpu_error *error)
 					error);
 }
 
-/* Makes sure that another thread can lead while this one runs a batch. */
+/* Has another thread ready to lead while this one runs a batch. */
 static int find_leader(struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
@@ -228,7 +227,7 @@ static int find_leader(struct sgpu_error *error)
 	return rc;
 }
 
-/* Reads the client's message, which is there already, and makes the run. */
+/* Reads the client's message, which is there, and makes the run. */
 static int begin_work(struct work *work, struct sgpu_error *error)
 {
 	struct wire_submit *request = &work->request;
@@ -257,7 +256,7 @@ static int begin_work(struct work *work, struct sgpu_error *error)
 	return rc ? rc : make_run(work, error);
 }
 
-/* Starts the submission on the connection, or refuses it. Returns the work if it is to run. */
+/* Starts or refuses the connection's submission. Returns the work if it is to run. */
 static struct work *try_work(struct work *work, bool has_room)
 {
 	static const struct report none;
@@ -305,8 +304,8 @@ static struct work *take_batch(int connection, const struct wire_take *take)
 	return try_work(work, t.count <= serving.begin.submissions);
 }
 
-/* Answers a client that asks for progress. Any other message, or a closed connection, ends the
- * run. Returns the next work of a spool. */
+/* Answers a client that asks for progress; anything else ends the run. Returns a spool's next
+ * work. */
 static struct work *hear_client(uint64_t number)
 {
 	struct work *work;
@@ -339,8 +338,8 @@ static struct work *hear_client(uint64_t number)
 }
 
 /* ---- the leader ---- */
-/* Handles a message of the supervisor. When the supervisor has gone, drops the clients, since
- * nobody would know of the worker any more. Returns work that is to run. */
+/* Handles a message of the supervisor. When that has gone, drops the clients, since nobody knows of
+ * this worker any more. Returns work that is to run. */
 static struct work *hear_supervisor(void)
 {
 	static const struct sgpu_error ended = {
@@ -356,7 +355,7 @@ static struct work *hear_supervisor(void)
 	rc = kind == WIRE_TAKE ? wire_receive(serving.control, kind, &take, sizeof(take),
 					      &connection, 1, NULL)
 			       : SGPU_EINVALID;
-	/* A connection for which there is no descriptor is closed already. It ends as others do. */
+	/* A connection without a descriptor is closed already, and ends as others do. */
 	if (rc == SGPU_OK || rc == SGPU_ERETRY) {
 		if (!take.request) {
 			return take_batch(connection, &take);
@@ -367,8 +366,7 @@ static struct work *hear_supervisor(void)
 		t.drain_ns = sgpu_now_ns();
 	} else if (kind == WIRE_PRESS && wire_hear(serving.control, kind, NULL, NULL) == SGPU_OK) {
 		atomic_store(&serving.press_ns, sgpu_now_ns() + PRESS_MS * MS);
-		/* A worker that drains to make room ends all sessions after stall_ns, even busy
-		 * ones. */
+		/* A worker that makes room ends even busy sessions after stall_ns. */
 		sessions_end(t.draining && sgpu_now_ns() - t.drain_ns >= serving.begin.stall_ns ? 0
 			     : serving.begin.stall_ns > 0 ? serving.begin.stall_ns
 							  : 1);
@@ -392,7 +390,7 @@ static struct work *hear_supervisor(void)
 	return NULL;
 }
 
-/* Ends the process if the device does not let go of a run. The tenant's other runs end with it. */
+/* Ends the process, and all runs, if the device does not let go of one. */
 static void look_for_stuck(void)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -414,7 +412,7 @@ static void look_for_stuck(void)
 	}
 }
 
-/* Waits for an event and deals with it. Returns work that is to run. */
+/* Handles an event. Returns work that is to run. */
 static struct work *take_event(void)
 {
 	const int wait_ms = t.count > 0 ? STUCK_LOOK_MS : -1;
@@ -425,8 +423,7 @@ static struct work *take_event(void)
 	pthread_mutex_unlock(&t.mutex);
 	ready = epoll_wait(t.epoll_fd, &event, 1, wait_ms);
 	pthread_mutex_lock(&t.mutex);
-	look_for_stuck(); /* each time, so that a client that never stops asking cannot prevent it
-			   */
+	look_for_stuck(); /* each time: a client that never stops asking cannot prevent it */
 	if (ready <= 0) {
 		return NULL;
 	}
@@ -444,7 +441,7 @@ static struct work *take_event(void)
 	}
 }
 
-/* All work that was handed over has run, also after a signal to end. */
+/* Whether all work handed over has run, also after a signal to end. */
 static bool is_over(void)
 {
 	struct pollfd control = { .fd = serving.control, .events = POLLIN };
@@ -486,8 +483,8 @@ static void *tend(void *unused)
 }
 
 /* Ends the worker some time after its supervisor has gone, even if the leader hangs in a system
- * call: a client may send a descriptor whose closing takes as long as the client likes. Has it take
- * no more work once the process that signs has ended, since nobody could seal to this worker. */
+ * call: a client may send a descriptor whose closing takes as long as the client likes. Once the
+ * process that signs has ended, this worker takes no more work, since nobody could seal to it. */
 static void *watch_others(void *unused)
 {
 	struct pollfd others[] = { { .fd = serving.control }, { .fd = signer_fd() } };
@@ -509,7 +506,7 @@ static void *watch_others(void *unused)
 
 _Static_assert((int)ENCLAVE_KEYS_MAX <= WIRE_KIDS_MAX, "all keys have a name");
 
-/* Tells the supervisor that work can come. A spool's worker leaves batches for other keys alone. */
+/* Names the keys: a spool's worker leaves batches for other keys alone. */
 static bool say_ready(void)
 {
 	const struct enclave *w = serving.enclave;
@@ -538,12 +535,12 @@ static int run_worker(struct sgpu_error *error)
 	    (!serving.begin.spool && !watch(t.signal_fd, SIGNAL))) {
 		rc = sgpu_fail_errno(error, "cannot wait for events");
 	}
-	/* Set before any memory is taken, so that the counters show all of it. */
+	/* Before any memory is taken, so that all is counted. */
 	sgpu_limit_count_in(SGPU_DEVICE_MEMORY, &serving.counters->device_bytes);
 	sgpu_limit_count_in(SGPU_HOST_MEMORY, &serving.counters->host_bytes);
 	rc = rc ? rc : enclave_open(w, &needs, error);
 	rc = rc ? rc : sgpu_thread_start(NULL, watch_others, NULL, error);
-	/* Its key is in no file, and has one tenant, as the worker has. */
+	/* Its key is in no file, and has one tenant, like the worker. */
 	rc = rc || !w->request->runner.attestation_key ? rc : signer_claim(w, error);
 	rc = rc || !serving.begin.leases ? rc : serve_lease_open(serving.begin.leases, error);
 	rc = rc ? rc : enclave_start(w, -1, error);
@@ -561,7 +558,7 @@ static int run_worker(struct sgpu_error *error)
 	return rc;
 }
 
-/* Receives WIRE_BEGIN, which is there already. */
+/* WIRE_BEGIN is there already. */
 static bool take_begin(void)
 {
 	struct wire_begin *begin = &serving.begin;
@@ -594,12 +591,12 @@ int serve(struct enclave *enclave)
 	    fcntl(serving.control, F_SETFD, FD_CLOEXEC) != 0 || !take_begin()) {
 		return cli_usage("--serve is for sgpu-serve and sgpu-worker");
 	}
-	/* A terminal's signals are for the supervisor; SIGTERM is for this worker, unless it is of
-	 * a spool, which gives a scheduler's signal its meaning. */
+	/* A terminal's signals are for the supervisor. SIGTERM is for this worker, unless it is a
+	 * spool's, which gives a scheduler's signal its meaning. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGTERM, serving.begin.spool ? SIG_IGN : SIG_DFL);
-	signal(SIGIO, SIG_IGN);	  /* sent when others open a file that is held by F_SETLEASE */
+	signal(SIGIO, SIG_IGN);	  /* sent when others open a file held by F_SETLEASE */
 	signal(SIGTTOU, SIG_IGN); /* it writes to the terminal from a background group */
 	cli_raise_descriptors();
 	enclave->sessions = (enum wire_sessions)serving.begin.sessions;

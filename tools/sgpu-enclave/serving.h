@@ -20,37 +20,37 @@ extern struct serving {
 	struct wire_begin begin; /* what the supervisor says */
 	int control;		 /* the supervisor's socket */
 	struct serve_counters *counters;
-	int wake_fd;		   /* an eventfd, written when it may be over */
+	int wake_fd;		   /* eventfd, written when it may be over */
 	atomic_uint requests;	   /* requests that have not ended */
-	_Atomic uint64_t press_ns; /* until then other users wait for a worker, so threads that wait
-				      for a client give up soon */
+	_Atomic uint64_t press_ns; /* until then other users wait for a worker, so threads soon give
+				    * up waiting for a client */
 } serving;
 
-/* requests.c: counts a batch that has ended. since_ns: when its client connected. run: NULL if it
- * was not started. */
+/* requests.c: counts an ended batch. since_ns: when its client connected. run: NULL if it was not
+ * started. */
 void serve_count(const struct sgpu_run *run, int code, uint64_t since_ns,
 		 const struct sgpu_run_progress *progress);
 
-/* Starts a thread that serves the request on the connection and closes it. Requests are not
- * batches: they come without a turn. */
+/* Starts a thread that serves the request on the connection and closes it. Requests, unlike
+ * batches, have no turn. */
 void requests_take(int connection);
 
 /* leases.c. Makes the pool. Call before the system calls are filtered. */
 SGPU_MUST_CHECK int serve_lease_open(uint64_t size, struct sgpu_error *error);
 /* Frees the pool. All requests and runs must have ended. */
 void serve_lease_close(void);
-/* Replaces a pool of more than `most` bytes, which no run has used, by a smaller one. */
+/* Replaces a pool of more than `most` bytes, which no run used, by a smaller one. */
 void serve_lease_shrink(uint64_t most);
-/* Sets a run's options for the pool. results: results are left in a lease. Errors:
- * SGPU_EUNAVAILABLE: there is no pool. */
+/* Sets a run's options for the pool. results: these stay in a lease. Errors: SGPU_EUNAVAILABLE:
+ * there is no pool. */
 SGPU_MUST_CHECK int serve_lease_options(bool results, struct sgpu_run_options *options,
 					struct sgpu_error *error);
 SGPU_MUST_CHECK int serve_lease(int connection, struct sgpu_error *error);
 
-/* requests.c. Receives a WIRE_LIMITS and applies it. False: the next message is not one. */
+/* requests.c. Applies a WIRE_LIMITS. False: the next message is not one. */
 bool serve_limits_take(void);
 
-/* Ends sessions that have been idle for at least idle_ns; 0: all. Does not wait for their ends. */
+/* Ends sessions that were idle for at least idle_ns; 0: all. Does not wait for that. */
 void sessions_end(uint64_t idle_ns);
 
 #endif

@@ -42,8 +42,7 @@ int run_session(struct enclave *w)
 	status = status || !r->quote ? status : cli_output_prepare(r->quote, 0666, false);
 	status = status ? status : enclave_begin(w, NULL);
 	if (status == 0) {
-		/* The evidence comes first: the program waits for it, and binds its session to the
-		 * key in it. */
+		/* The program waits for the evidence, and binds its session to the key in that. */
 		rc = enclave_open(w, &needs, &error);
 		rc = rc ? rc : enclave_start(w, -1, &error);
 		rc = rc ? rc : enclave_authority(w, &authority, &error);

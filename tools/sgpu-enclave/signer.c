@@ -23,7 +23,7 @@
 static int child_fd = -1; /* the socket to the child */
 
 /* ---- both sides ---- */
-/* Waits for a message. SGPU_ECANCELED: the peer has gone. */
+/* SGPU_ECANCELED: the peer has gone. */
 static int wait_for(int fd, enum wire_kind *kind, struct sgpu_error *error)
 {
 	struct pollfd wait = { .fd = fd, .events = POLLIN };
@@ -57,8 +57,8 @@ static int make_quote(int fd, const struct wire_quote *asked, const json_t *clai
 }
 
 /* Confines the child to its socket and the platform's reports; a key in a TPM needs files and
- * libraries of the system, too. A confinement that this machine lacks is no error: the quote and a
- * warning of the worker tell of it. */
+ * libraries of the system, too. To lack a confinement is no error: the quote and a warning of the
+ * worker tell of it. */
 static int confine(const struct sgpu_signer *ak, struct sgpu_error *error)
 {
 	const bool tpm = sgpu_signer_in_tpm(ak);
@@ -121,7 +121,7 @@ static _Noreturn void run_child(int fd, pid_t parent, const struct run_request *
 }
 
 /* ---- the parent ---- */
-/* Waits for the child's message of that kind. A WIRE_ANSWER in its place carries an error. */
+/* A WIRE_ANSWER in the place of the message carries an error. */
 static int hear_child(int fd, enum wire_kind kind, int *file, struct sgpu_error *error)
 {
 	enum wire_kind got = kind;

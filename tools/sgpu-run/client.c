@@ -21,9 +21,9 @@
 
 enum { SHOW_MS = 100, PAUSE_MS = 200 };
 
-/* How long a server may take for its first message: it may have to start a worker. */
+/* For a server's first message, since a worker may have to be started. */
 static const uint64_t PATIENCE_NS = UINT64_C(90000000000);
-/* How long a worker may be silent after the deadline, and how often it is asked how far it is. */
+/* A worker may be silent so long after the deadline, and is asked so often how far it is. */
 static const uint64_t SILENCE_NS = UINT64_C(30000000000), ASK_NS = UINT64_C(1000000000);
 
 struct remote {
@@ -33,15 +33,14 @@ struct remote {
 	const char *in_name;
 	int connection;
 	struct sgpu_output response;
-	int batch_fd, memory_fd;     /* copies in memory, if the server does not take the files
-					themselves; or -1 */
-	int manifest_fd;	     /* a copy of the file of --manifest; or -1 */
+	int batch_fd, memory_fd;     /* copies in memory, if the server takes no files; or -1 */
+	int manifest_fd;	     /* a copy of --manifest's; or -1 */
 	uint64_t deadline_ns;	     /* 0: none */
 	bool queued, taken;	     /* queued: the batch waits for a turn */
-	uint64_t heard_ns, asked_ns; /* when the worker last spoke, and was last asked */
+	uint64_t heard_ns, asked_ns; /* when the worker last spoke, was last asked */
 	struct wire_answer answer;
 	bool answered;
-	uint64_t wait_end_ns; /* when it is no longer tried again */
+	uint64_t wait_end_ns; /* when trying again ends */
 	off_t begin;	      /* of the batch in in_fd */
 };
 
@@ -62,8 +61,8 @@ static int why_end(void *remote)
 	return sgpu_io_interrupted() ? SGPU_ECANCELED : is_late(remote) ? SGPU_ETIMEOUT : SGPU_OK;
 }
 
-/* Copies the whole batch, since a server waits for no client's pipe. If the input does not begin as
- * a batch, copies only its first bytes, by which the server can tell what it is. */
+/* Copies the whole batch, since a server waits for no client's pipe. Of an input that does not
+ * begin as a batch, copies only the first bytes, which tell the server what the input is. */
 static int bring_batch(struct remote *m, struct sgpu_error *error)
 {
 	static const char first_name[] = "seal.json";
@@ -108,7 +107,6 @@ static int bring_manifest(struct remote *m, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- the response ---- */
 static const char *out_name(const struct remote *m)
 {
 	return cli_is_standard(m->request->output) ? "standard output" : m->request->output;
@@ -123,7 +121,6 @@ static int copy_response(const struct remote *m, struct sgpu_error *error)
 			&copied, error);
 }
 
-/* ---- the connection ---- */
 static int send_request(const struct remote *m, struct sgpu_error *error)
 {
 	const struct run_request *r = m->request;
@@ -145,8 +142,7 @@ static int send_request(const struct remote *m, struct sgpu_error *error)
 	snprintf(message->results, sizeof(message->results), "%s", r->results ? r->results : "");
 	snprintf(message->in_name, sizeof(message->in_name), "%s", m->in_name);
 	snprintf(message->out_name, sizeof(message->out_name), "%s", out_name(m));
-	/* Sending may fail because the server has refused already and closed; its answer is read
-	 * next. */
+	/* Sending may fail if the server has refused already; its answer is read next. */
 	(void)sgpu_wire_send(m->connection, WIRE_SUBMIT, message, sizeof(*message), fds, 3);
 	free(message);
 	return SGPU_OK;
@@ -188,8 +184,8 @@ static int hear_server(struct remote *m, struct sgpu_error *error)
 	return rc == SGPU_ETIMEOUT ? SGPU_OK : rc;
 }
 
-/* Returns how long the worker has been silent since the deadline. One that works ends a late run,
- * which takes a while; one that was stopped or hangs does not answer. */
+/* Returns how long the worker has been silent since the deadline. A working one ends a late run,
+ * which takes a while; a stopped or hanging one does not answer. */
 static uint64_t silence(const struct remote *m, uint64_t now)
 {
 	const uint64_t since = m->heard_ns > m->deadline_ns ? m->heard_ns : m->deadline_ns;
@@ -266,8 +262,8 @@ static int try_once(struct remote *m, struct sgpu_error *error)
 	return m->answered ? error->code : rc;
 }
 
-/* With --wait: pauses, and forgets the last try. Returns false if it was the last: the server took
- * the batch, or refused it for a reason that stays, or nobody waits any longer. */
+/* With --wait: pauses, and forgets the last try. False if that was the last: the server took the
+ * batch, or refused it for a lasting reason, or nobody waits any longer. */
 static bool may_try_again(struct remote *m, const struct sgpu_error *error)
 {
 	const bool not_there =

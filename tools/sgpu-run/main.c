@@ -9,8 +9,8 @@
 
 #include "client.h"
 
-/* Options that a server's batch can have. With any other one a sgpu-enclave of one's own runs the
- * batch, since a server has keys, rules and a device already. */
+/* Options of a server's batches. With others a sgpu-enclave of one's own runs the batch, since a
+ * server has keys, rules and a device already. */
 static const char of_both[] = " timeout stats manifest output socket lease wait ";
 
 static int choose(const struct run_request *r, struct sgpu_service_path *service, bool *served)

@@ -20,13 +20,13 @@ enum { MANY = 256 };
 static struct pollfd taken[CLOSING_ROOM];
 static unsigned count;
 static uint64_t due_ns;
-/* Where the supervisor and the thread that it has started meet, twice: when the thread has a
- * descriptor table of its own, or not, and when the supervisor has closed its descriptors. */
+/* The supervisor and its thread meet here twice: when the thread has, or lacks, a descriptor table
+ * of its own, and when the supervisor has closed its descriptors. */
 static pthread_barrier_t meeting;
 static bool is_apart;
 
-/* Closes the connections taken, in a descriptor table of its own. Connections on which nothing has
- * come cannot block and are closed first. The others close as the thread ends. */
+/* Closes connections in a descriptor table of its own: first those on which nothing has come, which
+ * cannot block. The others close as the thread ends. */
 static void *end_with_them(void *unused)
 {
 	struct pollfd own[CLOSING_ROOM];
@@ -89,7 +89,7 @@ bool closing_do(bool all)
 	if (count == 0 || (!all && now < due_ns && count < MANY)) {
 		return true;
 	}
-	due_ns = now + PAUSE_NS; /* the next try, if no thread can be started now */
+	due_ns = now + PAUSE_NS; /* the next try, if no thread can start now */
 	qsort(taken, count, sizeof(*taken), compare);
 	made = made || pthread_barrier_init(&meeting, NULL, 2) == 0;
 	if (!made || sgpu_thread_start(NULL, end_with_them, NULL, NULL) < 0) {

@@ -3,9 +3,8 @@
  * sgpu-serve: what its verb and its supervisor share.
  *
  * The supervisor has neither keys nor a device. It accepts connections, asks the kernel for their
- * users, and hands each to the worker process of its user, the tenant. A worker is a sgpu-enclave.
- * The only memory that workers share with the supervisor is a page of counters, which only they
- * write.
+ * users, and hands each to the worker of its user, the tenant. A worker is a sgpu-enclave, and
+ * shares no memory with the supervisor but a page of counters, which only the worker writes.
  */
 #ifndef SGPU_SERVE_H
 #define SGPU_SERVE_H
@@ -39,7 +38,7 @@ struct server {
 	char **arguments; /* of workers */
 };
 
-/* service.c: the server's socket. */
+/* service.c. */
 struct service_socket {
 	int fd; /* listening, non-blocking; -1: closed */
 	char path[sizeof(
@@ -61,7 +60,7 @@ SGPU_MUST_CHECK int service_listen(const struct sgpu_service_path *path, bool ev
 /* Removes the socket if service_listen made it. */
 void service_close(struct service_socket *socket);
 
-/* Tells the service manager, if there is one, a state such as "READY=1". */
+/* Tells the service manager, if any, a state such as "READY=1". */
 void service_notify(const char *state);
 
 /* Limits and shares of a server's users: the file of sgpu-serve --tenants. One user a line:
@@ -73,7 +72,7 @@ void service_notify(const char *state);
  */
 
 enum { TENANTS_NAMED_MAX = 1024, TENANT_BATCHES_MAX = 1024 };
-/* Bytes. With less, nothing could be staged. */
+/* Bytes; with less, nothing could be staged. */
 enum { TENANT_HOST_MEMORY_MIN = 128 << 20 };
 
 struct tenant_rule {
@@ -93,31 +92,31 @@ struct tenant_rules {
 	bool any_high;
 };
 
-/* Reads the file; path NULL: the default holds for everybody. Errors, which leave *rules unchanged:
- * SGPU_EINVALID, with the line; SGPU_EPOLICY: others may write to the file; errors of reading. */
+/* path NULL: the default for everybody. Errors, which leave *rules unchanged: SGPU_EINVALID, with
+ * the line; SGPU_EPOLICY: others may write to the file; errors of reading. */
 SGPU_MUST_CHECK int tenant_rules_load(const char *path, struct tenant_rules *rules,
 				      struct sgpu_error *error);
 
 const struct tenant_rule *tenant_rules_find(const struct tenant_rules *rules, uid_t uid);
 
-/* Looks up the user's name in /etc/passwd alone, since other sources may be slow. "": not found. */
+/* Looks in /etc/passwd alone, since other sources may be slow. "": not found. */
 void tenant_user_name(uid_t uid, char *name, size_t size);
 
 /* supervisor.c: runs until a signal, or until its first worker fails. Returns an exit status. */
 int supervise(const struct server *server, struct service_socket *socket);
 
-/* workers.c: a worker process, as the supervisor sees it. */
+/* workers.c: a worker, as the supervisor sees it. */
 struct process {
 	pid_t pid;
-	int control; /* its socket; when this is closed, the worker cancels its runs and ends */
+	int control; /* when this socket is closed, the worker cancels its runs and ends */
 	const struct serve_counters *counters;
-	unsigned generation; /* key generation: which keys it has read */
+	unsigned generation; /* of the keys that it has read */
 	uint64_t started_ns;
 	uint64_t given_ns; /* when it was given to its tenant */
 	bool ready, draining;
-	uint64_t deadline_ns;  /* when draining has to end: `control` is closed then, and later the
-				  worker is killed */
-	struct tenant *tenant; /* NULL: the worker is spare */
+	uint64_t deadline_ns;  /* end of draining: `control` is closed then, and later the worker is
+				* killed */
+	struct tenant *tenant; /* NULL: spare */
 	uint64_t handed, requests; /* connections handed to it: with batches; with requests */
 	/* how many of these ended, as the worker says; at most what it got, and never decreasing */
 	uint64_t ended, requests_ended;
@@ -125,10 +124,10 @@ struct process {
 };
 SGPU_MUST_CHECK int process_start(const struct server *server, struct process *process,
 				  struct sgpu_error *error);
-/* Copies the worker's counters to `said`. All other code uses the copy, which the worker cannot
+/* Copies the worker's counters to `said`, which all other code uses and the worker cannot
  * change. */
 void process_look(struct process *process);
-/* Batches that the worker has not ended; each has a turn. False counters cannot raise this. */
+/* Batches that the worker has not ended, a turn each. False counters cannot raise this. */
 uint64_t process_in_flight(const struct process *process);
 /* Tells a worker its limits; false: it does not read its messages. */
 bool process_limit(const struct process *process, const struct tenant_rule *rule);

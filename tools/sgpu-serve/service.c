@@ -21,7 +21,7 @@
 
 enum { BACKLOG = 256, MANAGED_FD = 3, LOCK_TRIES = 50, LOCK_PAUSE_US = 20000 };
 
-/* Takes the socket at which a service manager listens for us. Returns 1 if there is one, else 0. */
+/* Takes a service manager's socket. Returns 1 if there is one, else 0. */
 static int adopt(struct service_socket *made, struct sgpu_error *error)
 {
 	const char *count = getenv("LISTEN_FDS"), *pid = getenv("LISTEN_PID");
@@ -58,8 +58,8 @@ static int adopt(struct service_socket *made, struct sgpu_error *error)
 	return 1;
 }
 
-/* Opens the socket's directory and locks it. Only root and this user may be able to write to it, or
- * to remove what is there. */
+/* Opens and locks the socket's directory. Only root and this user may be able to write to it or to
+ * remove what is there. */
 static int open_directory(const char *path, bool everybody, struct sgpu_error *error)
 {
 	char copy[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -85,8 +85,8 @@ static int open_directory(const char *path, bool everybody, struct sgpu_error *e
 			  (unsigned)status.st_mode & 07777u);
 		goto fail;
 	}
-	/* Anybody who can open the directory can hold its lock, so after a second the server goes
-	 * on without: the lock only matters if the operator starts several servers together. */
+	/* Anybody who can open the directory can hold its lock, which only matters if the operator
+	 * starts several servers together. So after a second the server goes on without. */
 	for (int i = 0; i < LOCK_TRIES && flock(fd, LOCK_EX | LOCK_NB) != 0; i++) {
 		usleep(LOCK_PAUSE_US);
 	}

@@ -16,7 +16,7 @@ static bool is_busy(const struct share *share)
 	       (share->waiting > 0 || share->turns > 0 || share->held || share->lacks);
 }
 
-/* Advances the clock to the least pass of busy tenants or, if none is busy, the greatest pass. */
+/* Advances the clock to busy tenants' least pass or, if none is busy, the greatest pass. */
 static void set_clock(struct shares *s, bool high)
 {
 	uint64_t *clock = &s->clock[high], least = 0;

@@ -48,7 +48,7 @@ static json_t *describe_bytes(uint64_t limit)
 	return limit ? json_integer((json_int_t)limit) : json_null();
 }
 
-/* The sums include all of the tenant's workers, also draining ones. */
+/* The sums include draining workers. */
 static json_t *describe_tenant(const struct supervisor *s, const struct tenant *t)
 {
 	const struct share *share = &s->shares.of[t - s->tenants];

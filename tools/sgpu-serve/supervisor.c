@@ -28,8 +28,8 @@
 enum { LONGEST_MS = 3600000 };
 #define LACK_LOOK_NS (SECOND / 4) /* between looks for a free worker, while tenants have none */
 
-/* Returns the uid that stands for all users whom this user namespace does not map; (uid_t)-1: there
- * are none, since the first line of its map, "first inside, first outside, count", has all. */
+/* Returns the uid that stands for all users whom this user namespace does not map; (uid_t)-1: the
+ * first line of its map, "first inside, first outside, count", has all. */
 static uid_t unmapped_uid(void)
 {
 	enum { USUAL = 65534 };
@@ -75,9 +75,9 @@ void callers_refuse(struct caller *caller, int rc, const char *format, ...)
 	refuse_by(caller, &error);
 }
 
-/* Returns the caller to refuse for a new one: the first of the silent callers, since clients
- * normally send a message immediately. If none is silent, the last of the user with most waiting
- * callers; NULL if each user has one. */
+/* Returns the caller to refuse for a new one: the first silent one, since clients normally send a
+ * message immediately; else the last of the user with most waiting callers; NULL if each user has
+ * one. */
 static struct caller *find_dispensable(struct supervisor *s)
 {
 	unsigned of_tenant[SUPERVISOR_TENANTS_MAX] = { 0 }, most = 1;
@@ -106,8 +106,7 @@ static struct caller *find_dispensable(struct supervisor *s)
 	return found;
 }
 
-/* Returns a place for a connection, if need be that of another caller, who is refused; NULL: there
- * is none. */
+/* Returns a place for a connection, if need be by refusing another caller; NULL: there is none. */
 static struct caller *make_place(struct supervisor *s)
 {
 	struct caller *caller;
@@ -177,8 +176,7 @@ bool callers_accept(struct supervisor *s, struct caller **accepted)
 	return true;
 }
 
-/* Reads what a caller wants. Not called once the server stops, since silent callers are refused
- * then. */
+/* Reads what a caller wants, until the server stops, which refuses silent callers. */
 static void hear(struct supervisor *s, struct caller *caller)
 {
 	struct sgpu_error error = { 0 };
@@ -192,8 +190,7 @@ static void hear(struct supervisor *s, struct caller *caller)
 	if (rc == SGPU_OK && (kind == WIRE_SUBMIT || wire_is_request(kind))) {
 		turns_ask(s, caller, kind != WIRE_SUBMIT);
 	} else if (rc == SGPU_OK && kind == WIRE_STATUS) {
-		/* The message is not read, since descriptors that came with it would have to be
-		 * closed here. */
+		/* The message is not read: its descriptors would have to be closed here. */
 		text = supervisor_status(s, caller->uid);
 		if (text && strlen(text) <= WIRE_TEXT_MAX) {
 			(void)!wire_say_text(caller->fd, WIRE_STATUS_IS, text, strlen(text), NULL);
@@ -210,7 +207,6 @@ static void hear(struct supervisor *s, struct caller *caller)
 	}
 }
 
-/* ---- the end ---- */
 static bool is_waiting_batch(const struct caller *caller)
 {
 	return caller->fd >= 0 && caller->tenant && !caller->request;
@@ -236,8 +232,8 @@ static void end_workers(struct supervisor *s)
 	}
 }
 
-/* At the first signal, lets runs go on and waiting batches run until the deadline. At the second,
- * ends the workers. */
+/* At the first signal, runs and waiting batches go on until the deadline; the second ends the
+ * workers. */
 static void stop(struct supervisor *s)
 {
 	const bool again = s->stopping;
@@ -252,7 +248,7 @@ static void stop(struct supervisor *s)
 	}
 }
 
-/* Whether a batch waits that may still run. If the first worker did not start, none may. */
+/* Whether a batch that may still run waits. None may if the first worker did not start. */
 static bool has_waiting_batch(const struct supervisor *s)
 {
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
@@ -278,7 +274,7 @@ static void take_signal(struct supervisor *s)
 			if (s->stopping) {
 				break;
 			}
-			/* If the file is wrong, the rules stay as they were. */
+			/* A wrong file leaves the rules as they were. */
 			if (path && tenant_rules_load(path, &s->rules, &error) == SGPU_OK) {
 				turns_apply_rules(s);
 				cli_note("what users get is read again from '%s'", path);
@@ -297,13 +293,12 @@ static void take_signal(struct supervisor *s)
 	}
 }
 
-/* ---- the loop ---- */
 static uint64_t sooner(uint64_t a, uint64_t b)
 {
 	return a == 0 ? b : b == 0 || a < b ? a : b;
 }
 
-/* Refuses callers and ends workers whose time is over. Returns when to look again, or 0. */
+/* Refuses callers and ends workers whose time is over. Returns when to look next, or 0. */
 static uint64_t check_deadlines(struct supervisor *s)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -347,7 +342,7 @@ static uint64_t check_deadlines(struct supervisor *s)
 /* Sources of events: workers and callers by their indices, then these. */
 enum { SIGNALS = SERVE_WORKERS_MAX + SUPERVISOR_CALLERS_MAX, LISTENER, PLACES };
 
-/* Has open descriptors only, since poll() takes no more entries than RLIMIT_NOFILE. */
+/* Of open descriptors only, since poll() takes no more entries than RLIMIT_NOFILE. */
 struct waits {
 	struct pollfd fds[PLACES];
 	int places[PLACES];
@@ -372,14 +367,14 @@ static void wait_for_events(struct supervisor *s, uint64_t next, int most_ms, st
 		add(w, i, s->processes[i].pid ? s->processes[i].control : -1, POLLIN);
 	}
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		/* While a caller waits, only its hang-up is noticed. */
+		/* Of a caller that waits, only its hang-up is noticed. */
 		add(w, SERVE_WORKERS_MAX + i, s->callers[i].fd, s->callers[i].tenant ? 0 : POLLIN);
 	}
 	add(w, SIGNALS, s->signal_fd, POLLIN);
 	add(w, LISTENER, now >= s->accept_ns ? s->socket->fd : -1, POLLIN);
 	timeout = most_ms >= 0 && (timeout < 0 || timeout > most_ms) ? most_ms : timeout;
 	if (poll(w->fds, w->count, timeout) < 0) {
-		w->count = 0; /* no events */
+		w->count = 0;
 	}
 }
 
@@ -402,8 +397,7 @@ static void serve_event(struct supervisor *s, int place)
 	} else if (place == SIGNALS) {
 		take_signal(s);
 	} else {
-		/* Most callers have sent their message by now, and need not wait for another
-		 * poll. */
+		/* Most callers have sent their message by now, and need no other poll. */
 		for (int i = 0; i < SUPERVISOR_ACCEPT_AT_ONCE && s->socket->fd >= 0 &&
 				callers_accept(s, &caller);
 		     i++) {

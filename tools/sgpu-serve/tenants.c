@@ -183,7 +183,7 @@ int tenant_rules_load(const char *path, struct tenant_rules *rules, struct sgpu_
 	if (rc == SGPU_OK) {
 		*rules = *read;
 	}
-	sgpu_free_wiped(&text, size); /* the file may be a key, given by mistake */
+	sgpu_free_wiped(&text, size); /* it may be a key, given by mistake */
 	free(read);
 	return rc;
 }

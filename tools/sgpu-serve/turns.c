@@ -13,17 +13,16 @@
 
 #include "wire.h"
 
-/* ---- tenants ---- */
-/* Whether a user is root, the server's own user, or in the file of tenants. A user who may map a
- * range of uids can act as many users, but not as these. */
+/* Whether a user is root, the server's own, or in the file of tenants. A user who may map a range
+ * of uids can act as many, but not as these. */
 static bool is_known(const struct supervisor *s, uid_t uid)
 {
 	return uid == 0 || uid == geteuid() ||
 	       tenant_rules_find(&s->rules, uid) != &s->rules.others;
 }
 
-/* Frees a place for a known user: that of the last unknown tenant to come that has no workers.
- * Refuses this tenant's callers. NULL: there is none. */
+/* Frees a place for a known user: that of the last unknown tenant without workers, whose callers
+ * are refused. NULL: there is none. */
 static struct tenant *displace_tenant(struct supervisor *s)
 {
 	struct tenant *last = NULL;
@@ -45,7 +44,7 @@ static struct tenant *displace_tenant(struct supervisor *s)
 	return last;
 }
 
-/* Returns the user's tenant, a new one if need be. NULL: all places have workers or callers. */
+/* Returns the user's tenant, if need be a new one. NULL: all have workers or callers. */
 static struct tenant *find_tenant(struct supervisor *s, uid_t uid)
 {
 	struct tenant *oldest = NULL;
@@ -96,9 +95,7 @@ void turns_apply_rules(struct supervisor *s)
 	}
 }
 
-/* ---- counting ---- */
-/* Sets a tenant's share. Waiting batches count only as far as the tenant's limit lets them
- * begin. */
+/* Waiting batches count only as far as the tenant's limit lets them begin. */
 static void tell_shares(struct supervisor *s, const struct tenant *t)
 {
 	const unsigned room =
@@ -110,7 +107,7 @@ static void tell_shares(struct supervisor *s, const struct tenant *t)
 }
 
 /* Whether a tenant has to wait for its own workers: one still drains, and the tenant's limits hold
- * for all of its workers together; or the last one died just now. */
+ * for all together; or the last one has just died. */
 static bool awaits_end(const struct tenant *t, uint64_t now)
 {
 	const bool limited = t->rule.device_memory || t->rule.host_memory ||
@@ -158,7 +155,7 @@ void turns_count(struct supervisor *s)
 	}
 	for (unsigned i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
 		const struct tenant *t = &s->tenants[i];
-		/* It has a worker but no turns; turns are charged anyway. */
+		/* Turns are charged anyway. */
 		const bool keeps = t->used && t->requests + t->sessions > 0 && t->in_flight == 0;
 
 		s->shares.of[i].held = s->lacking > 0 && keeps;
@@ -167,9 +164,8 @@ void turns_count(struct supervisor *s)
 	shares_settle(&s->shares);
 }
 
-/* ---- giving ---- */
-/* Returns the tenant's batch that has waited for longest; if `last`, the newest that was not told
- * that it waits; or NULL. */
+/* Returns the tenant's batch that has waited for longest or, if `last`, the newest that was not
+ * told that it waits; or NULL. */
 static struct caller *find_batch(struct supervisor *s, const struct tenant *tenant, bool last)
 {
 	struct caller *found = NULL;
@@ -183,7 +179,7 @@ static struct caller *find_batch(struct supervisor *s, const struct tenant *tena
 	return found;
 }
 
-/* Hands a connection over to the tenant's worker. From then on the supervisor only counts it. */
+/* From then on the supervisor only counts the connection. */
 static bool hand_over(struct caller *caller)
 {
 	struct tenant *tenant = caller->tenant;
@@ -202,8 +198,8 @@ static bool hand_over(struct caller *caller)
 	return true;
 }
 
-/* Of the batches that came just now and got no turn, refuses those beyond the tenant's limit, and
- * tells the others that they wait. */
+/* Of new batches without a turn, refuses those beyond the tenant's limit, and tells others that
+ * they wait. */
 static void settle_new(struct supervisor *s)
 {
 	struct caller *newest;

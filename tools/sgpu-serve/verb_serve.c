@@ -114,7 +114,7 @@ static int serve(struct server *server)
 	rc = rc ? rc : runner_arguments(&server->runner, &server->arguments, &error);
 	rc = rc ? rc : sgpu_service_find(server->socket, &path, &error);
 	rc = rc ? rc : service_listen(&path, server->everybody, &socket, &error);
-	/* Warn now: owners would notice only when their batches are refused, or never. */
+	/* Owners would notice only when their batches are refused, or never. */
 	if (!keys && !server->runner.attestation_key) {
 		cli_warning("no key, with -k, and no --attestation-key: sealed batches will be "
 			    "refused");
@@ -127,8 +127,8 @@ static int serve(struct server *server)
 	return status;
 }
 
-/* Returns WIRE_SESSIONS for another word. By default sessions of owners are taken; without owners,
- * anybody's, unless a quote would have to say so; and none beside modules. */
+/* Returns WIRE_SESSIONS for another word. By default owners' sessions are taken; without owners,
+ * anybody's, unless a quote would have to say so; none beside modules. */
 static enum wire_sessions whose_sessions(const struct server *server)
 {
 	int i = 0;
@@ -156,7 +156,7 @@ int verb_serve(int argc, char **argv)
 	char **none;
 	int status;
 
-	/* At least 4: while one batch computes, others are read and written. */
+	/* While one batch computes, others are read and written. */
 	server.running = processors <= DEFAULT_RUNNING_MIN ? DEFAULT_RUNNING_MIN
 			 : processors >= RUNNING_MAX	   ? RUNNING_MAX
 							   : (unsigned)processors;
@@ -165,7 +165,7 @@ int verb_serve(int argc, char **argv)
 	server.begin.submissions = server.submissions;
 	status = status ? status : check_server(&server);
 	if (status == 0) {
-		cli_raise_descriptors(); /* each connection that waits takes one, each worker two */
+		cli_raise_descriptors(); /* each waiting connection takes one, each worker two */
 		cli_harden();
 		status = serve(&server);
 	}

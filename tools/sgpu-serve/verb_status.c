@@ -36,13 +36,13 @@ const struct cli_option status_options[] = {
 	CLI_END,
 };
 
-/* A server's status for Prometheus, in its text format 0.0.4. All samples of a metric come in a
- * row, after its type; times are in seconds. */
+/* Status in Prometheus's text format 0.0.4: all samples of a metric follow its type; times are in
+ * seconds. */
 
-/* Each field gives a sample: of the server (`of` is ""), of the sum over its workers, or of each
+/* Each field gives a sample: of the server (`of` is ""), of the sum over its workers, of each
  * tenant, or of a tenant's "limits". A field is a member's name, and after a colon the label's
- * value, unless both are the same. If the member is text, the sample of workers counts the members
- * equal to the label's value. */
+ * value, unless that is the same. If the member is text, the sample of workers counts those equal
+ * to the label's value. */
 static const struct metric {
 	const char *name, *type, *of, *label, *fields;
 } metrics[] = {
@@ -184,7 +184,6 @@ int verb_status(int argc, char **argv)
 	return exit_status;
 }
 
-/* ---- reload ---- */
 const struct cli_option reload_options[] = {
 	CLI_COMMON,
 	OF_SERVER,
@@ -206,7 +205,7 @@ int verb_reload(int argc, char **argv)
 		json_integer_value(json_object_get(json_object_get(status, "status"), "pid"));
 
 	json_decref(status);
-	/* A server that lies must not have another process ended. */
+	/* A lying server must not have another process ended. */
 	snprintf(path, sizeof(path), "/proc/%lld/comm", pid);
 	if (!sgpu_peek_line(path, name, sizeof(name)) || strcmp(name, "sgpu-serve") != 0) {
 		return cli_fail(SGPU_ESYSTEM, "the server names process %lld, which is no server",
@@ -219,9 +218,7 @@ int verb_reload(int argc, char **argv)
 				  strerror(errno));
 }
 
-/* Evidence of the worker that runs this user's batches. */
-
-/* A server may have to start a worker, and let others have theirs first. */
+/* A worker may have to be started, after those of others. */
 enum { QUOTE_PATIENCE_S = 180 };
 
 const struct cli_option quote_options[] = {
@@ -245,7 +242,7 @@ static int fetch_quote(const struct question *v, struct sgpu_error *error)
 	memcpy(message.nonce, v->nonce.data, v->nonce.size);
 	rc = ask_server(v->socket, WIRE_QUOTE, &message, sizeof(message), WIRE_QUOTE_IS,
 			QUOTE_PATIENCE_S, &quote, &size, error);
-	/* The owner judges the quote; what is no JSON is not passed on. */
+	/* The owner judges the quote; only JSON is passed on. */
 	rc = rc ? rc : sgpu_json_parse(quote, size, NULL, &object, error);
 	rc = rc ? rc : cli_write_text(v->output, 0666, quote, size, error);
 	json_decref(object);

@@ -24,14 +24,14 @@
 #define TENURE_NS UINT64_C(1000000000)	   /* a busy worker stays its tenant's at least so long */
 #define PRESS_PAUSE_NS UINT64_C(250000000)
 #define QUOTE_KEPT_NS \
-	UINT64_C(60000000000) /* how long an idle worker stays for a batch sealed to its quote */
+	UINT64_C(60000000000) /* an idle worker stays so long for a batch sealed to its quote */
 #define QUOTE_YIELD_NS                                                                       \
 	UINT64_C(10000000000) /* once a tenant has waited so long, quotes and leases keep no \
 				 worker */
 enum { START_PAUSES_MAX = 8 };
 
-/* Added to the nice value of workers without high priority, if some user has it. If processors are
- * scarce, such a worker still gets about a tenth of one. */
+/* Added to the nice value of workers without high priority, if some user has it. Such a worker
+ * still gets about a tenth of a scarce processor. */
 enum { GIVE_WAY_NICE = 10, NICE_MAX = 19 };
 
 int process_start(const struct server *server, struct process *process, struct sgpu_error *error)
@@ -133,8 +133,8 @@ static bool is_idle(const struct process *p)
 	return process_in_flight(p) == 0 && process_requests(p) == 0;
 }
 
-/* No other worker can open a batch sealed to the key of this one's quote. The worker writes the
- * counter and may lie: a time in the future counts as no quote. */
+/* Only this worker can open a batch sealed to its quote's key. The worker writes the counter and
+ * may lie: a time in the future counts as no quote. */
 static bool was_just_quoted(const struct process *p, uint64_t now)
 {
 	const uint64_t quoted = p->said.quoted_ns;
@@ -147,7 +147,6 @@ static struct process *find_idle(struct supervisor *s, uint64_t now)
 	struct process *idle = NULL;
 	bool kept_too = false;
 
-	/* Quotes and leases keep a worker only until another tenant has waited for long. */
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
 		const uint64_t since = s->tenants[i].lacks_ns;
 
@@ -200,8 +199,8 @@ void workers_give(struct supervisor *s)
 		spare->tenant = t;
 		spare->given_ns = sgpu_now_ns();
 		if (s->rules.any_high && !t->rule.high) {
-			/* The kernel prefers other processes to this worker until its end. Its
-			 * later threads inherit this. */
+			/* Until the worker's end the kernel prefers other processes; later threads
+			 * inherit this. */
 			const int nice = getpriority(PRIO_PROCESS, 0) + GIVE_WAY_NICE;
 
 			(void)setpriority(PRIO_PGRP, (id_t)spare->pid,
@@ -211,8 +210,8 @@ void workers_give(struct supervisor *s)
 	}
 }
 
-/* Returns a worker of the tenant that is served last by share_is_before(); NULL if the tenant that
- * waits would be served after all others. */
+/* Returns a worker of the tenant that share_is_before() serves last; NULL if that is the tenant
+ * that waits. */
 static struct process *find_busy(struct supervisor *s, uint64_t now)
 {
 	const struct tenant *needy = find_needy(s);
@@ -245,9 +244,9 @@ static void press(struct supervisor *s, uint64_t now)
 	}
 }
 
-/* Takes a worker from its tenant when others wait and no more workers may be started. A busy worker
- * finishes what it has begun; its tenant's next batches wait as others do. leaving: how many idle
- * workers already drain, and so make room. */
+/* Takes a worker from its tenant when others wait and no more may start. A busy worker finishes
+ * what it has begun; its tenant's next batches wait as others do. leaving: idle workers that
+ * already drain, and so make room. */
 static void make_room(struct supervisor *s, unsigned leaving)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -270,8 +269,8 @@ static void make_room(struct supervisor *s, unsigned leaving)
 	}
 }
 
-/* Starts as many spare workers as the options say, and one for each tenant that waits and has none,
- * within the limit. During a reload, one more may run. */
+/* Starts the spare workers that the options ask for, and one for each tenant that waits without
+ * one, within the limit. During a reload, one more may run. */
 void workers_keep(struct supervisor *s)
 {
 	unsigned wanted = s->stopping ? s->lacking : s->server->ahead + s->lacking;
@@ -326,7 +325,7 @@ static void dismiss_others(struct supervisor *s, unsigned generation)
 
 void workers_reload(struct supervisor *s)
 {
-	dismiss_others(s, s->generation); /* those of a reload that is still under way */
+	dismiss_others(s, s->generation); /* of a reload that is still under way */
 	s->newest = ++s->last;
 	s->start_ns = 0;
 	cli_note("keys and owners are read again by new workers");
@@ -338,7 +337,7 @@ static uint64_t pause_after(unsigned failures)
 }
 
 /* Takes a dead worker from its tenant, which gets another after a pause. A tenant whose workers die
- * soon after they were given waits longer, and delays no other. */
+ * soon waits longer, and delays no other. */
 static void lose(struct process *p)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -351,16 +350,16 @@ static void lose(struct process *p)
 	}
 }
 
-/* Reads a worker's messages: first that it is ready, then that its counters have changed. A worker
- * that sends anything else, or hangs up, is killed. */
+/* Reads a worker's messages: it is ready, then its counters have changed. After anything else, or a
+ * hang-up, the worker is killed. */
 void workers_hear(struct supervisor *s, struct process *p)
 {
-	struct wire_ready ready; /* its keys are of no use here */
+	struct wire_ready ready; /* its keys are not used here */
 	int rc = p->ready ? SGPU_OK
 			  : wire_receive(p->control, WIRE_READY, &ready, sizeof(ready), NULL, 0,
 					 NULL);
 
-	if (p->ready) { /* a note only says that there is something to count */
+	if (p->ready) { /* there is something to count */
 		rc = wire_hear(p->control, WIRE_NOTE, NULL, NULL);
 	}
 	if (rc == SGPU_ETIMEOUT || (rc == SGPU_OK && p->ready)) {
@@ -389,8 +388,8 @@ void workers_hear(struct supervisor *s, struct process *p)
 	}
 }
 
-/* Reports and clears a worker that has ended. A spare one that ended soon delays all starts, since
- * no tenant caused that. */
+/* Reports and clears an ended worker. A spare one that ended soon delays all starts, since no
+ * tenant caused that. */
 static void bury(struct supervisor *s, struct process *p, int status)
 {
 	struct tenant *tenant = p->tenant;

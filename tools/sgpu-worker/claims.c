@@ -22,8 +22,7 @@
 enum { BOOT_SIZE = 8, HOST_MAX = 64, NAMES_TRIED = 100 };
 static const char lock_suffix[] = ".lock";
 
-/* Returns the first digits of the kernel's boot id, or "unknown", which is never taken for the same
- * boot. */
+/* Returns the first digits of the kernel's boot id, or "unknown", never taken for the same boot. */
 static const char *boot_id(void)
 {
 	static char id[64];
@@ -86,10 +85,10 @@ static bool is_of_this_boot(const char *name)
 	       boot[1 + strlen(boot_id())] == '.' && strcmp(boot_id(), "unknown") != 0;
 }
 
-/* Opens and locks a lock file. -1 with errno; EWOULDBLOCK: another process holds it. */
+/* -1 with errno; EWOULDBLOCK: another process holds the lock. */
 static int open_lock(int root, const char *lock, int flags)
 {
-	/* Opened for writing, since locks on NFS need that. */
+	/* For writing, as locks on NFS need that. */
 	const int fd = openat(
 		root, lock, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags, 0600);
 	int saved;
@@ -103,7 +102,6 @@ static int open_lock(int root, const char *lock, int flags)
 	return -1;
 }
 
-/* ---- this worker's claims ---- */
 int claims_make(int root, struct claims *claims, struct sgpu_error *error)
 {
 	char host[HOST_MAX + 1], lock[NAME_MAX + 1];
@@ -151,7 +149,6 @@ int claims_make(int root, struct claims *claims, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* ---- other workers' claims ---- */
 bool claims_take(int root, const char *name, bool guess, struct claims *claims)
 {
 	char lock[NAME_MAX + 1];

@@ -23,9 +23,9 @@ enum {
 	UNDER_WAY_MAX = 64,
 	UNDER_WAY_MIN = 8,
 	UNDER_WAY_A_JOB = 16,
-	LACKS_MAX = 64,	      /* batches whose responses found no space, before the disk is full */
-	DESCRIPTORS = 6,      /* descriptors of one batch */
-	LOOK_AGAIN_MS = 1000, /* between looks at an empty directory, while batches are under way */
+	LACKS_MAX = 64,	      /* responses without space that mean a full disk */
+	DESCRIPTORS = 6,      /* of one batch */
+	LOOK_AGAIN_MS = 1000, /* at an empty directory, while batches are under way */
 	MEMORY_PART = 8,      /* files under way get 1/8 of the device's free memory */
 };
 static const uint64_t memory_least = 64 << 20;
@@ -40,20 +40,20 @@ void drain_stop(void)
 
 struct drain {
 	struct link *enclave;
-	int resting[UNDER_WAY_MAX]; /* connections without a batch, for the next ones */
+	int resting[UNDER_WAY_MAX]; /* connections without a batch */
 	unsigned rests;
 	struct spool *spool;
 	uint64_t timeout_ns;
 	struct spool_batch *flying; /* batches under way; the lists have no order */
-	struct spool_batch *held;   /* a claimed batch for which there is no room */
+	struct spool_batch *held;   /* a claimed batch without room */
 	struct spool_batch *ended;  /* batches to be closed */
-	struct spool_batch *again;  /* batches to be run alone, after all others */
-	unsigned ends, lacks;	    /* batches in `ended`; those that have found no space */
-	unsigned flights, most;	    /* batches under way, and most of them */
+	struct spool_batch *again;  /* batches to run alone, after all others */
+	unsigned ends, lacks;	    /* batches in `ended`; those that found no space */
+	unsigned flights, most;	    /* batches under way, and the most */
 	uint64_t bytes, bytes_most; /* of their files */
 	bool alone;		    /* a batch that runs alone is under way */
 	bool dry;		    /* at the last look no batch was left */
-	bool broken;		    /* the worker cannot go on, because of `error` */
+	bool broken;		    /* the worker stops, because of `error` */
 	struct sgpu_error error;
 	struct drain_counts counts;
 	int status;
@@ -73,7 +73,7 @@ static struct spool_batch *take(struct spool_batch **list)
 	return first;
 }
 
-/* Records that the worker cannot go on. The first reason stays. */
+/* The first reason stays. */
 static void break_off(struct drain *drain, const struct sgpu_error *error)
 {
 	drain->error = drain->broken ? drain->error : *error;
@@ -120,7 +120,7 @@ static void start(struct drain *drain, struct spool_batch *batch)
 	drain->alone = batch->alone;
 }
 
-/* Receives what the enclave says of a batch. Returns whether the batch has ended. */
+/* Hears the enclave. Returns whether the batch has ended. */
 static bool land(struct drain *drain, struct spool_batch *batch)
 {
 	static struct wire_answer answer; /* large */
@@ -141,8 +141,7 @@ static bool land(struct drain *drain, struct spool_batch *batch)
 	return true;
 }
 
-/* Claims the next batch: drain->held is NULL when there is none now. A batch that cannot run has
- * ended. */
+/* drain->held is NULL when there is no batch now. One that cannot run has ended. */
 static int claim(struct drain *drain, struct sgpu_error *error)
 {
 	const int rc = spool_next(drain->spool, &drain->held, error);
@@ -186,7 +185,6 @@ static int start_more(struct drain *drain, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- the ends of batches ---- */
 static void count_batch(struct drain *drain, int rc, bool has_response)
 {
 	drain->counts.answered += has_response;
@@ -200,7 +198,7 @@ static bool has_response(const struct spool_batch *batch)
 	return batch->error.code == SGPU_OK || batch->error.code == SGPU_ESEGMENTS;
 }
 
-/* Whether the machine failed, not the batch: another worker, or this one later, may run it. */
+/* Whether the machine failed, not the batch, which may run elsewhere or later. */
 static bool is_of_machine(int rc)
 {
 	return rc == SGPU_ESYSTEM || rc == SGPU_EDEVICE || rc == SGPU_EUNAVAILABLE ||
@@ -216,7 +214,7 @@ static bool never_fits(const struct spool_batch *batch)
 	       about.f_bsize > 0 && about.f_blocks < batch->needs / (uint64_t)about.f_bsize;
 }
 
-/* Whether a batch that has no response runs once more: it found too little memory or disk beside
+/* Whether a batch without a response runs once more: it found too little memory or disk beside
  * others. */
 static bool once_more(struct spool_batch *batch)
 {
@@ -249,8 +247,8 @@ static bool is_to_be_named(const struct spool_batch *batch)
 	return has_response(batch) && batch->response.fd >= 0;
 }
 
-/* Syncs the whole file system for more than two responses. If that fails, or for fewer, syncs each
- * response, to find those with an error. */
+/* Syncs the whole file system for more than two responses. For fewer, or if that fails, syncs each,
+ * to find those with an error. */
 static void sync_responses(const struct drain *drain)
 {
 	size_t count = 0;
@@ -288,8 +286,7 @@ static void name_responses(const struct drain *drain)
 		b->full = error.code == SGPU_ENOSPACE;
 	}
 	if (any) {
-		(void)!fsync(drain->spool->output); /* a file system that cannot sync a directory is
-						       no reason to fail */
+		(void)!fsync(drain->spool->output); /* not every file system can sync a directory */
 	}
 }
 
@@ -328,8 +325,7 @@ static void put_away(struct drain *drain, struct spool_batch *batch)
 	if (batch->again) {
 		struct spool_batch **place = &drain->again;
 
-		/* The smallest response first: one that finds no space even alone ends the worker.
-		 */
+		/* Smallest response first: one without space even alone ends the worker. */
 		while (*place && (*place)->needs < batch->needs) {
 			place = &(*place)->next;
 		}
@@ -370,9 +366,7 @@ static void close_ended(struct drain *drain)
 	drain->ends = 0;
 }
 
-/* ---- the loop ---- */
-/* Waits until batches have ended, a signal has come, or it is time to look into the directory
- * again. */
+/* Waits until batches have ended, a signal has come, or the directory is to be read again. */
 static void wait_for_news(struct drain *drain)
 {
 	static struct pollfd fds[UNDER_WAY_MAX];
@@ -425,7 +419,7 @@ static void run_all(struct drain *drain)
 		}
 		if (drain->ended) {
 			close_ended(drain);
-			/* The end of the last one is followed by another look. */
+			/* After the last one's end comes another look. */
 			drain->dry = drain->dry && drain->flights > 0;
 		} else if (drain->flights == 0 && (ending || (drain->dry && !drain->again))) {
 			break;

@@ -106,7 +106,7 @@ static int verb_worker(int argc, char **argv)
 	}
 	if (status == 0) {
 		cli_signals(drain_stop);  /* finishes the batches under way */
-		signal(SIGUSR1, SIG_IGN); /* a scheduler may send it to all of a job */
+		signal(SIGUSR1, SIG_IGN); /* schedulers may send it to all of a job */
 		status = work(&r);
 	}
 	return cli_finish(status);

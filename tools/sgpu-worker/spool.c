@@ -21,7 +21,6 @@
 enum { WARNINGS_MAX = 10 };
 static const char for_other_keys[] = "is for other keys";
 
-/* ---- names ---- */
 static void clear_names(struct spool_names *names)
 {
 	for (int i = 0; i < names->count; i++) {
@@ -36,7 +35,7 @@ static int is_name(const struct dirent *entry)
 	return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
 }
 
-/* Reads all names of a directory but "." and "..". */
+/* Omits "." and "..". */
 static int read_names(int directory, const char *shown, struct spool_names *names,
 		      struct sgpu_error *error)
 {
@@ -51,7 +50,6 @@ static int read_names(int directory, const char *shown, struct spool_names *name
 	return SGPU_OK;
 }
 
-/* ---- opening ---- */
 static int make_directory(const struct spool *spool, const char *name, int *fd,
 			  struct sgpu_error *error)
 {
@@ -127,8 +125,8 @@ void spool_close(struct spool **spool)
 }
 
 /* ---- the next batch ---- */
-/* Moves a file to this worker's claims. EEXIST: a batch of this name is under way. If the file
- * system lacks RENAME_NOREPLACE, a check comes first: only this thread puts files there. */
+/* Moves a file to this worker's claims. EEXIST: a batch of this name is under way. Without
+ * RENAME_NOREPLACE, a check is enough: only this thread puts files there. */
 static int take_over(const struct spool *spool, int from, const char *name)
 {
 	if (renameat2(from, name, spool->own.directory, name, RENAME_NOREPLACE) == 0) {
@@ -144,7 +142,7 @@ static int take_over(const struct spool *spool, int from, const char *name)
 	return renameat(from, name, spool->own.directory, name);
 }
 
-/* Claims `name`. *batch stays NULL if another worker was faster. */
+/* *batch stays NULL if another worker was faster. */
 static int claim(struct spool *spool, int from, const char *name, struct spool_batch **batch,
 		 struct sgpu_error *error)
 {
@@ -187,8 +185,8 @@ static int claim(struct spool *spool, int from, const char *name, struct spool_b
 }
 
 /* Chooses what to search next: the directory, until a search claims nothing; then the claims of
- * each dead worker, unless another worker takes them. When a whole round claimed nothing, *more is
- * false, and the next call begins a new round. */
+ * each dead worker, unless another takes them. After a round without a claim, *more is false, and
+ * the next call begins a new round. */
 static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 {
 	char name[NAME_MAX + 1];
@@ -221,7 +219,7 @@ static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Gets the next name, or NULL at the end. */
+/* *name: NULL at the end. */
 static int next_name(struct spool *spool, const char **name, struct sgpu_error *error)
 {
 	struct spool_names *names = &spool->names;
@@ -233,7 +231,7 @@ static int next_name(struct spool *spool, const char **name, struct sgpu_error *
 		rc = next_look(spool, &more, error);
 	}
 	if (rc == SGPU_OK && names->at < names->count) {
-		/* Workers that read the same names take them in different orders. */
+		/* Workers take the same names in different orders. */
 		struct dirent **next = names->items + names->at,
 			      **any = next + rand_r(&spool->seed) % (names->count - names->at),
 			      *taken = *any;
@@ -246,8 +244,8 @@ static int next_name(struct spool *spool, const char **name, struct sgpu_error *
 	return rc;
 }
 
-/* Returns why a file is to be left alone, before it is claimed; "": for a reason that needs no
- * words; NULL: it may be claimed. */
+/* Returns why a file is not to be claimed; "": for a reason that needs no words; NULL: it may be
+ * claimed. */
 static const char *why_not(const struct spool_options *options, int directory, const char *name)
 {
 	const size_t length = strlen(name), suffix = strlen(SPOOL_RESPONSE);
@@ -281,8 +279,7 @@ static const char *why_not(const struct spool_options *options, int directory, c
 	return why;
 }
 
-/* Takes the file `name`. *batch stays NULL if the file is no batch, or was claimed by another
- * worker. */
+/* *batch stays NULL if the file is no batch, or another worker has claimed it. */
 static int take(struct spool *spool, const char *name, struct spool_batch **batch,
 		struct sgpu_error *error)
 {

@@ -9,8 +9,8 @@
  *   DIR/done/NAME                        a batch with a response
  *   DIR/failed/NAME, NAME.reason         a batch without one, and why
  *
- * Each step is one rename, or a link if the file system lacks the rename. Others write to the
- * directory, so names are looked up beneath descriptors, without following links, and only regular
+ * Each step is one rename, or a link if the file system lacks the rename. As others write to the
+ * directory, names are looked up beneath descriptors, without following links, and only regular
  * files are opened. One thread at a time may call these functions, unless stated otherwise.
  */
 #ifndef SGPU_RUN_SPOOL_H
@@ -35,13 +35,13 @@ struct spool;
 
 struct spool_options {
 	const char *path;	/* the directory */
-	const char *output;	/* directory of the responses; NULL: `path` */
-	struct wire_ready keys; /* has the ids of the keys that open batches */
+	const char *output;	/* of the responses; NULL: `path` */
+	struct wire_ready keys; /* ids of those that open batches */
 	bool remove;		/* remove batches that are done */
-	bool reclaim;		/* also take claims of workers that may be alive or dead */
+	bool reclaim;		/* also take claims of workers that may be alive */
 };
 
-/* A batch that this worker has taken, until it is put away. */
+/* A batch that this worker has taken. */
 struct spool_batch {
 	char *name;			  /* in the directory */
 	char *shown;			  /* for messages */
@@ -50,15 +50,15 @@ struct spool_batch {
 	uint64_t size;			  /* bytes */
 	struct sgpu_output response;	  /* open unless `answered` or `error` is set */
 	bool resumed;			  /* taken from the claims of a dead worker */
-	bool answered;			  /* it already had a response */
-	struct sgpu_error error;	  /* why the batch cannot run, or how it ran */
+	bool answered;			  /* had a response already */
+	struct sgpu_error error;	  /* why it cannot run, or how it ran */
 	/* ---- its run, for drain.c ---- */
 	struct spool_batch *next;
 	int connection;
 	bool alone;	/* runs while no other is under way */
-	uint64_t needs; /* bytes that its response needs; 0: not known */
+	uint64_t needs; /* bytes for its response; 0: not known */
 	bool full;	/* its response found no space */
-	bool again;	/* to be run once more, alone, after all others */
+	bool again;	/* to run once more, alone, after all others */
 	struct report report;
 };
 
@@ -66,12 +66,12 @@ struct spool_batch {
  * SGPU_EPOLICY. */
 SGPU_MUST_CHECK int spool_open(const struct spool_options *options, struct spool **spool,
 			       struct sgpu_error *error);
-/* Frees the spool, and removes this worker's claims if they are empty. All batches must have been
- * freed. Accepts a pointer to NULL. */
+/* Frees the spool (or NULL), and removes this worker's claims if they are empty. All batches must
+ * have been freed. */
 void spool_close(struct spool **spool);
 
-/* Claims the next batch, and opens it and its response. *batch is NULL if no batch is left; the
- * next call looks again. Errors: the directory cannot be used. */
+/* Claims the next batch, and opens it and its response. *batch is NULL if none is left; the next
+ * call looks again. Errors: the directory cannot be used. */
 SGPU_MUST_CHECK int spool_next(struct spool *spool, struct spool_batch **batch,
 			       struct sgpu_error *error);
 
@@ -88,9 +88,8 @@ SGPU_MUST_CHECK int spool_failed(struct spool *spool, struct spool_batch **batch
 void spool_give_back(struct spool *spool, struct spool_batch **batch);
 
 /* ---- for the files of the spool ---- */
-/* DIR/.claimed/HOST.BOOT.PID.RANDOM has the batches that a worker has claimed. While the worker
- * lives, it locks the file of that name with ".lock" appended. BOOT identifies one boot of a host.
- * Locks of workers of this boot are reliable. Locks of other hosts may not be visible here: on NFS
+/* A worker that lives has locked HOST.BOOT.PID.RANDOM.lock. BOOT identifies one boot of a host.
+ * Locks of this boot's workers are reliable. Those of other hosts may not be visible here: on NFS
  * and Lustre this depends on the mount. */
 
 #define CLAIMS_DIRECTORY ".claimed"
@@ -106,25 +105,25 @@ struct claims {
 
 /* Makes this worker's claims in `root`, DIR/.claimed. Warns if the file system has no locks. */
 SGPU_MUST_CHECK int claims_make(int root, struct claims *claims, struct sgpu_error *error);
-/* Opens and locks a dead worker's claims. False: the worker is not known to be dead, or another
- * process has the lock. guess: takes the claims also if that is unknown. */
+/* Opens and locks a dead worker's claims. False: another process has the lock, or the worker may be
+ * alive; `guess` takes the claims of such a worker, too. */
 bool claims_take(int root, const char *name, bool guess, struct claims *claims);
 /* Closes claims, and removes them if they are empty. */
 void claims_close(int root, struct claims *claims);
 
-/* Gets the claims of an entry of DIR/.claimed, a directory or a lock. False: it has none. */
+/* Gets the claims of an entry of DIR/.claimed, a directory or a lock. False: none. */
 bool claims_of(const char *entry, char name[NAME_MAX + 1]);
 
 /* Opens a file that others chose, without following links, waiting or side effects. -1 with
  * errno. */
 int spool_open_file(int directory, const char *name);
 
-/* Names that were read. Those from `at` on have not been looked at. */
+/* Names that were read; from `at` on, not looked at yet. */
 struct spool_names {
 	struct dirent **items;
 	int count, at;
 };
-/* Whether none of the keys opens the batch in a file. False if it is damaged. */
+/* Whether no key opens the batch in a file. False if it is damaged. */
 bool spool_is_for_others(const struct spool_options *options, int fd, const char *name);
 
 struct spool {
@@ -133,14 +132,14 @@ struct spool {
 	int claimed, done, failed; /* subdirectories of `directory` */
 	struct sgpu_output_directory output_directory;
 	struct claims own;
-	/* what is searched now: the directory, or a dead worker's claims */
-	struct claims dead; /* the dead worker's claims; directory -1: none are searched */
+	/* what is searched now */
+	struct claims dead; /* a dead worker's; directory -1: DIR is searched */
 	struct spool_names names;
-	bool again;		    /* a batch was claimed: the directory is searched again */
+	bool again;		    /* a batch was claimed: DIR is searched again */
 	struct spool_names workers; /* entries of .claimed, while those of others are searched */
-	unsigned left, others;	    /* files of the directory left alone; those for other keys */
-	unsigned warned;	    /* warnings printed */
-	unsigned seed;		    /* for the order of names */
+	unsigned left, others;	    /* files of DIR left alone; those for other keys */
+	unsigned warned;
+	unsigned seed; /* for the order of names */
 };
 
 SGPU_MUST_CHECK int spool_batch_make(const struct spool *spool, const char *name,
@@ -148,7 +147,7 @@ SGPU_MUST_CHECK int spool_batch_make(const struct spool *spool, const char *name
 /* Opens a batch and its response. A fault of the batch is only set in its `error`. */
 SGPU_MUST_CHECK int spool_batch_open(struct spool *spool, struct spool_batch *batch,
 				     struct sgpu_error *error);
-/* Moves a file. Fails with EEXIST rather than replace one. */
+/* Moves a file; EEXIST rather than replace one. */
 int spool_move_new(int from, const char *name, int to, const char *new_name);
 
 #endif

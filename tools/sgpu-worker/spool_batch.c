@@ -61,8 +61,7 @@ int spool_batch_make(const struct spool *spool, const char *name, struct spool_b
 	return SGPU_OK;
 }
 
-/* Opens the batch's file. If it is a pipe or a device by now, this neither waits for nor affects
- * it. */
+/* If the file is a pipe or a device by now, this neither waits for nor affects it. */
 static int open_file(const struct spool *spool, struct spool_batch *b, struct sgpu_error *error)
 {
 	struct stat status;
@@ -82,9 +81,9 @@ static int open_file(const struct spool *spool, struct spool_batch *b, struct sg
 	return SGPU_OK;
 }
 
-/* Reads seal.json of a batch or a response; NULL: the file is not one. Nothing in it is
- * authenticated: at worst a batch counts as answered by a wrong file in the place of its response,
- * or waits for another worker. */
+/* Reads seal.json of a batch or a response; NULL: the file is not one. It is not authenticated: at
+ * worst a batch counts as answered by a wrong file in its response's place, or waits for another
+ * worker. */
 static struct sgpu_batch *read_seal(int fd, const char *shown, bool response)
 {
 	const unsigned what = response ? SGPU_READ_RESPONSE : SGPU_READ_BATCH;
@@ -116,8 +115,7 @@ bool spool_is_for_others(const struct spool_options *options, int fd, const char
 	return others;
 }
 
-/* Called when a file has the response's name: the batch is answered if that file is its
- * response. */
+/* The batch is answered if the file with the response's name is its response. */
 static int compare_response(const struct spool *spool, struct spool_batch *b,
 			    struct sgpu_error *error)
 {
@@ -161,7 +159,7 @@ int spool_batch_open(struct spool *spool, struct spool_batch *b, struct sgpu_err
 	rc = sgpu_output_open_beneath(&b->response, spool->output, b->response_name, shown,
 				      RESULT_MODE, true, error);
 	free(shown);
-	b->response.unsynced = true; /* responses are synced later, many at once */
+	b->response.unsynced = true; /* synced later, with others */
 	if (rc != SGPU_OK && response_is_there(spool, b)) {
 		(void)!compare_response(spool, b, &b->error);
 		rc = SGPU_OK;
@@ -173,7 +171,7 @@ int spool_answer(struct spool *spool, struct spool_batch *b, struct sgpu_error *
 {
 	const int rc = sgpu_output_commit(&b->response, error);
 
-	/* a worker that thought us dead may have answered */
+	/* a worker that thought this one dead may have answered */
 	return rc != SGPU_OK && response_is_there(spool, b) ? compare_response(spool, b, error)
 							    : rc;
 }
@@ -189,7 +187,7 @@ int spool_move_new(int from, const char *name, int to, const char *new_name)
 	if (errno != EINVAL && errno != ENOSYS && errno != EEXIST) {
 		return -1;
 	}
-	/* NFS lacks this rename. A kill between link and unlink leaves two names of one file. */
+	/* NFS lacks this rename. A kill after the link leaves two names of one file. */
 	if (linkat(from, name, to, new_name, 0) != 0 &&
 	    (errno != EEXIST || fstatat(from, name, &here, AT_SYMLINK_NOFOLLOW) != 0 ||
 	     fstatat(to, new_name, &there, AT_SYMLINK_NOFOLLOW) != 0 ||
@@ -199,7 +197,7 @@ int spool_move_new(int from, const char *name, int to, const char *new_name)
 	return unlinkat(from, name, 0);
 }
 
-/* Makes "NAME", then "NAME.1" and so on. Names that may be claimed leave room for these. */
+/* Makes "NAME", then "NAME.1" and so on, for which names that may be claimed leave room. */
 static void number_name(const char *name, int attempt, char numbered[NAME_MAX + 1])
 {
 	snprintf(numbered, NAME_MAX + 1, attempt ? "%s.%d" : "%s", name, attempt);
@@ -227,14 +225,13 @@ int spool_done(struct spool *spool, struct spool_batch **batch, struct sgpu_erro
 	return rc;
 }
 
-/* Gets the name of the file with the reason why batch `name` failed. */
 static void reason_name(const char *name, char file[NAME_MAX + 1])
 {
 	snprintf(file, NAME_MAX + 1, "%.*s" SPOOL_REASON, NAME_MAX - (int)sizeof(SPOOL_REASON),
 		 name);
 }
 
-/* Writes the reason before the batch is moved, so that a failed batch always has its reason. */
+/* Before the batch is moved, so that a failed batch always has its reason. */
 static int write_reason(struct spool *spool, const char *name, const struct sgpu_error *reason,
 			struct sgpu_error *error)
 {
@@ -285,7 +282,7 @@ int spool_failed(struct spool *spool, struct spool_batch **batch, const struct s
 	return rc;
 }
 
-/* If the batch's name is taken by now, the batch stays claimed, for the next worker. */
+/* If its name is taken by now, the batch stays claimed, for the next worker. */
 void spool_give_back(struct spool *spool, struct spool_batch **batch)
 {
 	(void)!spool_move_new(spool->own.directory, (*batch)->name, spool->directory,
