@@ -30,7 +30,10 @@ static size_t length_until(char *format, char *end, va_list arguments)
 
 	*end = '\0';
 	va_copy(copy, arguments);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* it begins a literal */
 	const int length = vsnprintf(NULL, 0, format, copy);
+#pragma GCC diagnostic pop
 	va_end(copy);
 	*end = next;
 	return length < 0 ? 0 : (size_t)length;
