@@ -194,8 +194,9 @@ SGPU_MUST_CHECK int sgpu_device_clear(struct sgpu_stream *stream, sgpu_devptr me
 				      struct sgpu_task *task);
 
 /* ---- streams and events ---- */
-/* On the CPU device a stream has a thread. Errors: SGPU_ENOMEM, also for more streams than the
- * device serves. */
+/* On the CPU device, a stream has a thread from its first large work on, which the caller does
+ * itself if no thread can be started. Errors: SGPU_ENOMEM, also for more streams than the device
+ * serves. */
 SGPU_MUST_CHECK int sgpu_stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
 				       struct sgpu_error *error);
 void sgpu_stream_free(struct sgpu_stream **stream); /* waits for its work first */

@@ -62,7 +62,7 @@ static bool can_block(int fd)
 {
 	struct stat status;
 
-	return fstat(fd, &status) != 0 || !S_ISREG(status.st_mode);
+	return fstat(fd, &status) != 0 || !(S_ISREG(status.st_mode) || S_ISBLK(status.st_mode));
 }
 
 /* A signal may be blocked, or arrive just before poll() and not interrupt it, so a wait without a
@@ -93,7 +93,8 @@ int sgpu_io_wait(int fd, short events, const char *name, struct sgpu_error *erro
 					 out ? "written" : "read");
 		}
 		fds[0].revents = fds[1].revents = 0;
-		if (poll(fds, 2, g && !late ? -1 : WAIT_MS) < 0 && errno != EINTR) {
+		if (poll(fds, 2, g && g->wake_fd >= 0 && !late ? -1 : WAIT_MS) < 0 &&
+		    errno != EINTR) {
 			return sgpu_fail_errno(error, "cannot wait for '%s'", name);
 		}
 		if (fds[1].revents) {

@@ -137,6 +137,8 @@ int sgpu_json_frame(const char *text, size_t size, struct sgpu_json_list *lists,
 		if (list) {
 			left -= (size_t)(list->end - list->at);
 			cuts[cut_count++] = list;
+			/* Brackets that do not match would let lists overlap. */
+			at = list->end < at ? at : end;
 		}
 	}
 	*position = 0;

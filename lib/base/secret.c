@@ -3,6 +3,7 @@
  * Memory for keys, each in pages of its own.
  */
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -20,6 +21,9 @@
 /* How pages are protected, from best to weakest. */
 enum kind { SECRET_FILE, LOCKED, PLAIN };
 
+/* Held while pages are made that a child would inherit, and while the process forks. */
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_uint kinds; /* bits: the kinds of all allocations so far */
 
 static void *map_secret_file(size_t size)
@@ -61,6 +65,21 @@ static void *map_pages(size_t size)
 	return memory;
 }
 
+static void before_fork(void)
+{
+	pthread_mutex_lock(&making);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&making);
+}
+
+static void watch_forks(void)
+{
+	(void)pthread_atfork(before_fork, after_fork, after_fork);
+}
+
 /* Returns 0 if the size is too large. */
 static size_t whole_pages(size_t size)
 {
@@ -72,8 +91,15 @@ static size_t whole_pages(size_t size)
 void *sgpu_secret_alloc(size_t size)
 {
 	const size_t pages = whole_pages(size);
+	void *memory = NULL;
 
-	return pages ? map_pages(pages) : NULL;
+	if (pages) {
+		pthread_once(&once, watch_forks);
+		pthread_mutex_lock(&making);
+		memory = map_pages(pages);
+		pthread_mutex_unlock(&making);
+	}
+	return memory;
 }
 
 void sgpu_secret_free(void *memory, size_t size)

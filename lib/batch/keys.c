@@ -48,6 +48,10 @@ int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_key *recipient,
 	}
 	uint8_t enc[32], ct[SGPU_HPKE_CT_SIZE];
 	const bool oct = recipient->kind == SGPU_KEY_OCT;
+	if (!oct && recipient->kind != SGPU_KEY_X25519) {
+		return sgpu_fail(error, SGPU_EUSAGE, "the key '%s' does not encrypt",
+				 recipient->kid);
+	}
 	const int rc = oct ? sgpu_wrap(recipient->secret, batch_key, ct, error)
 			   : sgpu_hpke_seal(recipient->public_half, hpke_info,
 					    sizeof(hpke_info) - 1, batch->id, sizeof(batch->id),

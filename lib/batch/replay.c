@@ -45,29 +45,47 @@ static int cannot_write(const struct sgpu_replay *replay, struct sgpu_error *err
 	return sgpu_fail_errno(error, "cannot write '%s/%s'", replay->name, batches_name);
 }
 
+#define UNKNOWN UINT64_MAX
+
 /* ---- old names ---- */
-/* The time before which all batches are refused; if it cannot be told, all are. */
+/* The time before which all batches are refused; if it is UNKNOWN, all are. */
 static uint64_t floor_of(const struct sgpu_replay *replay)
 {
+	/* Opened, since a file system of a network may answer for a path from memory. */
+	const int fd = openat(replay->directory, floor_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	struct stat status;
+	const bool known = fd >= 0 && fstat(fd, &status) == 0;
 
-	if (fstatat(replay->directory, floor_name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
-		return errno == ENOENT ? 0 : UINT64_MAX;
-	}
-	return (uint64_t)status.st_mtim.tv_sec * 1000000 + (uint64_t)status.st_mtim.tv_nsec / 1000;
+	sgpu_close(fd);
+	return known ? (uint64_t)status.st_mtim.tv_sec * 1000000 +
+			       (uint64_t)status.st_mtim.tv_nsec / 1000
+		     : UNKNOWN;
 }
 
-static bool raise_floor(const struct sgpu_replay *replay, uint64_t floor)
+/* Sets the time of a file in the record's directory, which needs no space if the file is there. */
+static bool set_time(const struct sgpu_replay *replay, const char *name, uint64_t floor)
 {
 	const struct timespec times[] = { { .tv_nsec = UTIME_OMIT },
 					  { .tv_sec = (time_t)(floor / 1000000),
 					    .tv_nsec = (long)(floor % 1000000 * 1000) } };
-	const int fd = openat(replay->directory, new_name,
-			      O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-	const bool made = fd >= 0 && futimens(fd, times) == 0 && fsync(fd) == 0 &&
-			  renameat(replay->directory, new_name, replay->directory, floor_name) == 0;
+	const int fd =
+		openat(replay->directory, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	const bool set = fd >= 0 && futimens(fd, times) == 0 && fsync(fd) == 0;
 
 	sgpu_close(fd);
+	return set;
+}
+
+/* Makes the floor, unless it is there. */
+static bool make_floor(const struct sgpu_replay *replay)
+{
+	bool made = flock(replay->directory, LOCK_EX) == 0;
+
+	if (made && faccessat(replay->directory, floor_name, F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
+		made = set_time(replay, new_name, 0) &&
+		       renameat(replay->directory, new_name, replay->directory, floor_name) == 0;
+	}
+	(void)flock(replay->directory, LOCK_UN);
 	return made;
 }
 
@@ -93,7 +111,8 @@ static size_t old_names(const struct sgpu_replay *replay, uint64_t floor, bool d
 	return count;
 }
 
-/* Counting visits every name, so it is done only a few times in a window. */
+/* Counting visits every name, so a process does it at its first batch, and then only a few times in
+ * a window. */
 static void drop_old(struct sgpu_replay *replay, uint64_t now_us)
 {
 	const uint64_t floor = now_us > replay->window_us ? now_us - replay->window_us : 0,
@@ -107,9 +126,10 @@ static void drop_old(struct sgpu_replay *replay, uint64_t now_us)
 	    flock(replay->directory, LOCK_EX | LOCK_NB) != 0) {
 		return; /* or another process does it */
 	}
-	if ((floor <= floor_of(replay) || raise_floor(replay, floor)) &&
-	    fsync(replay->directory) == 0) {
-		(void)old_names(replay, floor_of(replay), true);
+	const uint64_t set = floor_of(replay), raised = set < floor ? floor : set;
+	/* Also if it was set: another process may have failed to have it on the disk. */
+	if (set != UNKNOWN && set_time(replay, floor_name, raised)) {
+		(void)old_names(replay, raised, true);
 	}
 	(void)flock(replay->directory, LOCK_UN);
 }
@@ -212,7 +232,7 @@ static int open_directory(struct sgpu_replay *replay, struct sgpu_error *error)
 		return sgpu_hint(error, "name a directory of your own, with mode 0700");
 	}
 	if ((mkdirat(replay->directory, batches_name, 0700) != 0 && errno != EEXIST) ||
-	    fsync(replay->directory) != 0) {
+	    !make_floor(replay) || fsync(replay->directory) != 0) {
 		return cannot_write(replay, error);
 	}
 	replay->batches = openat(replay->directory, batches_name,

@@ -46,7 +46,9 @@ int sgpu_signature_make(const struct sgpu_key *key, const char *typ, const char 
 {
 	uint8_t signature[SGPU_SIGNATURE_SIZE];
 	char *text = NULL;
-	int rc = text_of(key, typ, payload, &text, error);
+	int rc = key->secret_known && (key->kind == SGPU_KEY_ED25519 || key->kind == SGPU_KEY_P256)
+			 ? text_of(key, typ, payload, &text, error)
+			 : sgpu_fail(error, SGPU_EKEY, "the key '%s' cannot sign", key->kid);
 
 	*entry = NULL;
 	rc = rc ? rc : sgpu_signing_sign(key, text, strlen(text), signature, error);

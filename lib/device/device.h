@@ -270,7 +270,10 @@ void sgpu_device_evidence_clear(struct sgpu_device_evidence *evidence);
  * keeps their contents. The caller has checked that ranges lie in the space, that no frame is
  * mapped twice or over another, and that no big page is cut in two. A failed call changes nothing.
  * Errors: SGPU_EUNAVAILABLE, SGPU_ENOMEM, SGPU_EDEVICE (mappings could not be changed back: then
- * nothing is mapped any more until the space is freed). */
+ * nothing is mapped any more until the space is freed, which the processor does when it ends). */
+/* Only one caller at a time knows which frames are mapped. False: there is one, or none, already.
+ */
+SGPU_MUST_CHECK bool sgpu_pages_claim(struct sgpu_device *device, bool claimed);
 SGPU_MUST_CHECK int sgpu_space_create(struct sgpu_device *device, uint64_t size,
 				      struct sgpu_space **space, sgpu_devptr *base,
 				      struct sgpu_error *error);

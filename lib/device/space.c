@@ -176,6 +176,18 @@ int sgpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_spa
 	return SGPU_OK;
 }
 
+bool sgpu_pages_claim(struct sgpu_device *device, bool claimed)
+{
+	struct sgpu_frames *frames = frames_of(device, NULL);
+	bool changed;
+
+	pthread_mutex_lock(&frames->lock);
+	changed = frames->claimed != claimed;
+	frames->claimed = claimed;
+	pthread_mutex_unlock(&frames->lock);
+	return changed;
+}
+
 /* Pages that may still be mapped count as a fault for ever. The lock is held. */
 static void remove_space(struct sgpu_space *space)
 {

@@ -22,6 +22,7 @@ struct sgpu_frames {
 	uint32_t count, per_big; /* frames in all, and in a big page */
 	void *spaces;		 /* by address */
 	unsigned faulted;	 /* spaces whose mappings differ from their entries */
+	bool claimed;		 /* a processor maps them */
 };
 
 struct sgpu_space {

@@ -110,6 +110,7 @@ int sgpu_dsa_copy(struct sgpu_dsa *dsa, void *to, const void *from, size_t size,
 	struct sgpu_error why = { 0 }, late;
 	size_t begun = 0, ended = 0;
 
+	depth = depth < 1 ? 1 : depth < SGPU_DSA_DEPTH_MAX ? depth : SGPU_DSA_DEPTH_MAX;
 	if (dsa->dead) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
 				 "the accelerator is not used any more: %s", dsa->why.text);

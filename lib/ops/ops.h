@@ -128,7 +128,7 @@ SGPU_MUST_CHECK int sgpu_ops_check(struct sgpu_manifest *manifest,
 /* Parses and checks a manifest, and gives its diagnostics lines and columns. SGPU_EINVALID:
  * *diagnostics has all errors, *error the first, and *manifest is NULL. */
 SGPU_MUST_CHECK int sgpu_ops_load_manifest(const char *text, size_t size, const char *name,
-					   struct sgpu_manifest **manifest,
+					   unsigned options, struct sgpu_manifest **manifest,
 					   struct sgpu_diagnostics *diagnostics,
 					   struct sgpu_error *error);
 

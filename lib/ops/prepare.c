@@ -25,7 +25,7 @@ static int first_diagnostic(const struct sgpu_diagnostics *diagnostics, const ch
 	return SGPU_EINVALID;
 }
 
-int sgpu_ops_load_manifest(const char *text, size_t size, const char *name,
+int sgpu_ops_load_manifest(const char *text, size_t size, const char *name, unsigned options,
 			   struct sgpu_manifest **manifest, struct sgpu_diagnostics *diagnostics,
 			   struct sgpu_error *error)
 {
@@ -33,7 +33,7 @@ int sgpu_ops_load_manifest(const char *text, size_t size, const char *name,
 	int rc;
 
 	*manifest = NULL;
-	rc = sgpu_manifest_parse(text, size, 0, &parsed, diagnostics, error);
+	rc = sgpu_manifest_parse(text, size, options, &parsed, diagnostics, error);
 	rc = rc ? rc : sgpu_ops_check(parsed, diagnostics, error);
 	if (rc == 0 && diagnostics->count) {
 		sgpu_diagnostics_locate(diagnostics, text, size);

@@ -212,7 +212,7 @@ static int load_job(struct sgpu_device *device, const char *text, size_t size, u
 		return sgpu_fail_nomem(error);
 	}
 	j->device = device;
-	rc = sgpu_ops_load_manifest(text, size, "the job", &j->manifest, &diagnostics, error);
+	rc = sgpu_ops_load_manifest(text, size, "the job", 0, &j->manifest, &diagnostics, error);
 	sgpu_diagnostics_clear(&diagnostics);
 	rc = rc ? rc : make_places(j, most, error);
 	if (rc < 0) {

@@ -393,7 +393,8 @@ static int load_manifest(struct sgpu_job *job, struct sgpu_error *error)
 		sgpu_diagnostics_clear(&diagnostics);
 		/* The text is checked again, so the error says where the fault is. */
 		rc = sgpu_ops_load_manifest(job->batch->manifest_text, job->batch->manifest_size,
-					    "manifest.json", &manifest, &diagnostics, error);
+					    "manifest.json", SGPU_MANIFEST_UNHASHED, &manifest,
+					    &diagnostics, error);
 	}
 	sgpu_diagnostics_clear(&diagnostics);
 	if (rc == SGPU_OK) {

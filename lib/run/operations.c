@@ -31,7 +31,7 @@ struct launch {
 
 struct operation {
 	enum state state;
-	int holds; /* inputs, moves and predecessors that hold it back */
+	int holds; /* inputs and predecessors that hold it back */
 	int code;
 	const char *text; /* why it failed or, unless by_itself, of the failure due to which */
 	bool by_itself;

@@ -6,11 +6,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -20,10 +22,18 @@
 
 enum { PIPE_SIZE = 1 << 20, PAGE = 4096 };
 
+/* Whether the size says nothing, as in /proc and /sys, which have no blocks. Neither has a tmpfs
+ * without a limit. */
+static bool is_made_on_reading(int fd)
+{
+	struct statfs system;
+
+	return fstatfs(fd, &system) != 0 || (system.f_blocks == 0 && system.f_type != TMPFS_MAGIC);
+}
+
 void sgpu_descriptor_from_fd(int fd, const char *name, struct sgpu_descriptor *descriptor)
 {
 	struct stat status;
-	uint8_t byte;
 	int flags = fcntl(fd, F_GETFL);
 	off_t position = lseek(fd, 0, SEEK_CUR);
 	bool known = fstat(fd, &status) == 0;
@@ -40,12 +50,9 @@ void sgpu_descriptor_from_fd(int fd, const char *name, struct sgpu_descriptor *d
 			(void)fcntl(fd, F_SETPIPE_SZ, PIPE_SIZE);
 		}
 	}
-	/* With O_APPEND the kernel appends, whatever a write's offset. A file made on reading, as
-	 * in /proc, has bytes beyond its size of 0. */
-	descriptor->positioned =
-		flags >= 0 && position >= 0 && known && S_ISREG(status.st_mode) &&
-		(reads ? status.st_size > position || pread(fd, &byte, 1, position) == 0
-		       : !(flags & O_APPEND));
+	/* With O_APPEND the kernel appends, whatever a write's offset. */
+	descriptor->positioned = flags >= 0 && position >= 0 && known && S_ISREG(status.st_mode) &&
+				 (reads || !(flags & O_APPEND)) && !is_made_on_reading(fd);
 	descriptor->offset = descriptor->positioned ? (uint64_t)position : 0;
 }
 

@@ -239,8 +239,13 @@ static int begin_keys(struct sgpu_host_part *part, struct sgpu_error *error)
 /* Prepares a part and reads its header. The caller holds the claim. */
 static int begin(struct sgpu_host_part *part, struct sgpu_error *error)
 {
+	const uint64_t size = part->size;
+
 	part->open = true;
 	int rc = part->prepare ? part->prepare(part->argument, part, error) : 0;
+	if (!rc && (part->size != size || (size == SGPU_SIZE_UNKNOWN && !part->source.ordered))) {
+		rc = sgpu_fail(error, SGPU_EUSAGE, "the size of '%s' is not known", part->name);
+	}
 	if (!rc && part->action != SGPU_HOST_COPY) {
 		rc = begin_keys(part, error);
 	} else if (!rc && (part->digest || part->found)) {

@@ -111,12 +111,19 @@ setup_file() {
 		}
 	}
 
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	/* One of the program's own threads, if it starts any. */
+	int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*main)(void *), void *argument)
+	{
+		pthread_once(&once, begin);
+		return create(thread, how, main, argument);
+	}
+
 	/* The program waits for its batch when it has confined itself. */
 	static void begin_confined(void)
 	{
-		static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-		if (prctl(PR_GET_SECCOMP) == 2) {
+		if (prctl(PR_GET_SECCOMP) != 0) { /* the filter refuses the question */
 			pthread_once(&once, begin);
 		}
 	}

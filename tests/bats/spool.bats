@@ -607,10 +607,10 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 	for i in {1..130}; do
 		sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk -o spool/b"$i" packed
 	done
-	# Inodes of the two directories, and of 127 batches.
+	# Inodes of the two directories, the floor, and 127 batches.
 	# shellcheck disable=SC2016
 	run --separate-stderr unshare --mount bash -c '
-		mkdir full && mount -t tmpfs -o nr_inodes=129,mode=0700 tmpfs full || exit 77
+		mkdir full && mount -t tmpfs -o nr_inodes=130,mode=0700 tmpfs full || exit 77
 		sgpu-worker -q -k runner.jwk --device cpu --owners owners --state full spool
 		status=$?
 		find spool/done -type f | wc -l

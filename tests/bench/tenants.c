@@ -119,7 +119,7 @@ static struct sgpu_manifest *make_manifest(void)
 	snprintf(text + at, sizeof(text) - (size_t)at,
 		 "],\"operations\":[{\"gpu_operation_id\":\"ADD\",\"kernel\":\"vector_add\","
 		 "\"arguments\":{\"a\":\"one\",\"b\":\"other\",\"output\":\"sum\"}}]}");
-	succeed(sgpu_ops_load_manifest(text, strlen(text), "tenants", &manifest, &diagnostics,
+	succeed(sgpu_ops_load_manifest(text, strlen(text), "tenants", 0, &manifest, &diagnostics,
 				       &error));
 	sgpu_diagnostics_clear(&diagnostics);
 	return manifest;

@@ -230,7 +230,7 @@ static inline struct sgpu_batch *batch_of(char *source)
 	struct sgpu_manifest *manifest = NULL;
 	struct sgpu_diagnostics diagnostics = { 0 };
 
-	if (sgpu_ops_load_manifest(source, strlen(source), "test", &manifest, &diagnostics,
+	if (sgpu_ops_load_manifest(source, strlen(source), "test", 0, &manifest, &diagnostics,
 				   &error) != SGPU_OK ||
 	    sgpu_batch_create(manifest, &batch, &error) != SGPU_OK) {
 		printf("# %s\n", error.text);

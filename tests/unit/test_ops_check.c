@@ -440,7 +440,7 @@ static int load(const char *text, struct sgpu_error *error)
 	for (char *p = document; *p; p++) {
 		*p = *p == '\'' ? '"' : *p;
 	}
-	return sgpu_ops_load_manifest(document, strlen(document), "job.json", &manifest,
+	return sgpu_ops_load_manifest(document, strlen(document), "job.json", 0, &manifest,
 				      &diagnostics, error);
 }
 

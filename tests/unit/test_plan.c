@@ -54,7 +54,7 @@ static struct sgpu_manifest *load(struct text *text)
 	struct sgpu_diagnostics diagnostics = { 0 };
 	struct sgpu_error error = { 0 };
 
-	if (sgpu_ops_load_manifest(text->data, text->size, "test", &manifest, &diagnostics,
+	if (sgpu_ops_load_manifest(text->data, text->size, "test", 0, &manifest, &diagnostics,
 				   &error) != SGPU_OK) {
 		printf("# %s\n", diagnostics.count ? diagnostics.list[0].text : error.text);
 	}

@@ -199,8 +199,8 @@ static struct sgpu_prepared *job_of(const char *text)
 	struct sgpu_diagnostics diagnostics = { 0 };
 	struct sgpu_prepared *job;
 
-	if (sgpu_ops_load_manifest(text, strlen(text), "test", &manifest, &diagnostics, &error) !=
-	    SGPU_OK) {
+	if (sgpu_ops_load_manifest(text, strlen(text), "test", 0, &manifest, &diagnostics,
+				   &error) != SGPU_OK) {
 		printf("# %s\n", error.text);
 		abort();
 	}

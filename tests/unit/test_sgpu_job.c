@@ -83,7 +83,7 @@ int main(void)
 {
 	struct sgpu_diagnostics diagnostics = { 0 };
 
-	if (sgpu_ops_load_manifest(manifest_source, strlen(manifest_source), "m", &manifest,
+	if (sgpu_ops_load_manifest(manifest_source, strlen(manifest_source), "m", 0, &manifest,
 				   &diagnostics, &error)) {
 		abort();
 	}

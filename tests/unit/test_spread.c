@@ -114,8 +114,8 @@ static bool spread_out(struct job *job, const char *text, uint64_t elements, int
 	fprintf(out, "],\"operations\":[%s]}", ops_json);
 	fclose(out);
 	*job = (struct job){ NULL, NULL };
-	good = sgpu_ops_load_manifest(json, size, "test", &job->manifest, &diagnostics, &error) ==
-		       SGPU_OK &&
+	good = sgpu_ops_load_manifest(json, size, "test", 0, &job->manifest, &diagnostics,
+				      &error) == SGPU_OK &&
 	       sgpu_plan_create(job->manifest, devices, costs, &job->plan, &error) == SGPU_OK;
 	if (!good) {
 		printf("# %s\n", diagnostics.count ? diagnostics.list[0].text : error.text);
@@ -308,7 +308,7 @@ UNIT_TEST(all_operations_of_a_module_go_where_its_image_is)
 	struct sgpu_diagnostics diagnostics = { 0 };
 	struct sgpu_error error = { 0 };
 	struct job job = { NULL, NULL };
-	bool good = sgpu_ops_load_manifest(module_text, sizeof(module_text) - 1, "test",
+	bool good = sgpu_ops_load_manifest(module_text, sizeof(module_text) - 1, "test", 0,
 					   &job.manifest, &diagnostics, &error) == SGPU_OK;
 
 	if (!good) {

@@ -149,7 +149,7 @@ static int job_finish(struct bench_job *job, struct sgpu_error *error)
 {
 	struct sgpu_diagnostics diagnostics = { 0 };
 	char *text = manifest_text(job);
-	int rc = text ? sgpu_ops_load_manifest(text, strlen(text), "bench", &job->manifest,
+	int rc = text ? sgpu_ops_load_manifest(text, strlen(text), "bench", 0, &job->manifest,
 					       &diagnostics, error)
 		      : sgpu_fail_nomem(error);
 

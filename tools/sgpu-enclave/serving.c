@@ -510,11 +510,14 @@ _Static_assert((int)ENCLAVE_KEYS_MAX <= WIRE_KIDS_MAX, "all keys have a name");
 static bool say_ready(void)
 {
 	const struct enclave *w = serving.enclave;
-	struct sgpu_device_info info = { .memory_free = 0 };
-	struct wire_ready ready = { .kid_count = (uint64_t)w->key_count };
+	struct sgpu_device_info info;
+	struct wire_ready ready = { .kid_count = (uint64_t)w->key_count,
+				    .memory_free = UINT64_MAX };
 
-	(void)!sgpu_device_get_info(w->devices[0].device, &info, NULL);
-	ready.memory_free = info.memory_free;
+	for (int i = 0; i < w->device_count; i++) {
+		(void)!sgpu_device_get_info(w->devices[i].device, &info, NULL);
+		ready.memory_free = sgpu_min_u64(ready.memory_free, info.memory_free);
+	}
 	for (int i = 0; i < w->key_count; i++) {
 		snprintf(ready.kids[i], sizeof(ready.kids[i]), "%s", w->keys[i].kid);
 	}

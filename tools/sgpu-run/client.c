@@ -33,10 +33,11 @@ struct remote {
 	const char *in_name;
 	int connection;
 	struct sgpu_output response;
-	int batch_fd, memory_fd;     /* copies in memory, if the server takes no files; or -1 */
-	int manifest_fd;	     /* a copy of --manifest's; or -1 */
-	uint64_t deadline_ns;	     /* 0: none */
-	bool queued, taken;	     /* queued: the batch waits for a turn */
+	int batch_fd,
+		memory_fd;    /* copies in memory of files that the server does not take; or -1 */
+	int manifest_fd;      /* a copy of --manifest's; or -1 */
+	uint64_t deadline_ns; /* 0: none */
+	bool queued, taken;   /* queued: the batch waits for a turn */
 	uint64_t heard_ns, asked_ns; /* when the worker last spoke, was last asked */
 	struct wire_answer answer;
 	bool answered;

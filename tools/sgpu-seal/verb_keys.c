@@ -189,8 +189,10 @@ static int write_info(const struct sgpu_key_set *keys, const char *path,
 		cli_lists(out, record, lists);
 	}
 	json_decref(record);
-	if (out && fclose(out) == 0 && !status &&
-	    cli_write_text(request->path, 0644, text, size, &error)) {
+	if (out && fclose(out) != 0 && !status) {
+		status = cli_fail_nomem();
+	}
+	if (!status && cli_write_text(request->path, 0644, text, size, &error)) {
 		status = cli_error(&error);
 	}
 	free(text);

@@ -180,7 +180,7 @@ static int mark_wanted(struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
 	char names[NAMES_SHOWN] = "";
-	int wanted = 0;
+	int wanted = 0, files = 0;
 
 	for (int i = 0; i < response->segment_count; i++) {
 		const bool fits = strlen(names) < NAMES_SHOWN - SGPU_ID_MAX - 8;
@@ -208,11 +208,14 @@ static int mark_wanted(struct opening *opening, struct sgpu_error *error)
 		sgpu_fail(error, SGPU_EUSAGE, "%d outputs do not fit one file: %s", wanted, names);
 		return sgpu_hint(error, "choose one with --only, or a directory for all with -C");
 	}
+	for (int i = 0; i < response->segment_count; i++) {
+		files += opening->targets[i].wanted && response->segments[i].status == SGPU_OK;
+	}
 	/* Each stays open until the whole response has verified. */
-	if (opening->folder && (uint64_t)wanted * DESCRIPTORS_AN_OUTPUT + SPARE_DESCRIPTORS >
-				       cli_raise_descriptors()) {
+	if (opening->folder &&
+	    (uint64_t)files * DESCRIPTORS_AN_OUTPUT + SPARE_DESCRIPTORS > cli_raise_descriptors()) {
 		sgpu_fail(error, SGPU_ESYSTEM,
-			  "%d outputs are more files than this process may have open", wanted);
+			  "%d outputs are more files than this process may have open", files);
 		return sgpu_hint(error, "raise 'ulimit -n', or open some of them, with --only");
 	}
 	return 0;

@@ -193,9 +193,12 @@ static int read_payload(void *context, uint64_t position, void *data, size_t siz
 	if (!rc && from->fd < 0) {
 		return sgpu_tar_read(load->reader, data, size, error);
 	}
-	return rc ? rc
-		  : sgpu_dsa_pread(load->dsa, from->fd, from->name, data, size,
-				   from->offset + position, got, error);
+	rc = rc ? rc
+		: sgpu_dsa_pread(load->dsa, from->fd, from->name, data, size,
+				 from->offset + position, got, error);
+	return rc || *got == size ? rc
+				  : sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
+					      from->name);
 }
 
 static void end_payload(void *context)
@@ -231,7 +234,7 @@ static int find_payload(void *argument, struct sgpu_host_part *part, struct sgpu
 	return rc;
 }
 
-/* Also allocates an output's memory, so that a runner cannot run out of it. */
+/* Also allocates the outputs' memory, so that a runner cannot run out of it. */
 static int copy_payloads(struct load *load, struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = load->batch;
@@ -242,7 +245,7 @@ static int copy_payloads(struct load *load, struct sgpu_error *error)
 	if (!move.parts) {
 		return sgpu_fail_nomem(error);
 	}
-	for (int i = 0; rc == SGPU_OK && i < batch->segment_count; i++) {
+	for (int i = 0; i < batch->segment_count; i++) {
 		const struct sgpu_batch_segment *s = &batch->segments[i];
 		struct load_slice *slice = &load->slices[i];
 
@@ -261,12 +264,17 @@ static int copy_payloads(struct load *load, struct sgpu_error *error)
 				.prepare = find_payload,
 				.argument = slice,
 			};
-		} else if (slice->staged) {
+		}
+	}
+	rc = sgpu_host_move(&move, error);
+	free(move.parts);
+	for (int i = 0; rc == SGPU_OK && i < batch->segment_count; i++) {
+		const struct load_slice *slice = &load->slices[i];
+
+		if (slice->staged && !batch->segments[i].input) {
 			rc = sgpu_region_back(&load->region, slice->offset, slice->size, error);
 		}
 	}
-	rc = rc ? rc : sgpu_host_move(&move, error);
-	free(move.parts);
 	return rc ? rc : sgpu_batch_next_payload(load->reader, load->batch, &segment, error);
 }
 

@@ -40,7 +40,7 @@ static int check_request(const struct request *r)
 	for (int i = 0; i < r->runner.keys.count; i++) {
 		if (cli_is_standard(r->runner.keys.items[i]) ||
 		    strncmp(r->runner.keys.items[i], "fd:", 3) == 0) {
-			return cli_usage("a worker's keys are files, since its enclaves read them");
+			return cli_usage("a worker's keys are files, since its enclave reads them");
 		}
 	}
 	return 0;

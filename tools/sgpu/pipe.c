@@ -148,7 +148,7 @@ static int know_manifest(struct pipe *p, char **text, size_t size, struct sgpu_e
 	compiled = sgpu_map_compile_text(*text, size, &diagnostics);
 	if (!diagnostics.count) {
 		rc = sgpu_ops_load_manifest(compiled ? compiled : *text,
-					    compiled ? strlen(compiled) : size, "the manifest",
+					    compiled ? strlen(compiled) : size, "the manifest", 0,
 					    &p->manifest, &diagnostics, error);
 	}
 	free(compiled);

@@ -67,6 +67,11 @@ int sgpu_processor_create(struct sgpu_device *device, const struct sgpu_processo
 		free(made);
 		return sgpu_fail_nomem(error);
 	}
+	if (!sgpu_pages_claim(device, true)) {
+		free(made->frames);
+		free(made);
+		return sgpu_fail(error, SGPU_EUSAGE, "the device's pages have another processor");
+	}
 	/* Writers come first, so a flood of groups does not keep the allocator out. So no thread
 	 * may hold the lock twice as a reader, and none does. */
 	made->tables = (pthread_rwlock_t)PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
@@ -97,6 +102,7 @@ void sgpu_processor_free(struct sgpu_processor **processor)
 			(void)!sgpu_channel_end(p, p->channels[i], true, NULL);
 		}
 	}
+	(void)!sgpu_pages_claim(p->device, false);
 	sgpu_stream_free(&p->stream);
 	pthread_rwlock_destroy(&p->tables);
 	pthread_mutex_destroy(&p->activation);

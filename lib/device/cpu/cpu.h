@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the files of the CPU device. A stream is a queue and a thread that runs its items in
- * order and sleeps while there are none.
+ * Shared by the files of the CPU device. A stream is a queue, and from its first large work on a
+ * thread that runs its items in order and sleeps while there are none.
  */
 #ifndef SGPU_DEVICE_CPU_CPU_H
 #define SGPU_DEVICE_CPU_CPU_H
@@ -15,7 +15,7 @@
 
 enum {
 	SGPU_CPU_PAGE = 4096,
-	SGPU_CPU_STREAMS = 2048,    /* most in use at once: each has a thread */
+	SGPU_CPU_STREAMS = 2048,    /* most in use at once: each may have a thread */
 	SGPU_CPU_PIECE = 1 << 20,   /* plaintext bytes to move at a time */
 	SGPU_CPU_BRIEF = 128 << 10, /* bytes that brief work touches at most */
 };

@@ -75,6 +75,7 @@ static void look(struct sgpu_cpu_memory *memory, bool now)
 	if (now || time_ns - memory->looked_ns > LOOK_NS) {
 		sgpu_host_memory(&memory->total, &memory->available);
 		memory->looked_ns = time_ns;
+		memory->budget = memory->used == 0 ? memory->available : memory->budget;
 	}
 }
 
@@ -83,7 +84,6 @@ void sgpu_cpu_memory_open(struct sgpu_cpu_memory *memory, uint64_t limit)
 	pthread_mutex_init(&memory->lock, NULL);
 	memory->limit = limit ? limit : UINT64_MAX;
 	look(memory, true);
-	memory->budget = memory->available;
 }
 
 static int out_of_memory(uint64_t size, uint64_t left, struct sgpu_error *error)
@@ -113,9 +113,6 @@ static int admit(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_erro
 
 	if (size >= LARGE_REQUEST || memory->used == 0) {
 		look(memory, size >= LARGE_REQUEST);
-	}
-	if (memory->used == 0) {
-		memory->budget = memory->available;
 	}
 	if (size >= LARGE_REQUEST && size > memory->available) {
 		return out_of_memory(size, memory->available, error);
@@ -231,6 +228,7 @@ void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr address, uint64_t siz
 	}
 	sgpu_ranges_remove(&memory->live, &block->range);
 	memory->used -= round_up(block->size ? block->size : 1, SGPU_CPU_PAGE);
+	memory->looked_ns = block->size < LARGE_REQUEST ? memory->looked_ns : 0;
 	pthread_mutex_unlock(&memory->lock);
 	clear(block);
 	unmap_block(block);

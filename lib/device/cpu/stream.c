@@ -165,22 +165,28 @@ static bool runs_here(struct sgpu_stream *stream, const struct sgpu_cpu_item *it
 	}
 	stream->started = stream->started ||
 			  sgpu_thread_start(&stream->thread, run_stream, stream, NULL) == SGPU_OK;
-	if (!stream->started) {
-		wait_for_stream(stream);
+	while (!stream->started && stream->enqueued != stream->ended) {
+		pthread_cond_wait(&stream->progress, &stream->device->lock);
 	}
 	return !stream->started;
 }
 
+/* The lock is held. */
+static int put(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
+{
+	if (!runs_here(stream, item)) {
+		return append(stream, item);
+	}
+	perform_here(stream, item);
+	return SGPU_OK;
+}
+
 int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
 {
-	int rc = SGPU_OK;
+	int rc;
 
 	pthread_mutex_lock(&stream->device->lock);
-	if (runs_here(stream, item)) {
-		perform_here(stream, item);
-	} else {
-		rc = append(stream, item);
-	}
+	rc = put(stream, item);
 	if (stream->enqueued != stream->ended) {
 		unlock_and_wake(stream);
 	} else {
@@ -375,9 +381,11 @@ static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 		return SGPU_OK;
 	}
 	if (!event->recorded) {
-		rc = append(stream, &item);
+		event->recorded = true;
+		event->references++;
+		rc = put(stream, &item);
 		event->recorded = rc == SGPU_OK;
-		event->references += rc == SGPU_OK;
+		event->references -= rc != SGPU_OK;
 	}
 	unlock_and_wake(stream);
 	return rc;
