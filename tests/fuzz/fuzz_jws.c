@@ -31,8 +31,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	uint8_t machine[SGPU_SHA256_SIZE];
 	/* No roots: nothing is trusted. */
-	if (sgpu_chain_verify(&chain, &(struct sgpu_chain){ .count = 0 }, 1800000000, machine,
-			      NULL) == 0) {
+	if (sgpu_chain_verify(chain.list[0], &chain, &(struct sgpu_chain){ .count = 0 }, 1800000000,
+			      machine, "AK", NULL) == 0) {
 		abort();
 	}
 	sgpu_chain_clear(&chain);

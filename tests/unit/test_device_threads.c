@@ -113,6 +113,61 @@ UNIT_TEST(a_device_that_is_closed_ends_the_work_of_its_streams_first)
 	CHECK(atomic_load(&calls) == 1001);
 }
 
+/* Work that is held up until it is told to end. */
+struct held {
+	struct sgpu_stream *stream;
+	struct sgpu_device_range range;
+	atomic_bool begun, ends;
+};
+
+static int hold(struct sgpu_launch *launch, void *argument)
+{
+	struct held *held = argument;
+
+	(void)launch;
+	atomic_store(&held->begun, true);
+	while (!atomic_load(&held->ends)) {
+		usleep(1000);
+	}
+	return SGPU_OK;
+}
+
+static void *enqueue_held(void *argument)
+{
+	struct held *held = argument;
+
+	CHECK(sgpu_device_launch_on(held->stream, hold, held, &held->range, 1, NULL) == SGPU_OK);
+	return NULL;
+}
+
+/* The stream has no thread: its only work is run by the thread that enqueues it. */
+UNIT_TEST(an_event_that_is_recorded_while_another_thread_does_the_work_completes)
+{
+	struct held held = { .range = { .size = 4096 } };
+	struct sgpu_event *event;
+	pthread_t thread;
+	bool done = true;
+
+	CPU_ONLY("a GPU's streams have no threads");
+	device = open_test_device(2, 0);
+	REQUIRE(sgpu_device_alloc(device, 4096, &held.range.address, NULL) == SGPU_OK &&
+		sgpu_stream_create(device, &held.stream, NULL) == SGPU_OK &&
+		sgpu_event_create(device, &event, NULL) == SGPU_OK &&
+		pthread_create(&thread, NULL, enqueue_held, &held) == 0);
+	while (!atomic_load(&held.begun)) {
+		usleep(1000);
+	}
+	CHECK(sgpu_event_record(held.stream, event) == SGPU_OK);
+	CHECK(sgpu_event_query(event, &done, NULL) == SGPU_OK && !done);
+	atomic_store(&held.ends, true);
+	pthread_join(thread, NULL);
+	CHECK(sgpu_event_sync(event, NULL) == SGPU_OK);
+	sgpu_event_free(&event);
+	sgpu_stream_free(&held.stream);
+	sgpu_device_free(device, &held.range.address, 4096);
+	sgpu_device_close(&device);
+}
+
 /* A stream that never runs dry. */
 struct busy {
 	struct sgpu_stream *stream;
@@ -164,6 +219,7 @@ int main(void)
 	UNIT_RUN(streams_that_are_freed_are_given_out_again);
 	UNIT_RUN(streams_without_number_are_refused);
 	UNIT_RUN(a_device_that_is_closed_ends_the_work_of_its_streams_first);
+	UNIT_RUN(an_event_that_is_recorded_while_another_thread_does_the_work_completes);
 	UNIT_RUN(to_wait_for_a_device_takes_an_end_while_others_go_on);
 	return unit_done();
 }

@@ -187,6 +187,15 @@ UNIT_TEST(a_limit_of_the_device_that_is_set_later_holds_for_a_context)
 	sgpu_device_close(&own);
 }
 
+/* Two would give out the same frames. */
+UNIT_TEST(a_device_has_one_processor)
+{
+	struct sgpu_secure *second = NULL;
+
+	CHECK(sgpu_secure_create(inner, NULL, &second, &error) == SGPU_EUSAGE && !second);
+	CHECK(strstr(error.text, "another processor") != NULL);
+}
+
 UNIT_TEST(trimming_gives_pages_back_and_they_come_again_as_zero)
 {
 	struct sgpu_secure_stats before, after;
@@ -378,6 +387,7 @@ int main(void)
 	UNIT_RUN(no_bytes_are_memory_as_well);
 	UNIT_RUN(too_much_is_out_of_memory_and_leaves_the_rest_as_it_was);
 	UNIT_RUN(a_limit_of_the_device_that_is_set_later_holds_for_a_context);
+	UNIT_RUN(a_device_has_one_processor);
 	UNIT_RUN(trimming_gives_pages_back_and_they_come_again_as_zero);
 	UNIT_RUN(a_launch_names_what_it_touches);
 	UNIT_RUN(sealed_data_open_on_the_device_and_seal_again);
