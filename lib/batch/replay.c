@@ -31,6 +31,7 @@ enum {
 	DROPPED_MIN = 1024,
 	LOOKS_A_WINDOW = 64, /* times that old names are counted in a window */
 };
+#define UNKNOWN UINT64_MAX /* a time */
 static const char floor_name[] = "floor", new_name[] = "floor.new", batches_name[] = "batches";
 
 struct sgpu_replay {
@@ -45,10 +46,8 @@ static int cannot_write(const struct sgpu_replay *replay, struct sgpu_error *err
 	return sgpu_fail_errno(error, "cannot write '%s/%s'", replay->name, batches_name);
 }
 
-#define UNKNOWN UINT64_MAX
-
 /* ---- old names ---- */
-/* The time before which all batches are refused; if it is UNKNOWN, all are. */
+/* The time before which all batches are refused; UNKNOWN, with errno set: it cannot be told. */
 static uint64_t floor_of(const struct sgpu_replay *replay)
 {
 	/* Opened, since a file system of a network may answer for a path from memory. */
@@ -173,7 +172,10 @@ static int record(const struct sgpu_replay *replay, const char *name, uint64_t c
 	}
 	close(fd);
 	/* Looked at when the name is there: another process may have removed it just before. */
-	if (counter < floor_of(replay)) {
+	const uint64_t floor = floor_of(replay);
+	if (floor == UNKNOWN) {
+		rc = sgpu_fail_errno(error, "cannot read '%s/%s'", replay->name, floor_name);
+	} else if (counter < floor) {
 		sgpu_fail(error, SGPU_ETAKEN,
 			  "the batch is too old: it was sealed before the record of taken batches "
 			  "begins");
