@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See drain.h. The states of a batch: claimed, (held,) under way, ended, and closed, which may be
+ * See spool.h. The states of a batch: claimed, (held,) under way, ended, and closed, which may be
  * to run once more.
  */
-#include "drain.h"
+#include "enclave_link.h"
+#include "spool.h"
+#include "wire.h"
 
 #include <poll.h>
 #include <stdatomic.h>

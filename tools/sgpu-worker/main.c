@@ -9,8 +9,10 @@
 
 #include <sgpu/base.h>
 
-#include "drain.h"
+#include "enclave_link.h"
+#include "spool.h"
 #include "start.h"
+#include "wire.h"
 
 struct request {
 	struct runner_options runner;
