@@ -24,8 +24,7 @@ import tempfile
 import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# The middle is rebuilt and is not drawn from.
-PARTS = "attest base batch crypto dsa files manifest ops ring stage".split()
+PARTS = "attest base batch channel crypto device dsa files manifest ops remote ring run stage transfer".split()
 PICK = "sgpu_mistake(%d)"
 HEADER = "#ifndef __CUDACC__\n_Bool sgpu_mistake(int number);\n#endif\n"
 SOURCE = """

@@ -271,9 +271,6 @@ void sgpu_device_evidence_clear(struct sgpu_device_evidence *evidence);
  * mapped twice or over another, and that no big page is cut in two. A failed call changes nothing.
  * Errors: SGPU_EUNAVAILABLE, SGPU_ENOMEM, SGPU_EDEVICE (mappings could not be changed back: then
  * nothing is mapped any more until the space is freed, which the processor does when it ends). */
-/* Only one caller at a time knows which frames are mapped. False: there is one, or none, already.
- */
-SGPU_MUST_CHECK bool sgpu_pages_claim(struct sgpu_device *device, bool claimed);
 SGPU_MUST_CHECK int sgpu_space_create(struct sgpu_device *device, uint64_t size,
 				      struct sgpu_space **space, sgpu_devptr *base,
 				      struct sgpu_error *error);
@@ -288,6 +285,9 @@ SGPU_MUST_CHECK int sgpu_page_unmap(struct sgpu_space *space, uint64_t at, uint6
 /* Whether kernels and copies reach the space's pages, also those mapped later; not so at first.
  * Turning access off waits for all work of the device. */
 SGPU_MUST_CHECK int sgpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error);
+/* Makes the caller the one that maps pages, or no more: nobody else would know which frames are
+ * mapped. False: there is one, or none, already. */
+SGPU_MUST_CHECK bool sgpu_pages_claim(struct sgpu_device *device, bool claimed);
 
 /* ---- the machine: under the limits of the control group that this process is in ---- */
 /* Bytes of memory that this process may have in all, and that it could still take before the kernel
