@@ -34,7 +34,8 @@ static void clear(const struct sgpu_cpu_block *block)
 		 length, page;
 	unsigned char present[256];
 
-	SGPU_UNPOISON(address, block->range.extent);
+	/* Other code may map these addresses next, and must find them unpoisoned. */
+	SGPU_UNPOISON(address + block->size, block->range.extent - block->size);
 	for (done = 0; done < size; done += length) {
 		length = sgpu_min_u64(size - done, sizeof(present) * SGPU_CPU_PAGE);
 		if (mincore(sgpu_cpu_pointer(address + done), length, present) != 0) {
@@ -175,8 +176,6 @@ static struct sgpu_cpu_block *map_block(uint64_t size)
 
 static void unmap_block(struct sgpu_cpu_block *block)
 {
-	/* Other code may map these addresses next, and must find them unpoisoned. */
-	SGPU_UNPOISON(block->range.address, block->range.extent);
 	munmap(sgpu_cpu_pointer(block->range.address), block->range.extent);
 	free(block);
 }
@@ -207,7 +206,6 @@ int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *addre
 		memory->used += pages;
 		block->size = size;
 		*address = block->range.address;
-		SGPU_UNPOISON(block->range.address, size);
 		SGPU_POISON(block->range.address + size, block->range.extent - size);
 	}
 	pthread_mutex_unlock(&memory->lock);
