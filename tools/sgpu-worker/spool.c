@@ -18,7 +18,7 @@
 
 #include "cli.h"
 
-enum { WARNINGS_MAX = 10 };
+enum { WARNINGS_MAX = 10, FIRST_BYTES = 4096 };
 static const char for_other_keys[] = "is for other keys";
 
 static void clear_names(struct spool_names *names)
@@ -244,13 +244,24 @@ static int next_name(struct spool *spool, const char **name, struct sgpu_error *
 	return rc;
 }
 
+/* Whether a key's name is there: the short way to know a batch for this worker. */
+static bool names_key(const struct spool_options *options, const char *text, size_t size)
+{
+	bool found = false;
+
+	for (size_t k = 0; k < options->keys.kid_count && !found; k++) {
+		found = memmem(text, size, options->keys.kids[k], SGPU_KID_SIZE) != NULL;
+	}
+	return found;
+}
+
 /* Returns why a file is not to be claimed; "": for a reason that needs no words; NULL: it may be
  * claimed. */
 static const char *why_not(const struct spool_options *options, int directory, const char *name)
 {
 	const size_t length = strlen(name), suffix = strlen(SPOOL_RESPONSE);
 	const char *why = NULL;
-	char first[SGPU_SNIFF_SIZE];
+	char first[FIRST_BYTES];
 	struct stat status;
 	size_t got = 0;
 	int fd;
@@ -272,6 +283,7 @@ static const char *why_not(const struct spool_options *options, int directory, c
 		const enum sgpu_sniffed kind = sgpu_sniff(first, got);
 
 		why = kind == SGPU_SNIFFED_KEY || kind == SGPU_SNIFFED_PEM ? "is a key"
+		      : names_key(options, first, got)			   ? NULL
 		      : spool_is_for_others(options, fd, name)		   ? for_other_keys
 									   : NULL;
 	}
