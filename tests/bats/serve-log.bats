@@ -36,6 +36,13 @@ results_are() {
 	run -0 grep -cE "^sgpu-enclave: $time batch none, manifest '', $user, key none: .* EINVALID: " log
 }
 
+@test "a client knows that its batch was recorded before it has the answer" {
+	requires python3
+	owned_server
+	run -0 python3 "$BATS_TEST_DIRNAME/serve_client.py" "$SOCKET" kinds batch.tar
+	[ "$output" = $'5\n6' ]
+}
+
 @test "each line of the log says when, who, what and why, as JSON, and what is too old says so" {
 	requires jq
 	owned_server --json --replay-window 1ms 2>/dev/null || true

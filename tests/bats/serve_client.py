@@ -88,6 +88,13 @@ def queue(path, *batches):
         print(os.path.basename(name), text, flush=True)
 
 
+def kinds(path, batch):
+    """The kinds of all messages for a batch."""
+    s = submit(path, memory(open(batch, "rb").read()), place())
+    while data := receive(s):
+        print(struct.unpack("=IHHII", data[:16])[2])
+
+
 def flood(path, batch, depth):
     """Has always so many batches under way."""
     whole = open(batch, "rb").read()
@@ -356,7 +363,7 @@ def direct(path, batch, rounds):
             file.write(whole)
             file.seek(0)
             s = submit(path, file.fileno(), place())
-            receive(s)  # it is taken
+            time.sleep(random.random() / 2000)
             fcntl.fcntl(file, fcntl.F_SETFL, os.O_DIRECT)
             answer(s)
     print("done")
@@ -510,7 +517,7 @@ DEEDS = {"garbage": garbage, "requests": requests, "descriptors": descriptors,
  "users": lambda p, f, n, t: users(p, int(f), int(n), float(t)),
  "crowd": lambda p, n, m: crowd(p, int(n), int(m)),
  "linger": lambda p, s, t: linger(p, int(s), float(t)), "silent": lambda p, n, t: silent(p, int(n), float(t)),
- "queue": queue, "flood": lambda p, b, n: flood(p, b, int(n)),
+ "queue": queue, "kinds": kinds, "flood": lambda p, b, n: flood(p, b, int(n)),
  "slow-close": lambda p, s, t: slow_close(p, int(s), float(t)),
  "direct": lambda p, b, n: direct(p, b, int(n)), "shrinking": lambda p, b, n: shrinking(p, b, int(n)), "many": lambda p, b, n: many(p, b, int(n)),
  "hang-up": lambda p, b, n: hang_up(p, b, int(n)), "dying": lambda p, b, n: dying(p, b, int(n)),

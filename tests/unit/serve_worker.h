@@ -27,7 +27,7 @@
 
 enum { SUBMISSIONS = 8, HELD_MAX = 24, ROUNDS = 300, PATIENCE_MS = 60000, BATCH_BYTES = 1000 };
 
-static struct work {
+static struct {
 	struct process process;
 	struct world_random random;
 	int held[HELD_MAX]; /* clients' ends of connections */

@@ -74,13 +74,16 @@ int wire_receive(int socket, enum wire_kind kind, void *message, size_t size, in
 		}
 	}
 	rc = check_header(header, bytes, error);
-	if (rc == SGPU_OK && (bytes != (ssize_t)size || header->kind != kind)) {
+	if (rc == SGPU_OK &&
+	    (kind == WIRE_KINDS ? bytes > (ssize_t)size
+				: bytes != (ssize_t)size || header->kind != kind)) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "the message is not the one that is expected");
 	}
 	if (rc == SGPU_OK && got < count && (packet.msg_flags & MSG_CTRUNC)) {
 		rc = sgpu_fail(error, SGPU_ERETRY,
 			       "the message's descriptors did not all come: too many are open");
-	} else if (rc == SGPU_OK && (got != count || (packet.msg_flags & MSG_CTRUNC))) {
+	} else if (rc == SGPU_OK && (got > count || (got < count && kind != WIRE_KINDS) ||
+				     (packet.msg_flags & MSG_CTRUNC))) {
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "the message has another number of descriptors than %d", count);
 	}
@@ -204,14 +207,11 @@ static bool is_memory_or_disk(int fd)
 	struct statx status;
 	struct statfs system;
 
-	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) != 0 ||
-	    !S_ISREG(status.stx_mode)) {
-		return false;
-	}
 	if (fcntl(fd, F_GET_SEALS) >= 0) {
 		return true;
 	}
-	return status.stx_dev_major != 0 && fstatfs(fd, &system) == 0 &&
+	return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) == 0 &&
+	       S_ISREG(status.stx_mode) && status.stx_dev_major != 0 && fstatfs(fd, &system) == 0 &&
 	       (system.f_type == EXT4_SUPER_MAGIC || system.f_type == XFS_SUPER_MAGIC);
 }
 

@@ -168,7 +168,8 @@ enum { SERVE_SUBMISSIONS_MAX = 1024, TENANT_SESSIONS_MAX = 16 };
 /* All other messages are a header alone. */
 
 /* Receives a message of that kind and size with exactly `count` descriptors, which the caller
- * closes. Does not block. Errors: SGPU_ECANCELED: the peer has gone; SGPU_ETIMEOUT: there is no
+ * closes; WIRE_KINDS: of any kind, with at most `size` bytes and `count` descriptors. Does not
+ * block. Errors: SGPU_ECANCELED: the peer has gone; SGPU_ETIMEOUT: there is no
  * message; SGPU_EINVALID: another message, whose descriptors are closed; SGPU_ERETRY: descriptors
  * are missing, since this process has too many open. */
 SGPU_MUST_CHECK int wire_receive(int socket, enum wire_kind kind, void *message, size_t size,

@@ -140,7 +140,9 @@ static void end(int connection, int rc, struct sgpu_error *error)
 	atomic_fetch_add(&serving.counters->requests_ended, 1);
 	(void)wire_say(serving.control, WIRE_NOTE, -1);
 	atomic_fetch_sub(&serving.requests, 1);
-	(void)eventfd_write(serving.wake_fd, 1);
+	if (atomic_load(&serving.draining)) {
+		(void)eventfd_write(serving.wake_fd, 1);
+	}
 }
 
 static void *deal_with(void *argument)
@@ -210,61 +212,17 @@ static void limit_host_memory(const struct enclave *w, uint64_t bytes)
 	}
 }
 
-bool serve_limits_take(void)
+void serve_limits(const struct wire_limits *limits)
 {
 	const struct enclave *w = serving.enclave;
-	struct wire_limits limits;
-	uint64_t most;
+	const uint64_t most =
+		limits->device_memory ? limits->device_memory / 4 * 5 + DEVICE_SLACK : 0;
 
-	if (wire_receive(serving.control, WIRE_LIMITS, &limits, sizeof(limits), NULL, 0, NULL) !=
-	    SGPU_OK) {
-		return false;
-	}
-	most = limits.device_memory ? limits.device_memory / 4 * 5 + DEVICE_SLACK : 0;
 	for (int i = 0; i < w->device_count; i++) {
 		sgpu_device_set_limit(w->devices[i].device, most);
 	}
-	sgpu_limit_set(SGPU_DEVICE_MEMORY, limits.device_memory);
-	limit_host_memory(w, limits.host_memory);
+	sgpu_limit_set(SGPU_DEVICE_MEMORY, limits->device_memory);
+	limit_host_memory(w, limits->host_memory);
 	/* Open sessions stay. */
-	atomic_store(&places, (unsigned)sgpu_min_u64(limits.sessions, TENANT_SESSIONS_MAX));
-	return true;
-}
-
-/* An exceeded limit of the user, a lack of free memory, and errors of the client's own files are no
- * faults of the machine. */
-static enum serve_sum result_of(const struct sgpu_run *run, int rc)
-{
-	switch (rc) {
-	case SGPU_OK:
-		return SERVE_DONE;
-	case SGPU_ESEGMENTS:
-		return SERVE_SOME_FAILED;
-	case SGPU_ENOMEM:
-	case SGPU_ERETRY:
-		return SERVE_OVER_QUOTA;
-	case SGPU_ECANCELED:
-	case SGPU_ETIMEOUT:
-		return SERVE_CANCELLED;
-	case SGPU_ESYSTEM:
-	case SGPU_ENOSPACE:
-	case SGPU_EDEVICE:
-		return run && sgpu_run_get_result(run)->descriptor_failed ? SERVE_CANCELLED
-									  : SERVE_FAILED;
-	case SGPU_ETAKEN:
-		return SERVE_REPLAYED;
-	default:
-		return SERVE_REFUSED;
-	}
-}
-
-void serve_count(const struct sgpu_run *run, int rc, uint64_t since_ns,
-		 const struct sgpu_run_progress *progress)
-{
-	_Atomic uint64_t *sums = serving.counters->sums;
-
-	atomic_fetch_add(&sums[result_of(run, rc)], 1);
-	atomic_fetch_add(&sums[SERVE_LATENCY_NS], sgpu_now_ns() - since_ns);
-	atomic_fetch_add(&sums[SERVE_BYTES_IN], progress->bytes_in);
-	atomic_fetch_add(&sums[SERVE_BYTES_OUT], progress->bytes_out);
+	atomic_store(&places, (unsigned)sgpu_min_u64(limits->sessions, TENANT_SESSIONS_MAX));
 }

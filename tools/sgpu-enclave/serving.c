@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See serving.h. Runs the batches of the tenant's clients. One of the threads leads: it waits for
- * messages and hang-ups, and deals with them; nothing that a client sends or omits makes it wait. A
- * batch is run and answered by the thread that received it, after another has taken the lead.
+ * See serving.h. Runs the batches of the tenant's clients. Its threads wait for events together,
+ * and the one that the kernel wakes deals with the event: it runs and answers a batch itself.
+ * Before that it starts another thread if none is left that waits.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,46 +24,35 @@
 #include "serving.h"
 
 #define MS UINT64_C(1000000)
-enum { STUCK_LOOK_MS = 1000, PRESS_MS = 1000, GRACE_S = 4 };
+enum { PRESS_MS = 1000, TICK_MS = 10, GRACE_S = 4 };
 /* What an event is of; connections have higher numbers. */
 enum { SUPERVISOR, WAKE, SIGNAL, FIRST_NUMBER };
 
-/* A connection with a client, and its submission; a spool's worker sends the next one there. */
-struct work {
-	uint64_t number; /* an event may still come for a connection that is closed */
-	int connection;	 /* -1: the client has hung up */
-	int in_fd, out_fd, manifest_fd;
-	uint64_t uid, since_ns; /* since_ns: when the client connected */
-	char user[REPORT_USER_MAX];
-	struct wire_submit request;
-	/* NULL: a spool's worker has nothing under way there. Else only the thread that runs the
-	 * batch ends this work. */
-	struct sgpu_run *run;
-};
-
 struct serving serving;
 
-static struct tending {
-	int signal_fd, epoll_fd;
-	pthread_mutex_t mutex; /* the leader holds it, too, except while it waits */
-	pthread_cond_t changed;
-	bool led;	  /* a thread leads */
-	bool over;	  /* all threads are to end */
-	unsigned threads; /* that tend */
-	unsigned running; /* those of them that run a batch */
-	uint64_t numbers; /* given to connections so far */
-	/* A refused one leaves before the next is taken. */
-	struct work *work[SERVE_SUBMISSIONS_MAX + 1];
-	unsigned count;
-	uint64_t looked_ns; /* last search for runs that do not end */
-	bool draining;	    /* takes no work, and ends with the last submission */
-	uint64_t drain_ns;  /* when draining began */
-	bool left;	    /* the supervisor has gone: no work goes on */
-} t = { .mutex = PTHREAD_MUTEX_INITIALIZER,
-	.changed = PTHREAD_COND_INITIALIZER,
-	.numbers = FIRST_NUMBER };
+static const struct sgpu_error server_ended = {
+	.code = SGPU_ESYSTEM,
+	.text = "the run was stopped: the server has ended"
+};
 
-static void *tend(void *unused);
+static struct tending {
+	int signal_fd, timer_fd, epoll_fd;
+	pthread_mutex_t mutex; /* held except while a thread waits or has a batch */
+	pthread_cond_t ended;  /* a thread has */
+	bool over;	       /* all threads are to end */
+	unsigned threads;      /* that tend */
+	unsigned running;      /* those of them that have a batch */
+	unsigned spare;	       /* most that wait; more threads start when all are held up */
+	uint64_t ends;	       /* batches that have ended */
+	uint64_t numbers;      /* given to connections so far */
+	struct work *work[SERVE_SUBMISSIONS_MAX];
+	unsigned count;
+	bool ticks;	   /* the timer runs */
+	uint64_t drain_ns; /* when draining began */
+	bool left;	   /* the supervisor has gone: no work goes on */
+} t = { .mutex = PTHREAD_MUTEX_INITIALIZER,
+	.ended = PTHREAD_COND_INITIALIZER,
+	.numbers = FIRST_NUMBER };
 
 /* ---- one submission ---- */
 /* Counts a closed connection and tells the supervisor, which has notes to read if the socket is
@@ -75,32 +65,35 @@ static void count_end(void)
 	}
 }
 
-static void close_files(struct work *work)
+/* once: a single event comes, for one thread; `again` has the next one come. */
+static bool watch(int fd, uint64_t number, bool once, bool again)
 {
-	sgpu_close(work->in_fd);
-	sgpu_close(work->out_fd);
-	sgpu_close(work->manifest_fd);
-	work->in_fd = work->out_fd = work->manifest_fd = -1;
+	struct epoll_event event = { .events = EPOLLIN | (once ? EPOLLONESHOT : 0),
+				     .data.u64 = number };
+
+	return epoll_ctl(t.epoll_fd, again ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-static bool watch(int fd, uint64_t number)
+static bool watch_client(struct work *work)
 {
-	struct epoll_event event = { .events = EPOLLIN, .data.u64 = number };
+	const bool again = work->watched;
 
-	return epoll_ctl(t.epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+	work->watched = watch(work->connection, work->number, true, again);
+	return work->watched;
 }
 
 static void hang_up(struct work *work)
 {
 	if (work->connection >= 0) {
-		/* Closing is not enough: the supervisor may have the socket, too. */
-		(void)epoll_ctl(t.epoll_fd, EPOLL_CTL_DEL, work->connection, NULL);
+		if (work->watched) { /* closing is not enough: the supervisor may have it, too */
+			(void)epoll_ctl(t.epoll_fd, EPOLL_CTL_DEL, work->connection, NULL);
+		}
 		close(work->connection);
 		work->connection = -1;
 	}
 }
 
-/* Makes room for another. The caller frees `work`. */
+/* Makes room for another. */
 static void remove_work(struct work *work)
 {
 	unsigned i = 0;
@@ -110,198 +103,106 @@ static void remove_work(struct work *work)
 		i++;
 	}
 	t.work[i] = t.work[--t.count];
+	free(work);
 }
 
-/* A spool's worker prints the line of a batch itself. */
-static void log_work(const struct work *work, const struct sgpu_error *error,
-		     const struct report *report)
+/* Tells the client that its batch has been taken, and from now on hears it. */
+static void hear_of(struct work *work)
 {
-	const struct report_user by = { .uid = work->uid,
-					.name = work->user,
-					.reason = error->text };
-
 	if (!serving.begin.spool) {
-		report_batch(report, NULL, error->code, &by);
+		(void)wire_say(work->connection, WIRE_TAKEN, -1);
 	}
+	(void)watch_client(work);
+	work->heard = true;
 }
 
-/* Runs a batch, and reports to the client and the log. The mutex is not held. */
-static void run_work(struct work *work)
-{
-	const struct enclave *w = serving.enclave;
-	struct sgpu_run *run = work->run;
-	const struct sgpu_run_result *result = sgpu_run_get_result(run);
-	struct wire_answer answer;
-	bool stays;
-	int rc;
-
-	memset(&answer, 0, sizeof(answer));
-	rc = sgpu_run_batch(run, &answer.error);
-	answer.error.code = rc;
-	if (w->quoted && rc == SGPU_EKEY) {
-		(void)sgpu_hint(&answer.error,
-				"if it is sealed to the key of a quote, the worker that gave the "
-				"quote has ended: ask for a new one with 'sgpu-serve quote'");
-	}
-	report_collect(run, w, &answer.report);
-	answer.response_full = result->response_full;
-	answer.response_size = result->response_size;
-	serve_count(run, rc, work->since_ns, &answer.report.progress);
-	close_files(work);
-	/* While its place is taken: a log that nobody reads holds up no more threads. */
-	log_work(work, &answer.error, &answer.report);
-	pthread_mutex_lock(&t.mutex);
-	work->run = NULL; /* before the answer, as the next batch of a spool may follow at once */
-	/* A batch of another owner is for another worker. */
-	t.draining = t.draining || (result->has_module && w->owners.count > 1);
-	if (work->connection >= 0) {
-		(void)sgpu_wire_send(work->connection, WIRE_ANSWER, &answer, sizeof(answer), NULL,
-				     0);
-	}
-	stays = serving.begin.spool && work->connection >= 0;
-	if (!stays) {
-		remove_work(work);
-	}
-	count_end(); /* which has the supervisor send another */
-	pthread_mutex_unlock(&t.mutex);
-	sgpu_run_free(&run);
-	if (!stays) {
-		free(work);
-	}
-}
-
-/* Returns why a batch may not name regions, or NULL. Signatures do not cover where payloads are, so
- * in a spool a listed owner and the file's owner have to stand for that: only this user can have
- * written the file, and nobody else can write it now, since the kernel gives no lease while anybody
- * has it open for writing. */
-static const char *find_region_fault(const struct work *work)
-{
-	const int fd = work->in_fd;
-	struct stat status;
-
-	if (!serving.begin.spool) {
-		return work->uid == geteuid() ? NULL
-					      : "regions of this runner belong to another user";
-	}
-	if (serving.enclave->owners.count == 0) {
-		return "this worker has no --owners";
-	}
-	return fstat(fd, &status) == 0 && status.st_uid == geteuid() &&
-			       !(status.st_mode & (S_IWGRP | S_IWOTH)) && status.st_nlink == 1 &&
-			       fcntl(fd, F_SETLEASE, F_RDLCK) == 0 &&
-			       fcntl(fd, F_SETLEASE, F_UNLCK) == 0
-		       ? NULL
-		       : "others can write the file of this batch";
-}
-
-static int make_run(struct work *work, struct sgpu_error *error)
-{
-	struct sgpu_submission submission = { .in_fd = work->in_fd,
-					      .in_name = work->request.in_name,
-					      .out_fd = work->out_fd,
-					      .out_name = work->request.out_name,
-					      .options = enclave_run_options(serving.enclave) };
-	const uint64_t timeout = work->request.timeout_ns, since = work->since_ns;
-	const int rc = serve_lease_options(work->request.lease, &submission.options, error);
-
-	submission.options.results = work->request.results[0] ? work->request.results : NULL;
-	submission.options.refuse_regions = find_region_fault(work);
-	submission.options.manifest = work->request.manifest ? &work->manifest_fd : NULL;
-	submission.options.deadline_ns = timeout == 0			? 0
-					 : timeout < UINT64_MAX - since ? since + timeout
-									: UINT64_MAX;
-	return rc < 0 ? rc
-		      : sgpu_run_create(serving.enclave->devices[0].runner, &submission, &work->run,
-					error);
-}
-
-/* Has another thread ready to lead while this one runs a batch. */
-static int find_leader(struct sgpu_error *error)
+/* From now on the run can be cancelled. Most clients are heard by tick(), since waking them takes
+ * longer than a small batch. If batches are taken once, a client learns at once that this one has
+ * been, and does not submit it again should the worker end. */
+static int show_run(struct work *work, struct sgpu_run *run, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
-	if (t.threads - t.running < 2) {
-		rc = sgpu_thread_start(NULL, tend, NULL, error);
-		t.threads += rc == SGPU_OK;
+	pthread_mutex_lock(&t.mutex);
+	if (t.left) {
+		*error = server_ended;
+		rc = error->code;
+	} else {
+		work->run = run;
+		if (serving.enclave->replay) {
+			hear_of(work);
+		}
 	}
+	pthread_mutex_unlock(&t.mutex);
 	return rc;
 }
 
-/* Reads the client's message, which is there, and makes the run. */
-static int begin_work(struct work *work, struct sgpu_error *error)
+/* Ends the work, or has a spool's connection wait for the next batch. */
+static void end_work(struct work *work, struct wire_answer *answer, bool has_gone)
 {
-	struct wire_submit *request = &work->request;
-	int fds[3], rc;
+	bool stays = serving.begin.spool && !has_gone;
 
-	rc = wire_receive(work->connection, WIRE_SUBMIT, request, sizeof(*request), fds, 3, error);
-	if (rc == SGPU_OK) {
-		work->in_fd = fds[0];
-		work->out_fd = fds[1];
-		work->manifest_fd = fds[2];
-		request->in_name[sizeof(request->in_name) - 1] = '\0';
-		request->out_name[sizeof(request->out_name) - 1] = '\0';
-		request->results[sizeof(request->results) - 1] = '\0';
-		if (!serving.begin.spool &&
-		    (!wire_takes_batch(work->in_fd) || !wire_takes_response(work->out_fd) ||
-		     (request->manifest && !wire_takes_batch(work->manifest_fd)))) {
-			rc = sgpu_fail(error, SGPU_EPOLICY,
-				       "a file of the batch is not a descriptor that a server "
-				       "takes");
-		}
+	pthread_mutex_lock(&t.mutex);
+	t.running--; /* first, as the next batch may follow the answer at once */
+	t.ends++;
+	if (work->connection >= 0) {
+		(void)sgpu_wire_send(work->connection, WIRE_ANSWER, answer, sizeof(*answer), NULL,
+				     0);
 	}
-	if (rc == SGPU_OK && !serving.begin.spool && !wire_say(work->connection, WIRE_TAKEN, -1)) {
-		rc = SGPU_ECANCELED;
-	}
-	rc = rc ? rc : find_leader(error);
-	return rc ? rc : make_run(work, error);
-}
-
-/* Starts or refuses the connection's submission. Returns the work if it is to run. */
-static struct work *try_work(struct work *work, bool has_room)
-{
-	static const struct report none;
-	struct sgpu_error error = { 0 };
-	const int rc = has_room ? begin_work(work, &error)
-				: sgpu_fail(&error, SGPU_ERETRY,
-					    "%u submissions are under way, which is the limit",
-					    (unsigned)serving.begin.submissions);
-
-	if (rc == SGPU_OK) {
-		return work;
-	}
-	error.code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* the client sent nothing */
-	if (rc != SGPU_ECANCELED) {
-		wire_refuse(work->connection, &error);
-	}
-	serve_count(NULL, error.code, work->since_ns, &none.progress);
-	log_work(work, &error, &none);
-	close_files(work);
-	if (rc == SGPU_ECANCELED || !has_room || !serving.begin.spool) {
+	stays = stays && work->connection >= 0 && (work->heard || watch_client(work));
+	work->run = NULL;
+	work->busy = work->heard = false;
+	if (!stays) {
 		remove_work(work);
-		free(work);
 	}
 	count_end();
-	return NULL;
+	pthread_mutex_unlock(&t.mutex);
 }
 
+/* The mutex is not held. */
+static void run_work(struct work *work)
+{
+	struct sgpu_run *run = NULL;
+	struct wire_answer answer = { .error.code = SGPU_OK };
+	int rc, fds[3];
+
+	memset(work->fds, -1, sizeof(work->fds));
+	rc = work_begin(work, &run, &answer.error);
+	rc = rc ? rc : show_run(work, run, &answer.error);
+	rc = rc ? rc : sgpu_run_batch(run, &answer.error);
+	answer.error.code = rc;
+	work_report(work, run, &answer);
+	memcpy(fds, work->fds, sizeof(fds));
+	end_work(work, &answer, rc == SGPU_ECANCELED && !run);
+	for (int i = 0; i < 3; i++) {
+		sgpu_close(fds[i]);
+	}
+	sgpu_run_free(&run);
+}
+
+/* A supervisor hands over no more than it said. */
 static struct work *take_batch(int connection, const struct wire_take *take)
 {
-	struct work *work = calloc(1, sizeof(*work));
+	struct work *work = t.count < serving.begin.submissions ? calloc(1, sizeof(*work)) : NULL;
+	struct sgpu_error error;
 
-	if (!work || !watch(connection, t.numbers)) {
-		free(work);
+	if (!work || connection < 0) {
+		sgpu_fail(&error, SGPU_ERETRY, "%u submissions are under way, which is the limit",
+			  t.count);
+		wire_refuse(connection, &error);
 		sgpu_close(connection);
+		free(work);
 		count_end();
 		return NULL;
 	}
 	work->number = t.numbers++;
 	work->connection = connection;
-	work->in_fd = work->out_fd = work->manifest_fd = -1;
 	work->uid = take->uid;
 	memcpy(work->user, take->user, sizeof(work->user) - 1);
 	work->since_ns = take->since_ns;
+	work->busy = true;
 	t.work[t.count++] = work;
-	return try_work(work, t.count <= serving.begin.submissions);
+	return work;
 }
 
 /* Answers a client that asks for progress; anything else ends the run. Returns a spool's next
@@ -311,7 +212,6 @@ static struct work *hear_client(uint64_t number)
 	struct work *work;
 	struct wire_progress answer;
 	unsigned i = 0;
-	int rc;
 
 	while (i < t.count && t.work[i]->number != number) {
 		i++;
@@ -320,111 +220,106 @@ static struct work *hear_client(uint64_t number)
 		return NULL; /* the answer has been sent since */
 	}
 	work = t.work[i];
-	if (!work->run) { /* the next batch of a spool */
+	if (!work->busy) { /* the next batch of a spool */
+		work->busy = true;
 		work->since_ns = sgpu_now_ns();
-		return try_work(work, true);
+		return work;
 	}
-	rc = wire_hear(work->connection, WIRE_PROGRESS, NULL, NULL);
-	if (rc == SGPU_OK) {
+	if (wire_hear(work->connection, WIRE_PROGRESS, NULL, NULL) == SGPU_OK) {
 		memset(&answer, 0, sizeof(answer));
 		sgpu_run_get_progress(work->run, &answer.progress);
 		(void)sgpu_wire_send(work->connection, WIRE_PROGRESS_IS, &answer, sizeof(answer),
 				     NULL, 0);
-	} else if (rc != SGPU_ETIMEOUT) {
+		(void)watch_client(work);
+	} else {
 		hang_up(work);
 		sgpu_run_cancel(work->run);
 	}
 	return NULL;
 }
 
-/* ---- the leader ---- */
-/* Handles a message of the supervisor. When that has gone, drops the clients, since nobody knows of
- * this worker any more. Returns work that is to run. */
-static struct work *hear_supervisor(void)
+/* ---- events ---- */
+/* Nobody knows of this worker any more: it drops its clients. */
+static void lose_supervisor(void)
 {
-	static const struct sgpu_error ended = {
-		.code = SGPU_ESYSTEM, .text = "the run was stopped: the server has ended"
-	};
-	struct wire_take take;
-	enum wire_kind kind;
-	int connection = -1, rc;
+	atomic_store(&serving.draining, true);
+	t.left = true;
+	sessions_end(0);
+	for (unsigned i = t.count; i-- > 0;) {
+		struct work *work = t.work[i];
 
-	if (wire_peek(serving.control, &kind, NULL) == SGPU_ETIMEOUT) {
-		return NULL;
-	}
-	rc = kind == WIRE_TAKE ? wire_receive(serving.control, kind, &take, sizeof(take),
-					      &connection, 1, NULL)
-			       : SGPU_EINVALID;
-	/* A connection without a descriptor is closed already, and ends as others do. */
-	if (rc == SGPU_OK || rc == SGPU_ERETRY) {
-		if (!take.request) {
-			return take_batch(connection, &take);
-		}
-		requests_take(connection);
-	} else if (kind == WIRE_DRAIN && wire_hear(serving.control, kind, NULL, NULL) == SGPU_OK) {
-		t.draining = true;
-		t.drain_ns = sgpu_now_ns();
-	} else if (kind == WIRE_PRESS && wire_hear(serving.control, kind, NULL, NULL) == SGPU_OK) {
-		atomic_store(&serving.press_ns, sgpu_now_ns() + PRESS_MS * MS);
-		/* A worker that makes room ends even busy sessions after stall_ns. */
-		sessions_end(t.draining && sgpu_now_ns() - t.drain_ns >= serving.begin.stall_ns ? 0
-			     : serving.begin.stall_ns > 0 ? serving.begin.stall_ns
-							  : 1);
-	} else if (!(kind == WIRE_LIMITS && serve_limits_take()) && !t.left) {
-		t.draining = t.left = true;
-		(void)epoll_ctl(t.epoll_fd, EPOLL_CTL_DEL, serving.control, NULL);
-		sessions_end(0);
-		for (unsigned i = t.count; i-- > 0;) {
-			struct work *work = t.work[i];
-
-			wire_refuse(work->connection, &ended); /* before the run stops */
-			if (work->run) {
-				hang_up(work);
-				sgpu_run_cancel(work->run);
-			} else {
-				remove_work(work);
-				free(work);
-			}
+		if (work->run) {
+			wire_refuse(work->connection, &server_ended); /* before the run stops */
+			hang_up(work);
+			sgpu_run_cancel(work->run);
+		} else if (!work->busy) {
+			remove_work(work);
 		}
 	}
-	return NULL;
 }
 
-/* Ends the process, and all runs, if the device does not let go of one. */
-static void look_for_stuck(void)
+/* Others wait for a worker. One that makes room ends even busy sessions after stall_ns. */
+static void press(void)
 {
-	const uint64_t now = sgpu_now_ns();
+	const uint64_t now = sgpu_now_ns(), stall_ns = serving.begin.stall_ns;
 
-	if (now - t.looked_ns < STUCK_LOOK_MS * MS) {
-		return;
+	atomic_store(&serving.press_ns, now + PRESS_MS * MS);
+	if (atomic_load(&serving.draining) && now - t.drain_ns >= stall_ns) {
+		sessions_end(0);
+	} else {
+		sessions_end(stall_ns > 0 ? stall_ns : 1);
 	}
-	t.looked_ns = now;
-	for (unsigned i = 0; i < t.count; i++) {
-		struct sgpu_run_progress progress;
+}
 
-		if (!t.work[i]->run) {
-			continue;
+/* Handles a message of the supervisor. Returns work that is to run. */
+static struct work *hear_supervisor(void)
+{
+	union {
+		struct sgpu_greeting header;
+		struct wire_take take;
+		struct wire_limits limits;
+	} m = { .header = { .kind = 0 } };
+	struct work *work = NULL;
+	int connection = -1,
+	    rc = wire_receive(serving.control, WIRE_KINDS, &m, sizeof(m), &connection, 1, NULL);
+	const bool bare = rc == SGPU_OK && connection < 0,
+		   alone = bare && m.header.size == sizeof(m.header);
+
+	/* A connection without a descriptor is closed already, and ends as others do. */
+	if (m.header.kind == WIRE_TAKE && m.header.size == sizeof(m.take) &&
+	    (connection >= 0 || rc == SGPU_ERETRY)) {
+		if (m.take.request) {
+			requests_take(connection);
+		} else {
+			work = take_batch(connection, &m.take);
 		}
-		sgpu_run_get_progress(t.work[i]->run, &progress);
-		if (progress.stopping_ns > ENCLAVE_STUCK_NS) {
-			enclave_give_up();
-		}
+	} else if (alone && m.header.kind == WIRE_DRAIN) {
+		atomic_store(&serving.draining, true);
+		t.drain_ns = sgpu_now_ns();
+	} else if (alone && m.header.kind == WIRE_PRESS) {
+		press();
+	} else if (bare && m.header.kind == WIRE_LIMITS && m.header.size == sizeof(m.limits)) {
+		serve_limits(&m.limits);
+	} else if (rc != SGPU_ETIMEOUT) {
+		sgpu_close(connection);
+		lose_supervisor();
+		return NULL;
 	}
+	(void)watch(serving.control, SUPERVISOR, true, true);
+	return work;
 }
 
 /* Handles an event. Returns work that is to run. */
 static struct work *take_event(void)
 {
-	const int wait_ms = t.count > 0 ? STUCK_LOOK_MS : -1;
 	struct epoll_event event;
 	uint64_t times;
 	int ready;
 
 	pthread_mutex_unlock(&t.mutex);
-	ready = epoll_wait(t.epoll_fd, &event, 1, wait_ms);
+	ready = epoll_wait(t.epoll_fd, &event, 1, -1);
 	pthread_mutex_lock(&t.mutex);
-	look_for_stuck(); /* each time: a client that never stops asking cannot prevent it */
-	if (ready <= 0) {
+	if (ready <= 0 || t.over) {
 		return NULL;
 	}
 	switch (event.data.u64) {
@@ -434,7 +329,9 @@ static struct work *take_event(void)
 		(void)!read(serving.wake_fd, &times, sizeof(times));
 		return NULL;
 	case SIGNAL:
-		t.draining = t.draining || cli_take_signal(t.signal_fd);
+		if (cli_take_signal(t.signal_fd)) {
+			atomic_store(&serving.draining, true);
+		}
 		return NULL;
 	default:
 		return hear_client(event.data.u64);
@@ -446,40 +343,88 @@ static bool is_over(void)
 {
 	struct pollfd control = { .fd = serving.control, .events = POLLIN };
 
-	return t.draining && t.count == 0 && atomic_load(&serving.requests) == 0 &&
-	       (t.left || poll(&control, 1, 0) <= 0);
+	return atomic_load(&serving.draining) && t.count == 0 &&
+	       atomic_load(&serving.requests) == 0 && (t.left || poll(&control, 1, 0) <= 0);
+}
+
+static void *tend(void *unused);
+
+static void start_thread(void)
+{
+	t.threads += sgpu_thread_start(NULL, tend, NULL, NULL) == SGPU_OK;
+}
+
+static void tick_later(void)
+{
+	const struct itimerspec tick = { .it_value.tv_nsec = TICK_MS * MS };
+
+	t.ticks = timerfd_settime(t.timer_fd, 0, &tick, NULL) == 0;
 }
 
 static void *tend(void *unused)
 {
-	pthread_mutex_lock(&t.mutex);
-	while (!t.over) {
-		struct work *work;
+	struct work *work;
 
-		if (t.led) {
-			pthread_cond_wait(&t.changed, &t.mutex);
+	pthread_mutex_lock(&t.mutex);
+	while (!(t.over = t.over || is_over()) && t.threads - t.running <= t.spare) {
+		work = take_event();
+		if (!work) {
 			continue;
 		}
-		t.led = true;
-		work = take_event();
-		t.led = false;
-		t.over = !work && is_over();
-		if (work) {
-			t.running++;
-			pthread_cond_signal(&t.changed);
-			pthread_mutex_unlock(&t.mutex);
-			run_work(work);
-			pthread_mutex_lock(&t.mutex);
-			t.running--;
-			if (t.draining) {
-				(void)eventfd_write(serving.wake_fd, 1); /* it may be over */
-			}
+		t.running++;
+		if (t.running == t.threads && t.threads < t.spare) {
+			start_thread();
 		}
+		if (!t.ticks) {
+			tick_later();
+		}
+		pthread_mutex_unlock(&t.mutex);
+		run_work(work);
+		pthread_mutex_lock(&t.mutex);
+	}
+	if (t.over) {
+		(void)eventfd_write(serving.wake_fd, 1); /* the next one that waits */
 	}
 	t.threads--;
-	pthread_cond_broadcast(&t.changed);
+	pthread_cond_signal(&t.ended);
 	pthread_mutex_unlock(&t.mutex);
 	return unused;
+}
+
+/* Every TICK_MS while there is work. If all threads were held up since the last tick, starts
+ * another. Has clients be heard. Ends the process, and all runs, if the device does not let go of
+ * one. */
+static void tick(void)
+{
+	static uint64_t ended;
+
+	if (pthread_mutex_trylock(&t.mutex) != 0) {
+		tick_later();
+		return;
+	}
+	if (t.running == t.threads && !t.over && ended == t.ends) {
+		start_thread();
+	}
+	ended = t.ends;
+	for (unsigned i = 0; i < t.count; i++) {
+		struct work *work = t.work[i];
+		struct sgpu_run_progress progress = { .stopping_ns = 0 };
+
+		if (work->run) {
+			sgpu_run_get_progress(work->run, &progress);
+		}
+		if (progress.stopping_ns > ENCLAVE_STUCK_NS) {
+			enclave_give_up();
+		}
+		if (work->run && !work->heard) {
+			hear_of(work);
+		}
+	}
+	t.ticks = false;
+	if (t.running > 0) {
+		tick_later();
+	}
+	pthread_mutex_unlock(&t.mutex);
 }
 
 /* Ends the worker some time after its supervisor has gone, even if the leader hangs in a system
@@ -487,11 +432,17 @@ static void *tend(void *unused)
  * process that signs has ended, this worker takes no more work, since nobody could seal to it. */
 static void *watch_others(void *unused)
 {
-	struct pollfd others[] = { { .fd = serving.control }, { .fd = signer_fd() } };
+	struct pollfd others[] = { { .fd = serving.control },
+				   { .fd = signer_fd() },
+				   { .fd = t.timer_fd, .events = POLLIN } };
 	const struct timespec grace = { .tv_sec = GRACE_S };
+	uint64_t ticks;
 
 	(void)unused;
-	while (poll(others, 2, -1) <= 0 || !others[0].revents) {
+	while (poll(others, 3, -1) <= 0 || !others[0].revents) {
+		if (others[2].revents && read(t.timer_fd, &ticks, sizeof(ticks)) > 0) {
+			tick();
+		}
 		if (others[1].revents) {
 			cli_warning("the process that signs quotes has ended: another worker takes "
 				    "the place of this one");
@@ -532,10 +483,11 @@ static int run_worker(struct sgpu_error *error)
 
 	t.signal_fd = serving.begin.spool ? -1 : cli_signal_fd(SIGTERM);
 	serving.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	t.timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	t.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (t.epoll_fd < 0 || !watch(serving.control, SUPERVISOR) ||
-	    !watch(serving.wake_fd, WAKE) ||
-	    (!serving.begin.spool && !watch(t.signal_fd, SIGNAL))) {
+	if (!watch(serving.control, SUPERVISOR, true, false) ||
+	    !watch(serving.wake_fd, WAKE, false, false) ||
+	    (!serving.begin.spool && !watch(t.signal_fd, SIGNAL, false, false))) {
 		rc = sgpu_fail_errno(error, "cannot wait for events");
 	}
 	/* Before any memory is taken, so that all is counted. */
@@ -549,10 +501,11 @@ static int run_worker(struct sgpu_error *error)
 	rc = rc ? rc : enclave_start(w, -1, error);
 	if (rc == SGPU_OK && say_ready()) {
 		t.threads = 1;
+		t.spare = sgpu_cpu_count() > 1 ? sgpu_cpu_count() : 2;
 		(void)tend(NULL);
 		pthread_mutex_lock(&t.mutex);
 		while (t.threads > 0) {
-			pthread_cond_wait(&t.changed, &t.mutex);
+			pthread_cond_wait(&t.ended, &t.mutex);
 		}
 		pthread_mutex_unlock(&t.mutex);
 	}

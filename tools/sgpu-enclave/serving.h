@@ -21,15 +21,31 @@ extern struct serving {
 	int control;		 /* the supervisor's socket */
 	struct serve_counters *counters;
 	int wake_fd;		   /* eventfd, written when it may be over */
+	atomic_bool draining;	   /* takes no work, and ends with the last submission */
 	atomic_uint requests;	   /* requests that have not ended */
 	_Atomic uint64_t press_ns; /* until then other users wait for a worker, so threads soon give
 				    * up waiting for a client */
 } serving;
 
-/* requests.c: counts an ended batch. since_ns: when its client connected. run: NULL if it was not
- * started. */
-void serve_count(const struct sgpu_run *run, int code, uint64_t since_ns,
-		 const struct sgpu_run_progress *progress);
+/* A connection with a client, and its submission; a spool's worker sends the next one there. */
+struct work {
+	uint64_t number;	/* an event may still come for a connection that is closed */
+	int connection;		/* -1: the client has hung up */
+	int fds[3];		/* the batch, the response, and the manifest or again the batch */
+	uint64_t uid, since_ns; /* since_ns: when the client connected */
+	char user[REPORT_USER_MAX];
+	struct wire_submit request;
+	bool watched;	      /* the connection is, or was */
+	bool heard;	      /* it is watched while a batch runs */
+	bool busy;	      /* only the thread that has the batch may end this work */
+	struct sgpu_run *run; /* NULL: not made yet, or nothing is under way */
+};
+
+/* work.c: receives the submission, which is there, and makes its run. */
+SGPU_MUST_CHECK int work_begin(struct work *work, struct sgpu_run **run, struct sgpu_error *error);
+/* Fills in the answer, whose error is set, and counts and logs the batch. run: NULL if it was not
+ * made. Waits for the log. */
+void work_report(struct work *work, const struct sgpu_run *run, struct wire_answer *answer);
 
 /* Starts a thread that serves the request on the connection and closes it. Requests, unlike
  * batches, have no turn. */
@@ -47,8 +63,8 @@ SGPU_MUST_CHECK int serve_lease_options(bool results, struct sgpu_run_options *o
 					struct sgpu_error *error);
 SGPU_MUST_CHECK int serve_lease(int connection, struct sgpu_error *error);
 
-/* requests.c. Applies a WIRE_LIMITS. False: the next message is not one. */
-bool serve_limits_take(void);
+/* requests.c */
+void serve_limits(const struct wire_limits *limits);
 
 /* Ends sessions that were idle for at least idle_ns; 0: all. Does not wait for that. */
 void sessions_end(uint64_t idle_ns);
