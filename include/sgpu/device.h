@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One interface to a device: memory apart from host memory, streams, events, asynchronous copies,
- * opening and sealing on the device, launches, modules. The CPU device is the specification; every
- * other device gives the same bytes.
+ * One interface to a device: memory apart from host memory, streams, asynchronous copies, modules.
+ * The CPU device is the specification; every other device gives the same bytes.
  *
- * A function that takes a stream only enqueues work. The task that the caller passes gets the
- * outcome; it must live until the work has ended, which the caller learns from an event after the
- * work, or by synchronising the stream or the device. The work of one stream runs in order. A task
- * that fails does not stop its stream.
+ * A function that takes a stream enqueues work. The task that the caller passes gets the outcome;
+ * it must live until the work has ended, which the caller learns by synchronising the stream or the
+ * device. If the function itself fails, there is no work, and the task has the error. The work of
+ * one stream runs in order. A task that fails does not stop its stream.
  */
 #ifndef SGPU_DEVICE_H
 #define SGPU_DEVICE_H
@@ -55,7 +54,7 @@ struct sgpu_device_info {
 	uint64_t memory_total, memory_free; /* bytes */
 	unsigned compute_units;		    /* workers, or multiprocessors */
 	/* Plaintext of HIGH segments is never in the host's memory; false on the CPU device, whose
-	 * memory is host memory (sgpu_device_open_chunks works on every device). */
+	 * memory is host memory. Every device opens and seals. */
 	bool opens_on_device;
 	bool pins_host_memory; /* sgpu_host_alloc returns memory that the device reads by DMA */
 	bool registers;	       /* sgpu_host_register may work; not in confidential computing mode */
@@ -193,10 +192,10 @@ SGPU_MUST_CHECK int sgpu_copy_out(struct sgpu_stream *stream, void *to, sgpu_dev
 SGPU_MUST_CHECK int sgpu_device_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 				      struct sgpu_task *task);
 
-/* ---- streams and events ---- */
-/* On the CPU device, a stream has a thread from its first large work on, which the caller does
- * itself if no thread can be started. Errors: SGPU_ENOMEM, also for more streams than the device
- * serves. */
+/* ---- streams ---- */
+/* The CPU device does brief work of an idle stream in the call that enqueues it. Other work is done
+ * by a thread of the stream or, if none can be started, also in the call. Errors: SGPU_ENOMEM, also
+ * for more streams than the device serves. */
 SGPU_MUST_CHECK int sgpu_stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
 				       struct sgpu_error *error);
 void sgpu_stream_free(struct sgpu_stream **stream); /* waits for its work first */
@@ -216,10 +215,10 @@ SGPU_MUST_CHECK int sgpu_device_module_load(struct sgpu_device *device, const vo
 					    struct sgpu_error *error);
 void sgpu_device_module_free(struct sgpu_device_module **module); /* no launch may be pending */
 /* args[i] points at the value of argument i, arg_sizes[i] bytes (CPU device: 16 at most), which
- * this copies. `memory` says which arguments are addresses, and of what memory; NULL: none is. On
- * the CPU device the function gets no other memory. Ranges that it writes are zero at first, and
- * changes to others are lost. Errors, returned or in the task: SGPU_EINVALID when there is no such
- * function, or when its parameters differ in number or size and the device can tell. */
+ * this copies. `memory`, also copied, says which arguments are addresses, and of what memory; NULL:
+ * none is. On the CPU device the function gets no other memory. Ranges that it writes are zero at
+ * first, and changes to others are lost. Errors, returned or in the task: SGPU_EINVALID when there
+ * is no such function, or when its parameters differ in number or size and the device can tell. */
 SGPU_MUST_CHECK int sgpu_device_module_launch_on(
 	struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
 	const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,

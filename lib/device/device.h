@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls of devices beyond those of sgpu/device.h.
+ * Calls of devices beyond those of sgpu/device.h: events, launches, keys, opening and sealing, two
+ * devices, evidence, pages.
  */
 #ifndef SGPU_DEVICE_DEVICE_H
 #define SGPU_DEVICE_DEVICE_H
@@ -35,10 +36,11 @@ struct sgpu_device_evidence {
 	size_t report_size, chain_size;
 };
 
-/* Passed to a launch's function. The CPU device calls it on the stream's thread, which holds a
- * token of `pool`; CUDA calls it during the enqueue, to enqueue kernels on `native` (a CUstream). A
- * non-zero return becomes the task's code. CUDA may make the first use of a kernel wait for running
- * ones; if these may never end, set CUDA_MODULE_LOADING=EAGER before opening the device. */
+/* Passed to a launch's function. The CPU device calls it, with a token of `pool`, on the stream's
+ * thread or, if that is idle and the ranges are small, during the enqueue; CUDA always during the
+ * enqueue, to enqueue kernels on `native` (a CUstream). A non-zero return becomes the task's code.
+ * CUDA may make the first use of a kernel wait for running ones; if these may never end, set
+ * CUDA_MODULE_LOADING=EAGER before opening the device. */
 struct sgpu_launch {
 	struct sgpu_device *device;
 	struct sgpu_pool *pool;
@@ -73,8 +75,8 @@ int sgpu_device_parts(struct sgpu_device_part *parts);
  * has secrets or confines itself. Errors: SGPU_EUNAVAILABLE, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_device_prepare_modules(const char *program, int devices,
 						struct sgpu_error *error);
-/* Returns the device's implementation of an operation, or NULL; NULL for a CPU device, whose
- * implementations are in the table of operations. */
+/* Returns the device's implementation of an operation, for sgpu_op_run in a launch, or NULL; NULL
+ * for a CPU device, whose implementations are in the table of operations (lib/ops). */
 sgpu_op_fn sgpu_device_op(struct sgpu_device *device, const char *name);
 /* The workers of the host on which the device computes, or NULL. */
 struct sgpu_pool *sgpu_device_pool(struct sgpu_device *device);
@@ -104,19 +106,19 @@ enum sgpu_transfer_path {
 
 SGPU_MUST_CHECK int sgpu_event_create(struct sgpu_device *device, struct sgpu_event **event,
 				      struct sgpu_error *error);
-void sgpu_event_free(struct sgpu_event **event);
+void sgpu_event_free(struct sgpu_event **event); /* also before it has completed */
 /* The event completes when all earlier work of the stream has ended. An event is recorded once,
  * before anybody waits for it. */
 SGPU_MUST_CHECK int sgpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event);
-/* Later work of the stream starts only when the event has completed; the event may be freed before.
- * When that work has ended, so has the work before the event, but the tasks of that work may not
- * have: see above. Errors: SGPU_EUNAVAILABLE (an event of another kind of device). */
+/* Later work of the stream starts only when the event has completed. When that work has ended, so
+ * has the work before the event, but the tasks of that work may not have: see above. Errors:
+ * SGPU_EUNAVAILABLE (an event of another kind of device). */
 SGPU_MUST_CHECK int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 SGPU_MUST_CHECK int sgpu_event_sync(struct sgpu_event *event, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_event_query(struct sgpu_event *event, bool *done,
 				     struct sgpu_error *error);
-/* `ranges`: all memory that the launch touches; a secure context (lib/channel) refuses ranges
- * outside itself. */
+/* `argument` must live until the task has ended. `ranges`, read during the call: all memory
+ * that the launch touches; a secure context (lib/channel) refuses ranges outside itself. */
 SGPU_MUST_CHECK int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function,
 					  void *argument, const struct sgpu_device_range *ranges,
 					  int count, struct sgpu_task *task);
@@ -190,9 +192,9 @@ struct sgpu_work {
 	bool alone; /* nobody else changes the host's memory of OPEN_FROM, SEAL_TO */
 };
 
-/* Enqueues pieces of work in order. Several short chunk runs to open, or to seal, may become one
- * kernel. An error, also in the task, says why a piece was not enqueued; no later piece is then
- * enqueued. */
+/* Copies pieces of work, and enqueues them in order. Several short chunk runs to open, or to seal,
+ * may become one kernel. An error, also in the task, says why a piece was not enqueued; no later
+ * piece is then enqueued. */
 SGPU_MUST_CHECK int sgpu_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
 				 int count);
 

@@ -249,7 +249,7 @@ static int fail_step(const struct step *step, const char *what, const struct sgp
 			 task->error.text[0] ? task->error.text : sgpu_strerror(rc));
 }
 
-/* Runs on the stream's thread. */
+/* May run on the stream's thread. */
 static int run_step(struct sgpu_launch *launch, void *argument)
 {
 	struct started *s = argument;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Work with the CPU device's memory: copies, clears and digests, on the stream's thread.
+ * Work with the CPU device's memory: copies, clears and digests.
  */
 #include <stdlib.h>
 #include <string.h>
