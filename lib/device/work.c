@@ -40,9 +40,12 @@ static int check_work(const struct sgpu_stream *stream, const struct sgpu_work *
 {
 	const bool seals = work->kind == SGPU_WORK_SEAL || work->kind == SGPU_WORK_SEAL_TO;
 
-	if ((seals && !work->last && work->size % SGPU_CHUNK != 0) ||
-	    ((work->kind == SGPU_WORK_DIGEST || work->kind == SGPU_WORK_MEASURE) && !work->task)) {
+	if ((work->kind == SGPU_WORK_DIGEST || work->kind == SGPU_WORK_MEASURE) && !work->task) {
 		return SGPU_EUSAGE;
+	}
+	if (seals && !work->last && work->size % SGPU_CHUNK != 0) {
+		return sgpu_task_refuse(work->task, SGPU_EUSAGE,
+					"only the last chunk of a segment may be short");
 	}
 	if (work->kind >= SGPU_WORK_OPEN_FROM && !BACKEND(stream)->key->reaches) {
 		return sgpu_task_refuse(work->task, SGPU_EUSAGE,

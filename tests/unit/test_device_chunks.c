@@ -278,6 +278,7 @@ UNIT_TEST(a_run_that_was_cut_short_leaves_nothing_either)
 
 UNIT_TEST(ranges_are_checked_for_what_the_chunks_need)
 {
+	struct sgpu_task task = { 0 };
 	struct fixture f;
 	sgpu_devptr small;
 
@@ -286,8 +287,9 @@ UNIT_TEST(ranges_are_checked_for_what_the_chunks_need)
 	CHECK(sgpu_device_seal_chunks(f.stream, f.key, 0, true, f.in, 85, small, NULL) ==
 	      SGPU_EUSAGE);
 	CHECK(sgpu_device_seal_chunks(f.stream, f.key, 0, true, f.in, 84, small, NULL) == SGPU_OK);
-	CHECK(sgpu_device_seal_chunks(f.stream, f.key, 0, false, f.in, 84, small, NULL) ==
+	CHECK(sgpu_device_seal_chunks(f.stream, f.key, 0, false, f.in, 84, small, &task) ==
 	      SGPU_EUSAGE);
+	CHECK(task.code == SGPU_EUSAGE && task.error.text[0]);
 	CHECK(sgpu_device_seal_chunks(f.stream, f.key, 0, true, f.in, UINT64_MAX, small, NULL) ==
 	      SGPU_EUSAGE);
 	CHECK(sgpu_device_open_chunks(f.stream, f.key, 0, true, f.in, 117, small, NULL) ==
