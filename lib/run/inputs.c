@@ -3,7 +3,8 @@
  * An input has arrived only when every tag and the end mark, or the digest, have verified on the
  * device's own copy. No operation that reads an input is enqueued before.
  *
- * Small payloads are read into staging memory in turn, and enqueued together; kernels open them
+ * Small payloads are read into staging memory in turn. A group of them, for one device, is enqueued
+ * when it is full, and before a large payload or a wait for the batch's writer. Kernels open them
  * there, or where they lie. Large ones are transfers.
  */
 #include <poll.h>

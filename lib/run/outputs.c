@@ -2,8 +2,8 @@
  *
  * A result to be masked is first sealed on the device, under a key of its own, so host memory only
  * ever holds its ciphertext. Small results follow their operation on its stream, to staging memory
- * that is theirs until the operation is known to have succeeded; large ones are transfers that
- * begin then.
+ * that is theirs until the operation is known to have succeeded; large ones, and those whose size
+ * only the operation knows, are transfers that begin then.
  *
  * Results wait in host memory for the response, unless they have a region or a lease, or a place in
  * the response's file is known in advance.

@@ -204,7 +204,7 @@ struct sgpu_payload {
 	uint8_t digest[SGPU_KT128_SIZE]; /* if it is not sealed */
 };
 
-struct sgpu_group; /* small payloads that are enqueued together */
+struct sgpu_group; /* small inputs that are enqueued together */
 struct sgpu_operations;
 struct sgpu_run_module;
 
@@ -276,8 +276,8 @@ const char *sgpu_run_text(struct sgpu_run *run, const char *format, ...) SGPU_PR
 /* The text of a failed "operation" or "segment"; after the run's deadline, that is the reason. */
 const char *sgpu_run_failure(struct sgpu_run *run, const char *what, const char *id, int *code,
 			     const char *text);
-/* Returns a stream of the run, taken from the runner at first use. number: of the device or, of
- * SGPU_RUN_PLAN, the plan's: that of the device's number has what is moved whole, too. */
+/* Returns a stream of the run, taken from the runner at first use. number: the device's or, of
+ * SGPU_RUN_PLAN, the plan's stream's. Small inputs and keys of device d use the plan's stream d. */
 SGPU_MUST_CHECK int sgpu_run_get_stream(struct sgpu_run *run, int number,
 					enum sgpu_run_stream which, struct sgpu_stream **stream,
 					struct sgpu_error *error);
@@ -322,8 +322,8 @@ SGPU_MUST_CHECK int sgpu_payload_key(struct sgpu_payload *payload, struct sgpu_e
 /* ---- inputs.c: payloads on their way to the device ---- */
 /* Takes every region that the batch names, so that none outlives the run. */
 SGPU_MUST_CHECK int sgpu_inputs_create(struct sgpu_run *run, struct sgpu_error *error);
-/* Returns when all payloads were read. Every input ends, whatever this returns. Errors: those of
- * reading the batch, or why the run was stopped. */
+/* Returns when all payloads were read. Whatever this returns, every input ends, the last ones in
+ * sgpu_run_advance. Errors: those of reading the batch, or why the run was stopped. */
 SGPU_MUST_CHECK int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error);
 /* Ends an input whose transfer has ended. */
 void sgpu_input_moved(struct sgpu_payload *input, const struct sgpu_transfer_result *result);
@@ -398,7 +398,7 @@ void sgpu_outputs_begin(struct sgpu_run *run, int operation, const struct sgpu_o
 			bool failed, uint64_t elements);
 /* Ends an output whose transfer has ended. */
 void sgpu_output_moved(struct sgpu_payload *output, const struct sgpu_transfer_result *result);
-/* Frees the payloads' keys and the results' memory. None may be under way. */
+/* Frees the keys that are left, and the results' memory. No payload may be under way. */
 void sgpu_payloads_clear(struct sgpu_run *run);
 
 /* ---- respond.c ---- */

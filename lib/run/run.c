@@ -162,7 +162,7 @@ int sgpu_run_get_stream(struct sgpu_run *run, int number, enum sgpu_run_stream w
 	return rc;
 }
 
-/* Waits for the streams and gives them back. */
+/* Gives the streams back, after their work if there may be any. */
 static void settle(struct sgpu_run *run)
 {
 	for (int i = 0; run->streams && i < stream_count(run); i++) {
@@ -193,6 +193,7 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 	return rc ? rc : sgpu_respond_plan(run, error);
 }
 
+/* Does what precedes the payloads: checks the head, makes what the run needs, records the batch. */
 static int admit(struct sgpu_run *run, struct sgpu_error *error)
 {
 	int rc = sgpu_tar_open(run->submission.in_fd, run->submission.in_name, &run->tar, error);

@@ -137,7 +137,9 @@ struct sgpu_run_options {
 				      recipient's key may send work */
 	int owner_count;
 	struct sgpu_replay *replay; /* records the batch, refuses a recorded one; or NULL */
-	uint64_t deadline_ns;	    /* sgpu_now_ns() clock; 0: none */
+	/* sgpu_now_ns() clock; 0: none. In a batch that was admitted before, what has not ended
+	 * then fails, and the response is still written while somebody reads it. */
+	uint64_t deadline_ns;
 	bool spans;
 	/* Directories of files with payloads, for batches with a MAC alone: else a batch's maker
 	 * could guess a file's digest, byte by byte. NULL: batches with payloads in files are
@@ -173,10 +175,11 @@ SGPU_MUST_CHECK int sgpu_run_create(struct sgpu_runner *runner,
 				    const struct sgpu_submission *submission, struct sgpu_run **run,
 				    struct sgpu_error *error);
 /* Runs the batch, once, on the calling thread, from its first byte to the last of its response.
- * Operations start while the batch still arrives. Returns 0; SGPU_ESEGMENTS: some segments failed,
- * as the response says; or why the batch was refused or stopped without a response: SGPU_EINVALID,
- * SGPU_EAUTH, SGPU_EKEY, SGPU_EPOLICY, SGPU_ENOMEM, SGPU_ENOSPACE, SGPU_ESYSTEM, SGPU_ECANCELED,
- * SGPU_ETIMEOUT. */
+ * Operations start while the batch still arrives. Returns 0; SGPU_ESEGMENTS: outputs failed, as the
+ * response says (all if one did and the manifest's on_failure is "all"), or an input that nothing
+ * reads; or why there is no whole response, as the batch was refused or stopped: SGPU_EINVALID,
+ * SGPU_EAUTH, SGPU_EKEY, SGPU_EPOLICY, SGPU_ETAKEN, SGPU_EMANIFEST, SGPU_ERETRY, SGPU_ENOMEM,
+ * SGPU_EDEVICE, SGPU_ENOSPACE, SGPU_ESYSTEM, SGPU_ECANCELED, SGPU_ETIMEOUT. */
 SGPU_MUST_CHECK int sgpu_run_batch(struct sgpu_run *run, struct sgpu_error *error);
 /* Stops the run soon, or as soon as it begins; async-signal-safe. Disturbs other runs' kernels on
  * the device only if this run's do not end within SGPU_RUN_GRACE_NS. */
