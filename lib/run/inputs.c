@@ -400,10 +400,11 @@ void sgpu_inputs_sync(struct sgpu_run *run)
 /* Whether nothing of the run is under way but the reading of `p`, which may be NULL. */
 static bool has_nothing_else(const struct sgpu_run *run, const struct sgpu_payload *p)
 {
-	const struct sgpu_payload *first = run->under_way[false];
+	const struct sgpu_payload *first = run->under_way[SGPU_TRANSFER_IN];
 	const bool alone = !first || (first == p && !p->next && sgpu_transfer_is_idle(p->transfer));
 
-	return alone && !run->enqueued && !sgpu_operations_pending(run) && !run->under_way[true];
+	return alone && !run->enqueued && !sgpu_operations_pending(run) &&
+	       !run->under_way[SGPU_TRANSFER_OUT];
 }
 
 /* Does other work until the batch's next `size` bytes are there. p: what is being read, or NULL. */

@@ -176,19 +176,19 @@ int sgpu_payload_begin(struct sgpu_payload *p, struct sgpu_transfer_request *req
 		: sgpu_transfer_begin(run->devices[p->device]->engine, request, &p->transfer,
 				      error);
 	if (rc == SGPU_OK) {
-		p->next = run->under_way[p->result];
-		run->under_way[p->result] = p;
+		p->next = run->under_way[request->direction];
+		run->under_way[request->direction] = p;
 	} else if (request->end.close) {
 		request->end.close(request->end.context);
 	}
 	return rc;
 }
 
-bool sgpu_payloads_advance(struct sgpu_run *run, bool results)
+bool sgpu_payloads_advance(struct sgpu_run *run, enum sgpu_transfer_direction direction)
 {
 	bool any = false;
 
-	for (struct sgpu_payload **link = &run->under_way[results]; *link;) {
+	for (struct sgpu_payload **link = &run->under_way[direction]; *link;) {
 		struct sgpu_payload *p = *link;
 		const struct sgpu_transfer_result *result;
 
@@ -200,10 +200,10 @@ bool sgpu_payloads_advance(struct sgpu_run *run, bool results)
 		}
 		*link = p->next;
 		for (int i = 0; i < SGPU_PATHS; i++) {
-			(results ? run->result.paths.out : run->result.paths.in)[i] +=
+			(p->result ? run->result.paths.out : run->result.paths.in)[i] +=
 				result->bytes[i];
 		}
-		(results ? sgpu_output_moved : sgpu_input_moved)(p, result);
+		(p->result ? sgpu_output_moved : sgpu_input_moved)(p, result);
 		sgpu_transfer_free(&p->transfer);
 	}
 	return any;

@@ -221,7 +221,7 @@ struct sgpu_run {
 	struct sgpu_tar_reader *tar;
 	struct sgpu_memory memory;	   /* the batch's buffers on the devices */
 	struct sgpu_payload *payloads;	   /* inputs by segment of the batch, then results */
-	struct sgpu_payload *under_way[2]; /* inputs and results that are transfers */
+	struct sgpu_payload *under_way[2]; /* the transfers, by direction */
 	struct sgpu_group *filling;	   /* small inputs that are not enqueued yet, or NULL */
 	struct sgpu_group *enqueued;	   /* oldest first */
 	int tar_code; /* SGPU_OK, or why the batch itself cannot be read any more */
@@ -313,7 +313,7 @@ SGPU_MUST_CHECK int sgpu_payload_begin(struct sgpu_payload *payload,
 void sgpu_payload_note(const struct sgpu_payload *payload, enum sgpu_span_kind kind,
 		       uint64_t begin_ns, uint64_t end_ns, uint64_t bytes);
 /* Takes steps for the transfers under way; returns whether anything was done. */
-bool sgpu_payloads_advance(struct sgpu_run *run, bool results);
+bool sgpu_payloads_advance(struct sgpu_run *run, enum sgpu_transfer_direction direction);
 void sgpu_payloads_stop(struct sgpu_run *run, int code);
 
 /* Gives a sealed payload, and some of those after it, their keys on the device. */

@@ -224,9 +224,9 @@ bool sgpu_run_advance(struct sgpu_run *run)
 		sgpu_payloads_stop(run, stop);
 	}
 	any = sgpu_inputs_end_groups(run);
-	any |= sgpu_payloads_advance(run, false);
+	any |= sgpu_payloads_advance(run, SGPU_TRANSFER_IN);
 	any |= sgpu_operations_advance(run);
-	return sgpu_payloads_advance(run, true) || any;
+	return sgpu_payloads_advance(run, SGPU_TRANSFER_OUT) || any;
 }
 
 void sgpu_run_pause(struct sgpu_run *run, uint64_t begin_ns)
@@ -234,7 +234,7 @@ void sgpu_run_pause(struct sgpu_run *run, uint64_t begin_ns)
 	if (run->stop_seen) {
 		sgpu_presence_stop(run);
 	}
-	if (!sgpu_operations_pending(run) && !run->under_way[true]) {
+	if (!sgpu_operations_pending(run) && !run->under_way[SGPU_TRANSFER_OUT]) {
 		sgpu_inputs_sync(run); /* which takes a moment: nothing else is there to wait for */
 	}
 	sgpu_device_pause(begin_ns);
@@ -248,8 +248,9 @@ static void run_to_end(struct sgpu_run *run)
 	for (;;) {
 		if (sgpu_run_advance(run)) {
 			since = sgpu_now_ns();
-		} else if (sgpu_operations_ended(run) && !run->enqueued && !run->under_way[false] &&
-			   !run->under_way[true]) {
+		} else if (sgpu_operations_ended(run) && !run->enqueued &&
+			   !run->under_way[SGPU_TRANSFER_IN] &&
+			   !run->under_way[SGPU_TRANSFER_OUT]) {
 			return;
 		} else {
 			sgpu_run_pause(run, since);
