@@ -304,31 +304,6 @@ int sgpu_frames_access(struct sgpu_space *space, bool on, struct sgpu_error *err
 }
 
 /* ---- addresses ---- */
-bool sgpu_frames_place(struct sgpu_frames *frames, sgpu_devptr address, uint64_t most,
-		       uint64_t *place, uint64_t *size)
-{
-	const struct sgpu_space *space;
-	uint64_t offset, entry, end;
-	uint32_t frame;
-
-	pthread_mutex_lock(&frames->lock);
-	space = space_of(sgpu_ranges_find(&frames->spaces, address));
-	offset = space ? address - space->range.address : 0;
-	entry = space ? offset / frames->small : 0;
-	frame = space ? space->entries[entry] : 0;
-	if (frame != 0) {
-		end = space->range.extent / frames->small;
-		*place = ((uint64_t)frame - 1) * frames->small + offset % frames->small;
-		*size = frames->small - offset % frames->small;
-		while (*size < most && ++entry < end && space->entries[entry] == ++frame) {
-			*size += frames->small;
-		}
-		*size = *size < most ? *size : most;
-	}
-	pthread_mutex_unlock(&frames->lock);
-	return frame != 0;
-}
-
 bool sgpu_frames_reach(struct sgpu_frames *frames, sgpu_devptr address, uint64_t size)
 {
 	const struct sgpu_space *space;

@@ -44,7 +44,8 @@ struct sgpu_frame_calls {
 	/* Unmaps a space's pages, and releases its addresses. False: some pages may still be
 	 * mapped. */
 	bool (*release)(struct sgpu_space *space);
-	/* After a failure none is mapped, or the space is faulted. */
+	/* The memory of the CPU device is zero, a GPU's as it was left. After a failure none is
+	 * mapped, or the space is faulted. */
 	int (*map)(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
 		   uint64_t page_size, struct sgpu_error *error);
 	/* After a failure all are mapped, or the space is faulted. */
@@ -77,10 +78,6 @@ SGPU_MUST_CHECK int sgpu_frames_access(struct sgpu_space *space, bool on, struct
 uint64_t sgpu_space_seek(const struct sgpu_space *space, uint64_t entry, uint64_t end, bool used);
 /* Finds the first run of mapped bytes from *at on. False: there is none. */
 bool sgpu_space_next_run(const struct sgpu_space *space, uint64_t *at, uint64_t *size);
-/* *place: the address's offset in physical memory. *size: how many of `most` bytes from there lie
- * in consecutive frames. False: no space maps the address. Takes the lock. */
-bool sgpu_frames_place(struct sgpu_frames *frames, sgpu_devptr address, uint64_t most,
-		       uint64_t *place, uint64_t *size);
 /* Whether all bytes of a range are mapped in one reachable space. Takes the lock. */
 bool sgpu_frames_reach(struct sgpu_frames *frames, sgpu_devptr address, uint64_t size);
 

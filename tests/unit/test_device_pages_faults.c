@@ -12,7 +12,7 @@
 #include "pages_harness.h"
 
 /* Calls that are let through before the kernel has no mapping left; negative: all. */
-static int maps = -1, protects = -1, unmaps = -1;
+static int maps = -1, protects = -1, unmaps = -1, advices = -1;
 
 static bool refused(int *left)
 {
@@ -42,9 +42,14 @@ int munmap(void *start, size_t size)
 	return refused(&unmaps) ? -1 : (int)syscall(SYS_munmap, start, size);
 }
 
+int madvise(void *start, size_t size, int advice)
+{
+	return refused(&advices) ? -1 : (int)syscall(SYS_madvise, start, size, advice);
+}
+
 static void again(void)
 {
-	maps = protects = unmaps = -1;
+	maps = protects = unmaps = advices = -1;
 }
 
 static int map_page(const struct room *room, uint64_t page, uint32_t frame)
@@ -134,6 +139,12 @@ UNIT_TEST(a_page_that_cannot_be_mapped_half_way_is_nobodys)
 	struct room room = make_room(8), other = make_room(8);
 	uint32_t frames[] = { 1, 5 };
 
+	advices = 1; /* they are mapped, but a child would inherit them */
+	CHECK(sgpu_page_map(room.space, 0, frames, 2, info.small, &error) == SGPU_ENOMEM);
+	again();
+	CHECK(map_page(&room, 0, 1) == SGPU_OK);
+	CHECK(sgpu_page_unmap(room.space, 0, info.small, &error) == SGPU_OK);
+	advices = 1;
 	maps = 1;
 	protects = 0;
 	CHECK(sgpu_page_map(room.space, 0, frames, 2, info.small, &error) == SGPU_EDEVICE);

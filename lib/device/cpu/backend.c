@@ -15,11 +15,11 @@ static void close_device(struct sgpu_device *device)
 {
 	sgpu_cpu_streams_close(device);
 	sgpu_cpu_host_stop(device);
-	sgpu_cpu_pages_close(device);
+	sgpu_frames_empty(&device->frames); /* pages are cleared before they are unmapped */
 	sgpu_cpu_memory_close(&device->memory);
 	sgpu_pool_free(&device->pool);
 	pthread_mutex_destroy(&device->host.lock);
-	pthread_mutex_destroy(&device->pages.frames.lock);
+	pthread_mutex_destroy(&device->frames.lock);
 	pthread_mutex_destroy(&device->lock);
 	free(device);
 }
@@ -51,9 +51,9 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 	}
 	new->object.backend = &sgpu_device_cpu;
 	make_lock(&new->lock);
-	make_lock(&new->pages.frames.lock);
-	new->pages.frames.device = new;
-	new->pages.frames.calls = &sgpu_cpu_frame_calls;
+	make_lock(&new->frames.lock);
+	new->frames.device = new;
+	new->frames.calls = &sgpu_cpu_frame_calls;
 	sgpu_host_processor(new->processor, sizeof(new->processor));
 	sgpu_cpu_host_take(new);
 	sgpu_cpu_memory_open(&new->memory, config->memory_limit);

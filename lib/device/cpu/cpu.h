@@ -53,10 +53,13 @@ SGPU_MUST_CHECK int sgpu_cpu_check_range(struct sgpu_device *device, sgpu_devptr
 					 uint64_t size, struct sgpu_task *task);
 void sgpu_cpu_memory_limit(struct sgpu_device *device, uint64_t bytes);
 void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, uint64_t *available);
-/* Counts bytes as in use until the device closes. Errors: SGPU_ENOMEM. */
+/* Counts bytes as in use until they are returned. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_cpu_memory_promise(struct sgpu_cpu_memory *memory, uint64_t size,
 					    struct sgpu_error *error);
+void sgpu_cpu_memory_return(struct sgpu_cpu_memory *memory, uint64_t size);
 uint64_t sgpu_cpu_memory_most(struct sgpu_cpu_memory *memory);
+/* Zeroes anonymous memory, and makes no page that was never written. */
+void sgpu_cpu_clear(uint64_t address, uint64_t size);
 
 SGPU_MUST_CHECK int sgpu_cpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer,
 					  uint64_t size, sgpu_devptr *memory,
@@ -64,15 +67,6 @@ SGPU_MUST_CHECK int sgpu_cpu_shared_alloc(struct sgpu_device *device, struct sgp
 void sgpu_cpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr memory);
 
 /* ---- pages.c ---- */
-struct sgpu_cpu_pages {
-	struct sgpu_frames frames; /* its lock guards this struct */
-	int fd;			   /* the file of physical memory, once the frames are opened */
-	uint64_t *made;		   /* one bit per frame: it counts as in use */
-};
-/* Zeroes memory, and creates hardly any page where nothing was written. */
-void sgpu_cpu_pages_clear(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
-/* Frees everything without clearing; pages are cleared before they are unmapped. */
-void sgpu_cpu_pages_close(struct sgpu_device *device);
 extern const struct sgpu_frame_calls sgpu_cpu_frame_calls;
 extern const struct sgpu_device_page_calls sgpu_cpu_page_calls;
 
@@ -134,7 +128,7 @@ struct sgpu_device {
 	char processor[96];
 	struct sgpu_pool *pool;
 	struct sgpu_cpu_memory memory;
-	struct sgpu_cpu_pages pages;
+	struct sgpu_frames frames; /* pages */
 	struct sgpu_cpu_host host;
 	pthread_mutex_t lock;	     /* guards the members below, streams and events */
 	struct sgpu_stream *streams; /* all, until the device is closed */

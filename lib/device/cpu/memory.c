@@ -26,28 +26,48 @@ static uint64_t round_up(uint64_t size, uint64_t multiple)
 	return (size + multiple - 1) / multiple * multiple;
 }
 
-/* The block then goes back to the kernel, so only its resident pages are cleared: clearing others
- * would create them. */
-static void clear(const struct sgpu_cpu_block *block)
+/* Pages that are not in memory were never written, or are in swap, from which they are dropped. */
+static void clear_pages(uint64_t address, uint64_t size)
 {
-	uint64_t address = block->range.address, size = round_up(block->size, SGPU_CPU_PAGE), done,
-		 length, page;
 	unsigned char present[256];
+	uint64_t page, run, count, done;
 
-	/* Other code may map these addresses next, and must find them unpoisoned. */
-	SGPU_UNPOISON(address + block->size, block->range.extent - block->size);
-	for (done = 0; done < size; done += length) {
-		length = sgpu_min_u64(size - done, sizeof(present) * SGPU_CPU_PAGE);
-		if (mincore(sgpu_cpu_pointer(address + done), length, present) != 0) {
+	for (done = 0; done < size; done += count * SGPU_CPU_PAGE) {
+		count = sgpu_min_u64((size - done) / SGPU_CPU_PAGE, sizeof(present));
+		if (mincore(sgpu_cpu_pointer(address + done), count * SGPU_CPU_PAGE, present) !=
+		    0) {
 			memset(present, 1, sizeof(present));
 		}
-		for (page = 0; page * SGPU_CPU_PAGE < length; page++) {
-			if (present[page] & 1) {
-				sgpu_wipe(sgpu_cpu_pointer(address + done + page * SGPU_CPU_PAGE),
-					  SGPU_CPU_PAGE);
+		for (page = 0; page < count; page += run) {
+			void *at = sgpu_cpu_pointer(address + done + page * SGPU_CPU_PAGE);
+
+			for (run = 1;
+			     page + run < count && (present[page + run] & 1) == (present[page] & 1);
+			     run++) {
+			}
+			if ((present[page] & 1) ||
+			    madvise(at, run * SGPU_CPU_PAGE, MADV_DONTNEED) != 0) {
+				sgpu_wipe(at, run * SGPU_CPU_PAGE);
 			}
 		}
 	}
+}
+
+void sgpu_cpu_clear(uint64_t address, uint64_t size)
+{
+	const uint64_t head = sgpu_min_u64(round_up(address, SGPU_CPU_PAGE) - address, size),
+		       whole = (size - head) / SGPU_CPU_PAGE * SGPU_CPU_PAGE;
+
+	sgpu_wipe(sgpu_cpu_pointer(address), head);
+	clear_pages(address + head, whole);
+	sgpu_wipe(sgpu_cpu_pointer(address + head + whole), size - head - whole);
+}
+
+static void clear_block(const struct sgpu_cpu_block *block)
+{
+	/* Other code may map these addresses next, and must find them unpoisoned. */
+	SGPU_UNPOISON(block->range.address + block->size, block->range.extent - block->size);
+	sgpu_cpu_clear(block->range.address, round_up(block->size, SGPU_CPU_PAGE));
 }
 
 void *sgpu_cpu_map(uint64_t size, uint64_t alignment, int protection)
@@ -140,6 +160,13 @@ int sgpu_cpu_memory_promise(struct sgpu_cpu_memory *memory, uint64_t size, struc
 	return rc;
 }
 
+void sgpu_cpu_memory_return(struct sgpu_cpu_memory *memory, uint64_t size)
+{
+	pthread_mutex_lock(&memory->lock);
+	memory->used -= size;
+	pthread_mutex_unlock(&memory->lock);
+}
+
 uint64_t sgpu_cpu_memory_most(struct sgpu_cpu_memory *memory)
 {
 	uint64_t most;
@@ -228,7 +255,7 @@ void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr address, uint64_t siz
 	memory->used -= round_up(block->size ? block->size : 1, SGPU_CPU_PAGE);
 	memory->looked_ns = block->size < LARGE_REQUEST ? memory->looked_ns : 0;
 	pthread_mutex_unlock(&memory->lock);
-	clear(block);
+	clear_block(block);
 	unmap_block(block);
 }
 
@@ -292,7 +319,7 @@ int sgpu_cpu_check_range(struct sgpu_device *device, sgpu_devptr address, uint64
 			 struct sgpu_task *task)
 {
 	return is_allocated(&device->memory, address, size) ||
-			       sgpu_frames_reach(&device->pages.frames, address, size)
+			       sgpu_frames_reach(&device->frames, address, size)
 		       ? SGPU_OK
 		       : sgpu_task_refuse_range(task, address, size);
 }
@@ -312,7 +339,7 @@ void sgpu_cpu_memory_close(struct sgpu_cpu_memory *memory)
 
 	while ((block = (struct sgpu_cpu_block *)(void *)sgpu_ranges_any(&memory->live))) {
 		sgpu_ranges_remove(&memory->live, &block->range);
-		clear(block);
+		clear_block(block);
 		unmap_block(block);
 	}
 	pthread_mutex_destroy(&memory->lock);

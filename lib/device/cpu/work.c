@@ -35,31 +35,24 @@ static int perform_copy(struct sgpu_device *device, const struct sgpu_cpu_item *
 			     (void *)(uintptr_t)item);
 }
 
-struct clearing {
-	struct sgpu_device *device;
-	const struct sgpu_cpu_item *item;
-};
-
 static void clear_bytes(void *argument, uint64_t begin, uint64_t end)
 {
-	const struct clearing *clearing = argument;
+	const struct sgpu_cpu_item *item = argument;
 
-	sgpu_cpu_pages_clear(clearing->device, clearing->item->work.out + begin, end - begin);
+	sgpu_cpu_clear(item->work.out + begin, end - begin);
 }
 
 /* No clear is cancelled: what it clears must not stay. */
 static int perform_clear(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 			 struct sgpu_task *task)
 {
-	struct clearing clearing = { device, item };
-
 	(void)task;
 	if (item->work.size <= SGPU_CPU_BRIEF) {
 		memset(item->work.to, 0, item->work.size);
 	} else if (item->work.size < SHARED_BYTES ||
 		   sgpu_pool_for(device->pool, item->work.size, SHARED_BYTES, clear_bytes,
-				 &clearing) != SGPU_OK) {
-		clear_bytes(&clearing, 0, item->work.size);
+				 (void *)(uintptr_t)item) != SGPU_OK) {
+		sgpu_cpu_clear(item->work.out, item->work.size);
 	}
 	return SGPU_OK;
 }
