@@ -18,7 +18,6 @@ static struct {
 	struct sgpu_lease_pool *pool; /* NULL: none was asked for */
 	struct sgpu_lease_pool_info info;
 	struct sgpu_device *device; /* where the pool is registered, or NULL */
-	bool used;		    /* a run has used the pool */
 } l;
 
 static void count_leases(unsigned leases, uint64_t bytes)
@@ -74,7 +73,7 @@ void serve_lease_shrink(uint64_t most)
 	const uint64_t size = most / POOL_PAGE * POOL_PAGE;
 	struct sgpu_error error = { 0 };
 
-	if (!l.pool || l.used || l.info.size <= most) {
+	if (!l.pool || serving.used || l.info.size <= most) {
 		return;
 	}
 	serve_lease_close();
@@ -94,7 +93,6 @@ int serve_lease_options(bool results, struct sgpu_run_options *options, struct s
 	if (results && !l.pool) {
 		return fail_without_pool(error);
 	}
-	l.used = true;
 	options->leases = l.pool;
 	options->leases_registered = l.device != NULL;
 	options->lease_results = results;

@@ -14,8 +14,6 @@
 #include "device/backend.h"
 #include "serving.h"
 
-static bool requested; /* there has been a request */
-
 /* Sessions. A client brings the memory of a ring and an area; the connection wakes either side. The
  * worker's loop only ends sessions. */
 
@@ -167,7 +165,6 @@ void requests_take(int connection)
 	struct sgpu_error error = { 0 };
 	int rc;
 
-	requested = true;
 	atomic_fetch_add(&serving.requests, 1);
 	rc = sgpu_thread_start(NULL, deal_with, (void *)(intptr_t)connection, &error);
 	if (rc < 0) {
@@ -199,9 +196,7 @@ static void limit_host_memory(const struct enclave *w, uint64_t bytes)
 			    (unsigned long long)bytes);
 	}
 	if (bytes && !set_aside) {
-		if (!requested) {
-			serve_lease_shrink(bytes > staging ? (bytes - staging) / 2 : 0);
-		}
+		serve_lease_shrink(bytes > staging ? (bytes - staging) / 2 : 0);
 		set_aside =
 			sgpu_limit_take(SGPU_HOST_MEMORY, staging, NULL) == SGPU_OK ? staging : 0;
 	}

@@ -112,8 +112,7 @@ static void hear_of(struct work *work)
 	if (!serving.begin.spool) {
 		(void)wire_say(work->connection, WIRE_TAKEN, -1);
 	}
-	(void)watch_client(work);
-	work->heard = true;
+	work->heard = watch_client(work);
 }
 
 /* From now on the run can be cancelled. Most clients are heard by tick(), since waking them takes
@@ -288,6 +287,7 @@ static struct work *hear_supervisor(void)
 	/* A connection without a descriptor is closed already, and ends as others do. */
 	if (m.header.kind == WIRE_TAKE && m.header.size == sizeof(m.take) &&
 	    (connection >= 0 || rc == SGPU_ERETRY)) {
+		serving.used = true;
 		if (m.take.request) {
 			requests_take(connection);
 		} else {
@@ -354,11 +354,11 @@ static void start_thread(void)
 	t.threads += sgpu_thread_start(NULL, tend, NULL, NULL) == SGPU_OK;
 }
 
-static void tick_later(void)
+static bool tick_later(void)
 {
 	const struct itimerspec tick = { .it_value.tv_nsec = TICK_MS * MS };
 
-	t.ticks = timerfd_settime(t.timer_fd, 0, &tick, NULL) == 0;
+	return timerfd_settime(t.timer_fd, 0, &tick, NULL) == 0;
 }
 
 static void *tend(void *unused)
@@ -375,9 +375,7 @@ static void *tend(void *unused)
 		if (t.running == t.threads && t.threads < t.spare) {
 			start_thread();
 		}
-		if (!t.ticks) {
-			tick_later();
-		}
+		t.ticks = t.ticks || tick_later();
 		pthread_mutex_unlock(&t.mutex);
 		run_work(work);
 		pthread_mutex_lock(&t.mutex);
@@ -398,8 +396,8 @@ static void tick(void)
 {
 	static uint64_t ended;
 
-	if (pthread_mutex_trylock(&t.mutex) != 0) {
-		tick_later();
+	if (pthread_mutex_trylock(&t.mutex) != 0) { /* who has it may hang in a system call */
+		(void)tick_later();
 		return;
 	}
 	if (t.running == t.threads && !t.over && ended == t.ends) {
@@ -420,14 +418,11 @@ static void tick(void)
 			hear_of(work);
 		}
 	}
-	t.ticks = false;
-	if (t.running > 0) {
-		tick_later();
-	}
+	t.ticks = t.running > 0 && tick_later();
 	pthread_mutex_unlock(&t.mutex);
 }
 
-/* Ends the worker some time after its supervisor has gone, even if the leader hangs in a system
+/* Ends the worker some time after its supervisor has gone, even if a thread hangs in a system
  * call: a client may send a descriptor whose closing takes as long as the client likes. Once the
  * process that signs has ended, this worker takes no more work, since nobody could seal to it. */
 static void *watch_others(void *unused)

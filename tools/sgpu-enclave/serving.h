@@ -19,6 +19,7 @@ extern struct serving {
 	struct enclave *enclave;
 	struct wire_begin begin; /* what the supervisor says */
 	int control;		 /* the supervisor's socket */
+	bool used;		 /* it has handed over a connection */
 	struct serve_counters *counters;
 	int wake_fd;		   /* eventfd, written when it may be over */
 	atomic_bool draining;	   /* takes no work, and ends with the last submission */
@@ -55,7 +56,7 @@ void requests_take(int connection);
 SGPU_MUST_CHECK int serve_lease_open(uint64_t size, struct sgpu_error *error);
 /* Frees the pool. All requests and runs must have ended. */
 void serve_lease_close(void);
-/* Replaces a pool of more than `most` bytes, which no run used, by a smaller one. */
+/* Replaces a pool of more than `most` bytes, which nobody has used, by a smaller one. */
 void serve_lease_shrink(uint64_t most);
 /* Sets a run's options for the pool. results: these stay in a lease. Errors: SGPU_EUNAVAILABLE:
  * there is no pool. */
