@@ -128,7 +128,9 @@ static void drop_old(struct sgpu_replay *replay, uint64_t now_us)
 	const uint64_t set = floor_of(replay), raised = set < floor ? floor : set;
 	/* Also if it was set: another process may have failed to have it on the disk. */
 	if (set != UNKNOWN && set_time(replay, floor_name, raised)) {
-		(void)old_names(replay, raised, true);
+		const uint64_t kept = floor_of(replay); /* rounded, where times are coarse */
+
+		(void)old_names(replay, kept == UNKNOWN ? 0 : kept, true);
 	}
 	(void)flock(replay->directory, LOCK_UN);
 }

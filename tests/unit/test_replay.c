@@ -130,6 +130,29 @@ UNIT_TEST(old_records_go_and_a_clock_that_is_set_back_brings_none_again)
 	remove_folder();
 }
 
+UNIT_TEST(no_name_goes_that_a_file_system_of_coarse_times_does_not_refuse)
+{
+	enum { OLD = 1100 };
+	const uint64_t at = NOW + SECOND / 4, later = NOW + SECOND / 2 + WINDOW;
+	struct sgpu_replay *replay = NULL;
+
+	new_folder();
+	coarse_times = true;
+	REQUIRE(sgpu_replay_create(folder, WINDOW, &replay, &error) == 0);
+	for (unsigned i = 0; i < OLD; i++) {
+		REQUIRE(take_at(replay, i, i % 2 ? at : NOW - 1, at) == 0);
+	}
+	sgpu_replay_free(&replay);
+	REQUIRE(sgpu_replay_create(folder, WINDOW, &replay, &error) == 0);
+	CHECK(take_at(replay, OLD, later, later) == 0 && recorded() == OLD / 2 + 1);
+	for (unsigned i = 0; i < OLD; i++) {
+		CHECK(take_at(replay, i, i % 2 ? at : NOW - 1, at) == SGPU_ETAKEN);
+	}
+	coarse_times = false;
+	sgpu_replay_free(&replay);
+	remove_folder();
+}
+
 UNIT_TEST(a_floor_that_cannot_be_read_refuses_all_and_removes_nothing)
 {
 	enum { OLD = 1100 };
@@ -260,6 +283,7 @@ int main(void)
 	UNIT_RUN(what_is_too_old_or_from_the_future_is_refused_and_not_remembered);
 	UNIT_RUN(a_record_of_another_version_is_refused_and_stays);
 	UNIT_RUN(old_records_go_and_a_clock_that_is_set_back_brings_none_again);
+	UNIT_RUN(no_name_goes_that_a_file_system_of_coarse_times_does_not_refuse);
 	UNIT_RUN(a_floor_that_cannot_be_read_refuses_all_and_removes_nothing);
 	UNIT_RUN(of_many_processes_one_takes_a_batch);
 	UNIT_RUN(a_writer_that_is_killed_leaves_what_it_took);
