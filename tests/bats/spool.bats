@@ -395,6 +395,40 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 	assert_no_file spool/again.response
 }
 
+@test "what another user keeps from being moved ends no worker, and is told" {
+	requires root setpriv
+	local boot claims
+	boot=$(cut -c 1-8 /proc/sys/kernel/random/boot_id)
+	claims=spool/.claimed/here.$boot.7.00000001
+	chmod 755 .
+	install -o 3002 -m 600 runner.jwk theirs.jwk
+	as_other() {
+		run --separate-stderr "$1" setpriv --reuid 3002 --regid 3002 --clear-groups \
+			sgpu-worker -q --json -k theirs.jwk --device cpu spool
+	}
+	# Claims that nobody else can change, as anybody with rights on the directory can make them.
+	mkdir -p "$claims"
+	echo no >"$claims/x"
+	chmod -R a+rX "$claims"
+	fill 3
+	chmod 777 spool spool/.claimed
+	chmod 644 spool/b?
+	as_other -1
+	assert_contains "$output" '"answered":3,"segments_failed":0,"failed":0,"left_alone":1'
+	assert_contains "$stderr" "'$claims/x' is not to be moved by this user: it is left alone"
+	[ -f "$claims/x" ]
+	# A directory in which each may move their own files alone.
+	rm -r spool/.claimed spool/b?.response
+	fill 3
+	chmod 644 spool/b?
+	chown 3002 spool/b[12]
+	chmod 1777 spool
+	as_other -1
+	assert_contains "$output" '"answered":2,"segments_failed":0,"failed":0,"left_alone":1'
+	assert_contains "$stderr" "'spool/b3' is not to be moved by this user: it is left alone"
+	[ -f spool/b3 ]
+}
+
 @test "claims of another host are taken back with --reclaim alone; not from a worker that holds its lock" {
 	requires jq
 	local dead=spool/.claimed/elsewhere.00000000.7.00000001 live=spool/.claimed/elsewhere.00000000.7.00000002

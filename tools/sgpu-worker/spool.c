@@ -142,7 +142,19 @@ static int take_over(const struct spool *spool, int from, const char *name)
 	return renameat(from, name, spool->own.directory, name);
 }
 
-/* *batch stays NULL if another worker was faster. */
+static void leave_alone(struct spool *spool, const char *name, const char *why)
+{
+	const bool in_claims = spool->dead.directory >= 0;
+
+	if (++spool->left > spool->warned && spool->warned < WARNINGS_MAX) {
+		cli_warning("'%s/%s%s%s%s' %s: it is left alone", spool->options.path,
+			    in_claims ? CLAIMS_DIRECTORY "/" : "",
+			    in_claims ? spool->dead.name : "", in_claims ? "/" : "", name, why);
+		spool->warned++;
+	}
+}
+
+/* *batch stays NULL if another worker was faster, or another user keeps the file. */
 static int claim(struct spool *spool, int from, const char *name, struct spool_batch **batch,
 		 struct sgpu_error *error)
 {
@@ -163,6 +175,11 @@ static int claim(struct spool *spool, int from, const char *name, struct spool_b
 		if (saved == ENOENT || saved == EEXIST ||
 		    fstatat(from, name, &status, AT_SYMLINK_NOFOLLOW) != 0 ||
 		    !S_ISREG(status.st_mode)) {
+			return SGPU_OK;
+		}
+		/* A sticky directory, or the claims of another user, who may be anybody. */
+		if (saved == EPERM || (saved == EACCES && spool->dead.directory >= 0)) {
+			leave_alone(spool, name, "is not to be moved by this user");
 			return SGPU_OK;
 		}
 		errno = saved;
@@ -207,8 +224,12 @@ static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 		}
 	}
 	while (spool->workers.at < spool->workers.count) {
-		if (claims_of(spool->workers.items[spool->workers.at++]->d_name, name) &&
-		    strcmp(name, spool->own.name) != 0 &&
+		const char *entry = spool->workers.items[spool->workers.at++]->d_name;
+
+		/* A lock beside its directory is no second worker. */
+		if (claims_of(entry, name) && strcmp(name, spool->own.name) != 0 &&
+		    (strcmp(entry, name) == 0 ||
+		     faccessat(spool->claimed, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0) &&
 		    claims_take(spool->claimed, name, spool->options.reclaim, &spool->dead)) {
 			return read_names(spool->dead.directory, CLAIMS_DIRECTORY, &spool->names,
 					  error);
@@ -307,9 +328,8 @@ static int take(struct spool *spool, const char *name, struct spool_batch **batc
 	}
 	if (why == for_other_keys) {
 		spool->others++;
-	} else if (++spool->left > spool->warned && spool->warned < WARNINGS_MAX) {
-		cli_warning("'%s/%s' %s: it is left alone", spool->options.path, name, why);
-		spool->warned++;
+	} else {
+		leave_alone(spool, name, why);
 	}
 	return SGPU_OK;
 }
