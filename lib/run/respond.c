@@ -470,7 +470,7 @@ int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error)
 
 	/* A file with a name may belong to somebody who does not want it cut. */
 	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
-	    status.st_nlink > 0 || fstatfs(fd, &about) != 0) {
+	    (status.st_nlink > 0 && !job->options->new_response) || fstatfs(fd, &about) != 0) {
 		return SGPU_OK;
 	}
 	placed = run->places && !run->runner->shared_files && about.f_type == TMPFS_MAGIC;

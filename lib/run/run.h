@@ -155,6 +155,8 @@ struct sgpu_run_options {
 	const char *results; /* a handle: results go there, one after the other, unless the batch
 				says otherwise; NULL: with the response */
 	bool allow_modules;  /* false: modules are refused (SGPU_EPOLICY) */
+	bool new_response;   /* nobody else has the file of out_fd, even if it has a name: space is
+				reserved there before the batch is recorded */
 	const int *manifest; /* a descriptor of the manifest of a batch that names it by its hash;
 				NULL: an unknown one is refused (SGPU_EMANIFEST) */
 };

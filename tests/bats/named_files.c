@@ -3,7 +3,7 @@
  * Preloaded, it makes every file system one where a file always has a name, as on vfat, NFS and
  * most of FUSE. With SGPU_TEST_KILL=1 the process then dies by SIGKILL at its first rename, as one
  * that is killed between two calls would. With SGPU_TEST_REPLACE=1 no rename can refuse to replace,
- * as on NFS. See outputs.bats and spool.bats.
+ * as on NFS; with SGPU_TEST_UNRESERVED=1 none can reserve space. See outputs.bats and spool.bats.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,6 +26,15 @@ int openat(int folder, const char *path, int flags, ...)
 		return -1;
 	}
 	return (int)syscall(SYS_openat, folder, path, flags, mode);
+}
+
+int fallocate(int fd, int mode, off_t offset, off_t size)
+{
+	if (mode == FALLOC_FL_KEEP_SIZE && getenv("SGPU_TEST_UNRESERVED")) {
+		errno = EOPNOTSUPP;
+		return -1;
+	}
+	return (int)syscall(SYS_fallocate, fd, mode, offset, size);
 }
 
 int renameat(int from_folder, const char *from, int to_folder, const char *to)

@@ -634,6 +634,44 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 	opens spool/b.response
 }
 
+@test "where every file has a name, too, a full disk takes no batch its one run, and the reason names it" {
+	requires root mount cc no-sanitizer
+	compile -shared -fPIC -O2 -o named_files.so "$BATS_TEST_DIRNAME/named_files.c"
+	small_job 300000 && sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >large
+	sgpu-seal keyinfo --owner owner.jwk >owners
+	# on_disk COMMAND...: with 1 MiB left for responses, which are listed in the end.
+	on_disk() {
+		# shellcheck disable=SC2016
+		run --separate-stderr unshare --mount bash -c '
+			mkdir -p out && mount -t tmpfs -o size=16m tmpfs out && head -c 15M /dev/zero >out/.other || exit 77
+			LD_PRELOAD=$PWD/named_files.so "$@"
+			status=$?
+			ls -A out
+			exit $status' sh "$@"
+		[ "$status" -ne 77 ] || skip "cannot mount a tmpfs"
+	}
+	cp large spool/a
+	on_disk sgpu-worker -q -k runner.jwk --device cpu --owners owners --state state -o out spool
+	[ "$status" -eq 3 ]
+	[ "$output" = .other ]
+	[ -f spool/a ]
+	assert_contains "$stderr" "cannot reserve"
+	on_disk sgpu-run -q -k runner.jwk --device cpu --owners owners --state state -o out/a spool/a
+	[ "$status" -eq 3 ]
+	[ "$output" = .other ]
+	assert_contains "$stderr" "cannot reserve"
+	LD_PRELOAD=$PWD/named_files.so run -0 worker -q --owners owners --state state spool
+	opens spool/a.response
+	# Where nothing can be reserved, the space is missed when the batch has run.
+	rm -r state spool/done spool/a.response
+	cp large spool/a
+	SGPU_TEST_UNRESERVED=1 on_disk sgpu-worker -q -k runner.jwk --device cpu --owners owners --state state -o out spool
+	[ "$status" -eq 3 ]
+	[ "$output" = .other ]
+	assert_contains "$(cat spool/failed/a.reason)" "No space left on device"
+	assert_contains "$(cat spool/failed/a.reason)" "it has had its one run: seal it again"
+}
+
 @test "when the disk of the record is full, that is no fault of any batch" {
 	requires root mount
 	sgpu-seal keyinfo --owner owner.jwk >owners

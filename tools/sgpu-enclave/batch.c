@@ -74,6 +74,7 @@ static int run_open_batch(struct submission *s, struct sgpu_error *error)
 	*options = enclave_run_options(w);
 	options->spans = r->trace != NULL;
 	options->results = r->results;
+	options->new_response = s->response.temporary != NULL;
 	options->manifest = s->manifest_fd >= 0 ? &s->manifest_fd : NULL;
 	options->deadline_ns = r->timeout_ns ? sgpu_now_ns() + r->timeout_ns : 0;
 	rc = sgpu_run_create(w->devices[0].runner, &s->run, &run, error);

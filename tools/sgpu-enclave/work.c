@@ -47,6 +47,7 @@ static int make_run(struct work *work, struct sgpu_run **run, struct sgpu_error 
 
 	submission.options.results = work->request.results[0] ? work->request.results : NULL;
 	submission.options.refuse_regions = find_region_fault(work);
+	submission.options.new_response = serving.begin.spool;
 	submission.options.manifest = work->request.manifest ? &work->fds[2] : NULL;
 	submission.options.deadline_ns = timeout == 0			? 0
 					 : timeout < UINT64_MAX - since ? since + timeout

@@ -296,13 +296,16 @@ static void fail_batch(struct drain *drain, struct spool_batch *batch)
 {
 	const char *name = batch->shown;
 	struct sgpu_error shown, error, *reason = &batch->error;
-	const int code = reason->code;
+	int code = reason->code;
 
-	if (batch->resumed && code == SGPU_ETAKEN) {
+	if (batch->lack.code && code == SGPU_ETAKEN) {
+		*reason = batch->lack; /* found after it was recorded */
+		(void)sgpu_hint(reason, "it has had its one run: seal it again");
+		code = reason->code;
+	} else if (batch->resumed && code == SGPU_ETAKEN) {
 		sgpu_fail(&shown, code, "%s (a worker that was killed had it)", reason->text);
 		memcpy(reason->text, shown.text, sizeof(reason->text));
-	}
-	if (code == SGPU_ENOSPACE) {
+	} else if (code == SGPU_ENOSPACE) {
 		(void)sgpu_hint(reason,
 				"the whole file system has less than it needs: give another "
 				"with -o, and move the batch back");
@@ -332,6 +335,7 @@ static void put_away(struct drain *drain, struct spool_batch *batch)
 			place = &(*place)->next;
 		}
 		batch->alone = true;
+		batch->lack = batch->error;
 		drain->lacks += batch->full;
 		put(place, batch);
 		return;

@@ -55,10 +55,11 @@ struct spool_batch {
 	/* ---- its run, for drain.c ---- */
 	struct spool_batch *next;
 	int connection;
-	bool alone;	/* runs while no other is under way */
-	uint64_t needs; /* bytes for its response; 0: not known */
-	bool full;	/* its response found no space */
-	bool again;	/* to run once more, alone, after all others */
+	bool alone;		/* runs while no other is under way */
+	uint64_t needs;		/* bytes for its response; 0: not known */
+	bool full;		/* its response found no space */
+	bool again;		/* to run once more, alone, after all others */
+	struct sgpu_error lack; /* why it runs once more */
 	struct report report;
 };
 
