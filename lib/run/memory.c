@@ -42,7 +42,7 @@ static int allocate(struct sgpu_run *run, int device, struct sgpu_error *error)
 {
 	struct sgpu_memory_share *share = &run->memory.shares[device];
 	struct sgpu_device *on = run->devices[device]->device;
-	struct sgpu_error other;
+	struct sgpu_error other = { 0 };
 	int rc = share->bytes <= SMALL_MAX ? SGPU_OK : check_free(run, device, error);
 
 	if (rc != SGPU_OK || share->bytes == 0) {

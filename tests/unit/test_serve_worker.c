@@ -290,6 +290,42 @@ UNIT_TEST(an_answer_whose_code_is_none_is_an_error_of_the_system)
 	}
 }
 
+static bool is_text_then_zeros(const char *field, size_t size, const char *text)
+{
+	const size_t length = strnlen(field, size);
+
+	return strcmp(field, text) == 0 &&
+	       sgpu_all_zero((const uint8_t *)field + length, size - length);
+}
+
+/* What was on a stack before may be behind the texts of an error. */
+UNIT_TEST(an_answer_has_nothing_of_the_memory_behind_its_texts)
+{
+	static struct wire_answer given, got;
+	struct sgpu_error dirty;
+	int ends[2];
+
+	REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+	for (int refused = 0; refused < 2; refused++) {
+		memset(&dirty, 0x5a, sizeof(dirty));
+		sgpu_fail(&dirty, SGPU_ENOMEM, "no memory");
+		sgpu_hint(&dirty, "buy some");
+		memset(&given.error, 0x5a, sizeof(given.error));
+		if (refused) {
+			wire_refuse(ends[1], &dirty);
+		} else {
+			wire_answer(ends[1], &given, &dirty);
+		}
+		REQUIRE(wire_receive(ends[0], WIRE_ANSWER, &got, sizeof(got), NULL, 0, NULL) ==
+			SGPU_OK);
+		CHECK(got.error.code == SGPU_ENOMEM && got.error.retryable == 0);
+		CHECK(is_text_then_zeros(got.error.text, sizeof(got.error.text), "no memory"));
+		CHECK(is_text_then_zeros(got.error.hint, sizeof(got.error.hint), "buy some"));
+	}
+	close(ends[0]);
+	close(ends[1]);
+}
+
 /* As one that refuses a connection at once. */
 UNIT_TEST(what_a_server_said_is_heard_though_it_closed_before_it_had_read_all)
 {
@@ -370,6 +406,7 @@ int main(int argc, char **argv)
 	UNIT_RUN(what_no_supervisor_says_ends_the_worker);
 	UNIT_RUN(a_worker_whose_supervisor_has_gone_ends_with_its_clients);
 	UNIT_RUN(an_answer_whose_code_is_none_is_an_error_of_the_system);
+	UNIT_RUN(an_answer_has_nothing_of_the_memory_behind_its_texts);
 	UNIT_RUN(what_a_server_said_is_heard_though_it_closed_before_it_had_read_all);
 	UNIT_RUN(the_page_has_each_message_with_its_length);
 	UNIT_RUN(no_message_brings_more_descriptors_than_a_message_may);

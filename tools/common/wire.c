@@ -162,13 +162,24 @@ bool wire_is_request(enum wire_kind kind)
 	return kind == WIRE_LEASE || kind == WIRE_SESSION || kind == WIRE_QUOTE;
 }
 
+void wire_answer(int socket, struct wire_answer *answer, const struct sgpu_error *error)
+{
+	struct sgpu_error *said = &answer->error;
+
+	memset(said, 0, sizeof(*said));
+	said->code = error->code;
+	said->retryable = error->retryable;
+	snprintf(said->text, sizeof(said->text), "%s", error->text);
+	snprintf(said->hint, sizeof(said->hint), "%s", error->hint);
+	(void)sgpu_wire_send(socket, WIRE_ANSWER, answer, sizeof(*answer), NULL, 0);
+}
+
 void wire_refuse(int socket, const struct sgpu_error *error)
 {
 	struct wire_answer answer;
 
 	memset(&answer, 0, sizeof(answer));
-	answer.error = *error;
-	sgpu_wire_send(socket, WIRE_ANSWER, &answer, sizeof(answer), NULL, 0);
+	wire_answer(socket, &answer, error);
 }
 
 #define CLEAN(text) clean_text(text, sizeof(text))

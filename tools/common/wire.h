@@ -193,6 +193,9 @@ SGPU_MUST_CHECK int wire_peek(int socket, enum wire_kind *kind, struct sgpu_erro
 /* Whether messages of this kind are requests to a worker. */
 bool wire_is_request(enum wire_kind kind);
 
+/* Sends an answer, and of the error only its texts: behind them may be any memory of this
+ * process. */
+void wire_answer(int socket, struct wire_answer *answer, const struct sgpu_error *error);
 void wire_refuse(int socket, const struct sgpu_error *error);
 
 /* Whether the server takes a descriptor as a batch or a response's place: only files in memory and

@@ -137,7 +137,8 @@ static int show_run(struct work *work, struct sgpu_run *run, struct sgpu_error *
 }
 
 /* Ends the work, or has a spool's connection wait for the next batch. */
-static void end_work(struct work *work, struct wire_answer *answer, bool has_gone)
+static void end_work(struct work *work, struct wire_answer *answer, const struct sgpu_error *error,
+		     bool has_gone)
 {
 	bool stays = serving.begin.spool && !has_gone;
 
@@ -145,8 +146,7 @@ static void end_work(struct work *work, struct wire_answer *answer, bool has_gon
 	t.running--; /* first, as the next batch may follow the answer at once */
 	t.ends++;
 	if (work->connection >= 0) {
-		(void)sgpu_wire_send(work->connection, WIRE_ANSWER, answer, sizeof(*answer), NULL,
-				     0);
+		wire_answer(work->connection, answer, error);
 	}
 	stays = stays && work->connection >= 0 && (work->heard || watch_client(work));
 	work->run = NULL;
@@ -162,17 +162,19 @@ static void end_work(struct work *work, struct wire_answer *answer, bool has_gon
 static void run_work(struct work *work)
 {
 	struct sgpu_run *run = NULL;
-	struct wire_answer answer = { .error.code = SGPU_OK };
+	struct sgpu_error error = { 0 };
+	struct wire_answer answer;
 	int rc, fds[3];
 
+	memset(&answer, 0, sizeof(answer));
 	memset(work->fds, -1, sizeof(work->fds));
-	rc = work_begin(work, &run, &answer.error);
-	rc = rc ? rc : show_run(work, run, &answer.error);
-	rc = rc ? rc : sgpu_run_batch(run, &answer.error);
-	answer.error.code = rc;
-	work_report(work, run, &answer);
+	rc = work_begin(work, &run, &error);
+	rc = rc ? rc : show_run(work, run, &error);
+	rc = rc ? rc : sgpu_run_batch(run, &error);
+	error.code = rc;
+	work_report(work, run, &answer, &error);
 	memcpy(fds, work->fds, sizeof(fds));
-	end_work(work, &answer, rc == SGPU_ECANCELED && !run);
+	end_work(work, &answer, &error, rc == SGPU_ECANCELED && !run);
 	for (int i = 0; i < 3; i++) {
 		sgpu_close(fds[i]);
 	}

@@ -44,9 +44,10 @@ struct work {
 
 /* work.c: receives the submission, which is there, and makes its run. */
 SGPU_MUST_CHECK int work_begin(struct work *work, struct sgpu_run **run, struct sgpu_error *error);
-/* Fills in the answer, whose error is set, and counts and logs the batch. run: NULL if it was not
- * made. Waits for the log. */
-void work_report(struct work *work, const struct sgpu_run *run, struct wire_answer *answer);
+/* Fills in the answer but for its error, and counts and logs the batch. run: NULL if it was not
+ * made. May add a hint to the error. Waits for the log. */
+void work_report(struct work *work, const struct sgpu_run *run, struct wire_answer *answer,
+		 struct sgpu_error *error);
 
 /* Starts a thread that serves the request on the connection and closes it. Requests, unlike
  * batches, have no turn. */

@@ -116,14 +116,15 @@ static void count_batch(const struct sgpu_run *run, int rc, uint64_t since_ns,
 	atomic_fetch_add(&sums[SERVE_BYTES_OUT], progress->bytes_out);
 }
 
-void work_report(struct work *work, const struct sgpu_run *run, struct wire_answer *answer)
+void work_report(struct work *work, const struct sgpu_run *run, struct wire_answer *answer,
+		 struct sgpu_error *error)
 {
 	const struct enclave *w = serving.enclave;
 	const struct sgpu_run_result *result = run ? sgpu_run_get_result(run) : NULL;
 	const struct report_user by = { .uid = work->uid,
 					.name = work->user,
-					.reason = answer->error.text };
-	const int rc = answer->error.code;
+					.reason = error->text };
+	const int rc = error->code;
 
 	if (run) {
 		report_collect(run, w, &answer->report);
@@ -134,7 +135,7 @@ void work_report(struct work *work, const struct sgpu_run *run, struct wire_answ
 		atomic_store(&serving.draining, true); /* others are for another worker */
 	}
 	if (w->quoted && rc == SGPU_EKEY) {
-		(void)sgpu_hint(&answer->error,
+		(void)sgpu_hint(error,
 				"if it is sealed to the key of a quote, the worker that gave the "
 				"quote has ended: ask for a new one with 'sgpu-serve quote'");
 	}
