@@ -47,44 +47,51 @@ static int cannot_write(const struct sgpu_replay *replay, struct sgpu_error *err
 }
 
 /* ---- old names ---- */
-/* The time before which all batches are refused; UNKNOWN, with errno set: it cannot be told. */
+/* UNKNOWN, with errno set: it cannot be told. */
+static uint64_t time_of(int fd)
+{
+	struct stat status;
+
+	return fd >= 0 && fstat(fd, &status) == 0 ? (uint64_t)status.st_mtim.tv_sec * 1000000 +
+							    (uint64_t)status.st_mtim.tv_nsec / 1000
+						  : UNKNOWN;
+}
+
+/* The time before which all batches are refused, or UNKNOWN. */
 static uint64_t floor_of(const struct sgpu_replay *replay)
 {
 	/* Opened, since a file system of a network may answer for a path from memory. */
 	const int fd = openat(replay->directory, floor_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	struct stat status;
-	const bool known = fd >= 0 && fstat(fd, &status) == 0;
+	const uint64_t floor = time_of(fd);
 
 	sgpu_close(fd);
-	return known ? (uint64_t)status.st_mtim.tv_sec * 1000000 +
-			       (uint64_t)status.st_mtim.tv_nsec / 1000
-		     : UNKNOWN;
+	return floor;
 }
 
-/* Sets the time of a file in the record's directory, which needs no space if the file is there. */
-static bool set_time(const struct sgpu_replay *replay, const char *name, uint64_t floor)
+/* Needs no space. */
+static bool set_time(int fd, uint64_t floor)
 {
 	const struct timespec times[] = { { .tv_nsec = UTIME_OMIT },
 					  { .tv_sec = (time_t)(floor / 1000000),
 					    .tv_nsec = (long)(floor % 1000000 * 1000) } };
-	const int fd =
-		openat(replay->directory, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-	const bool set = fd >= 0 && futimens(fd, times) == 0 && fsync(fd) == 0;
 
-	sgpu_close(fd);
-	return set;
+	return futimens(fd, times) == 0 && fsync(fd) == 0;
 }
 
 /* Makes the floor, unless it is there. */
 static bool make_floor(const struct sgpu_replay *replay)
 {
-	bool made = flock(replay->directory, LOCK_EX) == 0;
+	const int directory = replay->directory;
+	bool made = flock(directory, LOCK_EX) == 0;
+	int fd;
 
-	if (made && faccessat(replay->directory, floor_name, F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
-		made = set_time(replay, new_name, 0) &&
-		       renameat(replay->directory, new_name, replay->directory, floor_name) == 0;
+	if (made && faccessat(directory, floor_name, F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
+		fd = openat(directory, new_name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+		made = fd >= 0 && set_time(fd, 0) &&
+		       renameat(directory, new_name, directory, floor_name) == 0;
+		sgpu_close(fd);
 	}
-	(void)flock(replay->directory, LOCK_UN);
+	(void)flock(directory, LOCK_UN);
 	return made;
 }
 
@@ -110,6 +117,22 @@ static size_t old_names(const struct sgpu_replay *replay, uint64_t floor, bool d
 	return count;
 }
 
+/* Raises the floor, unless another process does, and drops what it refuses. Not the directory is
+ * locked but the file, open for writing: other hosts see that lock on NFS. */
+static void raise_floor(const struct sgpu_replay *replay, uint64_t floor)
+{
+	const int fd = openat(replay->directory, floor_name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	const uint64_t set = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 ? time_of(fd) : UNKNOWN;
+
+	/* Also if it was set: another process may have failed to have it on the disk. */
+	if (set != UNKNOWN && set_time(fd, set < floor ? floor : set)) {
+		const uint64_t kept = time_of(fd); /* rounded, where times are coarse */
+
+		(void)old_names(replay, kept == UNKNOWN ? 0 : kept, true);
+	}
+	sgpu_close(fd);
+}
+
 /* Counting visits every name, so a process does it at its first batch, and then only a few times in
  * a window. */
 static void drop_old(struct sgpu_replay *replay, uint64_t now_us)
@@ -121,18 +144,9 @@ static void drop_old(struct sgpu_replay *replay, uint64_t now_us)
 		return; /* a clock that was set back delays this by at most a pause */
 	}
 	replay->look_us = now_us + pause_us;
-	if (old_names(replay, floor, false) < DROPPED_MIN ||
-	    flock(replay->directory, LOCK_EX | LOCK_NB) != 0) {
-		return; /* or another process does it */
+	if (old_names(replay, floor, false) >= DROPPED_MIN) {
+		raise_floor(replay, floor);
 	}
-	const uint64_t set = floor_of(replay), raised = set < floor ? floor : set;
-	/* Also if it was set: another process may have failed to have it on the disk. */
-	if (set != UNKNOWN && set_time(replay, floor_name, raised)) {
-		const uint64_t kept = floor_of(replay); /* rounded, where times are coarse */
-
-		(void)old_names(replay, kept == UNKNOWN ? 0 : kept, true);
-	}
-	(void)flock(replay->directory, LOCK_UN);
 }
 
 /* ---- the rules ---- */

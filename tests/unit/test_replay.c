@@ -153,6 +153,38 @@ UNIT_TEST(no_name_goes_that_a_file_system_of_coarse_times_does_not_refuse)
 	remove_folder();
 }
 
+static void drop_elsewhere(void)
+{
+	struct sgpu_replay *other = NULL;
+
+	CHECK(sgpu_replay_create(folder, WINDOW, &other, &error) == 0);
+	CHECK(take_at(other, 9999, NOW + WINDOW + SECOND, NOW + WINDOW + SECOND) == 0);
+	sgpu_replay_free(&other);
+}
+
+UNIT_TEST(no_floor_is_lowered_by_a_host_that_was_slower)
+{
+	enum { OLD = 2100 };
+	struct sgpu_replay *replay = NULL;
+
+	new_folder();
+	far = true;
+	REQUIRE(sgpu_replay_create(folder, WINDOW, &replay, &error) == 0);
+	for (unsigned i = 0; i < OLD; i++) {
+		REQUIRE(take_at(replay, i, i % 2 ? NOW : NOW + SECOND - 1, NOW) == 0);
+	}
+	sgpu_replay_free(&replay);
+	REQUIRE(sgpu_replay_create(folder, WINDOW, &replay, &error) == 0);
+	before_times = drop_elsewhere;
+	CHECK(take_at(replay, OLD, NOW + WINDOW + 1, NOW + WINDOW + 1) == 0 && !before_times);
+	for (unsigned i = 0; i < OLD; i++) {
+		CHECK(take_at(replay, i, i % 2 ? NOW : NOW + SECOND - 1, NOW) == SGPU_ETAKEN);
+	}
+	far = false;
+	sgpu_replay_free(&replay);
+	remove_folder();
+}
+
 UNIT_TEST(a_floor_that_cannot_be_read_refuses_all_and_removes_nothing)
 {
 	enum { OLD = 1100 };
@@ -284,6 +316,7 @@ int main(void)
 	UNIT_RUN(a_record_of_another_version_is_refused_and_stays);
 	UNIT_RUN(old_records_go_and_a_clock_that_is_set_back_brings_none_again);
 	UNIT_RUN(no_name_goes_that_a_file_system_of_coarse_times_does_not_refuse);
+	UNIT_RUN(no_floor_is_lowered_by_a_host_that_was_slower);
 	UNIT_RUN(a_floor_that_cannot_be_read_refuses_all_and_removes_nothing);
 	UNIT_RUN(of_many_processes_one_takes_a_batch);
 	UNIT_RUN(a_writer_that_is_killed_leaves_what_it_took);
