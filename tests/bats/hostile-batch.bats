@@ -452,3 +452,17 @@ offset_of() {
 	run -1 sgpu-seal inspect larger
 	assert_contains "$output" "larger than"
 }
+
+@test "who has too little memory for a text ends for that, and makes no other text of it" {
+	local limit
+	requires python3 no-sanitizer
+	# shellcheck disable=SC2016
+	rewrite batch.tar large 'import re
+manifest = re.sub(rb"\"manifest_id\":\"[^\"]*\"", b"\"manifest_id\":\"" + b"A" * 40000000 + b"\"", manifest)'
+	run -1 sgpu-seal inspect large
+	assert_contains "$output" "a manifest_id is 1 to 128 characters"
+	for limit in 140000 160000 180000 200000; do
+		run -3 timeout 60 bash -c "ulimit -v $limit; sgpu-seal inspect large"
+		assert_contains "$output" "out of memory"
+	done
+}

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -228,6 +229,22 @@ void cli_command_text(char *text, size_t size)
 	}
 }
 
+/* For jansson. Without memory, it would write past its buffers and leave members out of copies, so
+ * the program ends instead. */
+static void *take_memory(size_t size)
+{
+	static atomic_flag ends = ATOMIC_FLAG_INIT;
+	void *memory = malloc(size);
+
+	if (!memory && atomic_flag_test_and_set(&ends)) {
+		_exit(sgpu_exit_status(SGPU_ENOMEM)); /* the message takes memory, too */
+	}
+	if (!memory) {
+		_exit(cli_finish(cli_fail_nomem()));
+	}
+	return memory;
+}
+
 /* The JSON parser keeps copies of its input, and key files are JSON. */
 static void free_wiped(void *memory)
 {
@@ -237,7 +254,7 @@ static void free_wiped(void *memory)
 
 int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 {
-	json_set_alloc_funcs(malloc, free_wiped);
+	json_set_alloc_funcs(take_memory, free_wiped);
 	tool = this_tool;
 	words = argc > 0 ? argv + 1 : NULL;
 	cli_json = asks_for_json(argc, argv);
