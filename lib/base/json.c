@@ -210,13 +210,18 @@ int sgpu_json_only(const json_t *object, const char *where, const char *const *k
 
 json_t *sgpu_json_from_bytes(const void *data, size_t size)
 {
-	char *text = malloc(SGPU_BASE64URL_MAX(size));
+	json_malloc_t take;
+	json_free_t give;
 	json_t *value = NULL;
 
+	/* As for trees: where a program ends without memory, no member is left out. */
+	json_get_alloc_funcs(&take, &give);
+	char *text = take(SGPU_BASE64URL_MAX(size));
 	if (text) {
 		sgpu_base64url_encode(data, size, text);
 		value = json_string(text);
-		sgpu_free_wiped(&text, SGPU_BASE64URL_MAX(size));
+		sgpu_wipe(text, SGPU_BASE64URL_MAX(size));
+		give(text);
 	}
 	return value;
 }

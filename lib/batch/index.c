@@ -317,10 +317,7 @@ int sgpu_index_text(const struct sgpu_batch *batch, char **text, size_t *size,
 	rc = rc ? rc : sgpu_json_canonical(index, text, size, error);
 	json_decref(index);
 	if (rc == SGPU_ENOMEM) {
-		/* jansson also fails if a string is not UTF-8; only error texts are unchecked. */
-		return sgpu_fail(
-			error, SGPU_EINVALID,
-			"cannot write the index: out of memory, or text that is not UTF-8");
+		return sgpu_fail_nomem(error);
 	}
 	if (!rc && *size > SGPU_INDEX_SIZE_MAX) {
 		free(*text);

@@ -60,10 +60,31 @@ UNIT_TEST(a_response_says_what_became_of_all)
 	sgpu_batch_free(&answer);
 }
 
+static void *no_memory(size_t size)
+{
+	(void)size;
+	return NULL;
+}
+
+UNIT_TEST(an_index_that_lacks_memory_is_not_called_malformed)
+{
+	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
+	struct sgpu_batch *answer = response(&key);
+	char *text = NULL;
+	size_t size = 0;
+
+	json_set_alloc_funcs(no_memory, free);
+	CHECK(sgpu_index_text(answer, &text, &size, &error) == SGPU_ENOMEM && !text);
+	json_set_alloc_funcs(malloc, free);
+	CHECK(strcmp(error.text, "out of memory") == 0);
+	sgpu_batch_free(&answer);
+}
+
 int main(void)
 {
 	UNIT_RUN(failures_in_a_response_are_strict);
 	UNIT_RUN(a_response_names_no_file);
 	UNIT_RUN(a_response_says_what_became_of_all);
+	UNIT_RUN(an_index_that_lacks_memory_is_not_called_malformed);
 	return unit_done();
 }

@@ -287,6 +287,27 @@ UNIT_TEST(a_fault_of_a_part_has_its_place_in_the_whole)
 	}
 }
 
+static int taken;
+
+static void *count(size_t size)
+{
+	taken++;
+	return malloc(size);
+}
+
+/* Tools end without it, as without memory for a tree: no member is left out. */
+UNIT_TEST(bytes_become_text_in_memory_of_trees)
+{
+	json_set_alloc_funcs(count, free);
+	json_decref(json_string("c2dwdQ"));
+	const int plain = taken;
+	json_t *value = sgpu_json_from_bytes("sgpu", 4);
+	json_set_alloc_funcs(malloc, free);
+	CHECK(taken == 2 * plain + 1);
+	CHECK(strcmp(json_string_value(value), "c2dwdQ") == 0);
+	json_decref(value);
+}
+
 int main(void)
 {
 	UNIT_RUN(strict_parsing_refuses_what_is_ambiguous);
@@ -297,5 +318,6 @@ int main(void)
 	UNIT_RUN(values_are_counted_before_a_tree_is_made);
 	UNIT_RUN(a_document_in_parts_is_the_same_document);
 	UNIT_RUN(a_fault_of_a_part_has_its_place_in_the_whole);
+	UNIT_RUN(bytes_become_text_in_memory_of_trees);
 	return unit_done();
 }
