@@ -14,7 +14,7 @@
 #include "index.h"
 #include "tar.h"
 
-/* The memory grows as bytes arrive, since the size in the header is not trusted. */
+/* Memory that no byte arrives for is never touched, so a size that lies takes none. */
 static int read_text(struct sgpu_tar_reader *reader, uint64_t size, uint64_t most, char **text,
 		     struct sgpu_error *error)
 {
@@ -22,21 +22,10 @@ static int read_text(struct sgpu_tar_reader *reader, uint64_t size, uint64_t mos
 		return sgpu_fail(error, SGPU_EINVALID, "'%s': %s is larger than %llu bytes",
 				 reader->name, reader->member, (unsigned long long)most);
 	}
-	uint64_t got = 0;
-	char *data = malloc(1);
-	int rc = data ? 0 : sgpu_fail_nomem(error);
-	while (!rc && got < size) {
-		const uint64_t wanted = got ? 2 * got : 1 << 16;
-		const uint64_t next = wanted < size ? wanted : size;
-		char *grown = realloc(data, (size_t)next + 1);
-		if (!grown) {
-			rc = sgpu_fail_nomem(error);
-			break;
-		}
-		data = grown;
-		rc = sgpu_tar_read(reader, data + got, (size_t)(next - got), error);
-		got = next;
-	}
+	char *data = malloc((size_t)size + 1);
+	const int rc =
+		data ? sgpu_tar_read(reader, data, (size_t)size, error) : sgpu_fail_nomem(error);
+
 	if (rc) {
 		free(data);
 		return rc;
