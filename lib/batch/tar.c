@@ -237,19 +237,11 @@ static int read_exact(struct sgpu_tar_reader *reader, void *data, size_t size,
 	return got == size ? 0 : cut_short(reader, error);
 }
 
-static bool move_descriptor(const struct sgpu_tar_reader *reader)
-{
-	return !reader->seekable || lseek(reader->fd, (off_t)reader->position, SEEK_SET) >= 0;
-}
-
 static int finish_member(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	uint8_t buffer[1 << 16];
 	int rc = 0;
 
-	if (reader->lost) {
-		return sgpu_fail(error, SGPU_ESYSTEM, "cannot seek in '%s'", reader->name);
-	}
 	if (reader->seekable) { /* check_room has found that the file holds these bytes */
 		reader->position += reader->remaining;
 		reader->remaining = 0;
@@ -368,9 +360,8 @@ static int read_end(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 				 reader->name);
 	}
 	reader->ended = true;
-	return move_descriptor(reader)
-		       ? 0
-		       : sgpu_fail_errno(error, "cannot seek in '%s'", reader->name);
+	(void)sgpu_tar_fd(reader); /* a reader of what follows finds nothing left */
+	return 0;
 }
 
 /* Fails early if a file of known size ends inside the member. */
@@ -467,16 +458,14 @@ int sgpu_tar_read(struct sgpu_tar_reader *reader, void *data, size_t size, struc
 
 int sgpu_tar_fd(struct sgpu_tar_reader *reader)
 {
-	reader->lost = reader->lost || !move_descriptor(reader);
+	if (reader->seekable) {
+		(void)lseek(reader->fd, (off_t)reader->position, SEEK_SET);
+	}
 	return reader->fd;
 }
 
 void sgpu_tar_consumed(struct sgpu_tar_reader *reader, uint64_t bytes)
 {
-	if (bytes > reader->remaining) {
-		reader->lost = true;
-		return;
-	}
 	reader->remaining -= bytes;
 	reader->position += bytes;
 }

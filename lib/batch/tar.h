@@ -23,9 +23,9 @@ struct sgpu_tar_reader {
 	size_t ahead_size;
 	uint64_t remaining; /* of the current member's payload */
 	unsigned padding;
-	bool begun, ended, lost; /* lost: the position is not known */
-	bool again;		 /* the current member is also the next */
-	int cursor;		 /* the next segment for sgpu_batch_next_payload */
+	bool begun, ended;
+	bool again; /* the current member is also the next */
+	int cursor; /* the next segment for sgpu_batch_next_payload */
 };
 
 static inline uint64_t sgpu_tar_padded(uint64_t size)

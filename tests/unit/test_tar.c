@@ -201,8 +201,6 @@ UNIT_TEST(reading_past_a_member_is_refused)
 	CHECK(sgpu_tar_read(reader, data, 1, &error) == SGPU_EINVALID);
 	CHECK(sgpu_tar_next(reader, &name, &size, &error) == 0);
 	CHECK(sgpu_tar_read(reader, data, 4, &error) == SGPU_EINVALID);
-	sgpu_tar_consumed(reader, 4);
-	CHECK(sgpu_tar_next(reader, &name, &size, &error) != 0);
 	sgpu_tar_close(&reader);
 	close(fd);
 }
