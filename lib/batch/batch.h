@@ -49,10 +49,10 @@ SGPU_MUST_CHECK int sgpu_sealed_to_open(const struct sgpu_key *key, const uint8_
 					struct sgpu_error *error);
 
 /* ---- batches ---- */
-/* sgpu_batch_read in three steps, so that each can be authenticated before the next: seal.json; the
- * index, by its digest; the manifest, by its digest, the note and the locations. `find`, or NULL,
- * returns a parsed manifest with this hash, which must outlive the batch, or NULL. `fetch` gets the
- * text, from malloc, of one that is not in the stream. */
+/* sgpu_batch_read in two steps, so that the first can be authenticated before the second:
+ * seal.json; then what it names by a digest, and the locations. `find`, or NULL, returns a parsed
+ * manifest with this hash, which must outlive the batch, or NULL. `fetch` gets the text, from
+ * malloc, of one that is not in the stream. */
 struct sgpu_manifest_source {
 	const struct sgpu_manifest *(*find)(void *argument, const uint8_t sha256[SGPU_SHA256_SIZE]);
 	int (*fetch)(void *argument, char **text, size_t *size, struct sgpu_error *error);
@@ -60,8 +60,6 @@ struct sgpu_manifest_source {
 };
 SGPU_MUST_CHECK int sgpu_batch_read_seal(struct sgpu_tar_reader *reader, unsigned what,
 					 struct sgpu_batch **batch, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_batch_read_index(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
-					  struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_batch_read_rest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
 					 const struct sgpu_manifest_source *source,
 					 struct sgpu_error *error);

@@ -314,8 +314,8 @@ int sgpu_batch_read_seal(struct sgpu_tar_reader *reader, unsigned what, struct s
 	return rc;
 }
 
-int sgpu_batch_read_index(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
-			  struct sgpu_error *error)
+int sgpu_batch_read_rest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
+			 const struct sgpu_manifest_source *source, struct sgpu_error *error)
 {
 	const char *name = sgpu_index_name(batch);
 	int rc = read_member(reader, name, false, SGPU_INDEX_SIZE_MAX, &batch->index_text,
@@ -324,14 +324,8 @@ int sgpu_batch_read_index(struct sgpu_tar_reader *reader, struct sgpu_batch *bat
 	rc = rc ? rc
 		: check_digest(batch->index_text, batch->index_size, batch->index_sha256, name,
 			       "seal.json", error);
-	return rc ? rc : sgpu_index_parse(batch->index_text, batch->index_size, batch, error);
-}
-
-int sgpu_batch_read_rest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
-			 const struct sgpu_manifest_source *source, struct sgpu_error *error)
-{
-	int rc = batch->response ? 0 : read_manifest(reader, batch, source, error);
-
+	rc = rc ? rc : sgpu_index_parse(batch->index_text, batch->index_size, batch, error);
+	rc = rc || batch->response ? rc : read_manifest(reader, batch, source, error);
 	rc = rc ? rc : read_note(reader, batch, error);
 	rc = rc ? rc : read_locations(reader, batch, error);
 	reader->cursor = 0;
@@ -343,7 +337,6 @@ int sgpu_batch_read(struct sgpu_tar_reader *reader, unsigned what, struct sgpu_b
 {
 	int rc = sgpu_batch_read_seal(reader, what, batch, error);
 
-	rc = rc ? rc : sgpu_batch_read_index(reader, *batch, error);
 	rc = rc ? rc : sgpu_batch_read_rest(reader, *batch, NULL, error);
 	if (rc) {
 		sgpu_batch_free(batch);

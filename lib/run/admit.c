@@ -464,7 +464,6 @@ static int read_head(struct sgpu_run *run, struct sgpu_error *error)
 	int rc = sgpu_batch_read_seal(run->tar, SGPU_READ_BATCH, &job->batch, error);
 
 	rc = rc ? rc : authenticate(job, error);
-	rc = rc ? rc : sgpu_batch_read_index(run->tar, job->batch, error);
 	rc = rc ? rc : sgpu_batch_read_rest(run->tar, job->batch, &source, error);
 	if (rc == SGPU_OK) {
 		free(job->batch->index_text);

@@ -363,7 +363,6 @@ static const char *read_scene(int fd, bool response, int *code)
 	if (!response) {
 		STEP("owner", sgpu_batch_owner(batch, owners, 1, kid, &error));
 	}
-	STEP("index", sgpu_batch_read_index(reader, batch, &error));
 	STEP("rest", sgpu_batch_read_rest(reader, batch, NULL, &error));
 	while (!*code && segment >= 0) {
 		STEP("payloads", sgpu_batch_next_payload(reader, batch, &segment, &error));

@@ -340,7 +340,6 @@ static int run(struct opening *opening, int in, struct sgpu_error *error)
 				       error);
 	rc = rc == SGPU_EREFUSED ? fail_refused(opening, error) : rc;
 	rc = rc ? rc : authenticate(opening, error);
-	rc = rc ? rc : sgpu_batch_read_index(opening->reader, opening->response, error);
 	rc = rc ? rc : sgpu_batch_read_rest(opening->reader, opening->response, NULL, error);
 	rc = rc ? rc : choose(opening, error);
 	if (rc) {

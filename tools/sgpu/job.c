@@ -278,7 +278,6 @@ int job_open(struct job *job, int fd, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_batch_read_seal(reader, SGPU_READ_RESPONSE, &job->response, error);
 	rc = rc == SGPU_EREFUSED ? fail_refused(reader, error) : rc;
 	rc = rc ? rc : authenticate(job, error);
-	rc = rc ? rc : sgpu_batch_read_index(reader, job->response, error);
 	rc = rc ? rc : sgpu_batch_read_rest(reader, job->response, NULL, error);
 	rc = rc ? rc : check_list(job, error);
 	rc = rc ? rc : open_payloads(job, reader, error);
