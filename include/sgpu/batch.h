@@ -238,8 +238,8 @@ SGPU_MUST_CHECK int sgpu_batch_unwrap(const struct sgpu_batch *batch, const stru
 				      struct sgpu_error *error);
 /* Adds an owner's signature, of the type SGPU_BATCH_TYP, over the payload of seal.json. It covers
  * the index, the recipients and the wrapped keys, and says who sealed the batch, which HPKE does
- * not. Replaces an older signature of the same key. Call it after the last change; further changes
- * need sgpu_batch_change(). Errors: SGPU_EUSAGE if there are SGPU_SIGNATURES_MAX. */
+ * not. Call it after the last change; further changes need sgpu_batch_change(). Errors: SGPU_EUSAGE
+ * if there are SGPU_SIGNATURES_MAX. */
 #define SGPU_BATCH_TYP "sgpu-batch+jws"
 SGPU_MUST_CHECK int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_key *key,
 					     struct sgpu_error *error);
@@ -248,7 +248,7 @@ SGPU_MUST_CHECK int sgpu_batch_add_signature(struct sgpu_batch *batch, const str
 SGPU_MUST_CHECK int sgpu_batch_signature(const struct sgpu_batch *batch, int index,
 					 struct sgpu_key *key, struct sgpu_error *error);
 /* Tells whether the key with the thumbprint `kid` has signed the batch. Errors: SGPU_EAUTH if a
- * signature of this key does not verify. */
+ * signature of this key does not verify; SGPU_EINVALID if one is malformed. */
 SGPU_MUST_CHECK int sgpu_batch_signed_by(const struct sgpu_batch *batch, const char *kid, bool *yes,
 					 struct sgpu_error *error);
 /* Drops what was made of the batch's contents, before a change of what seal.json holds: payload,

@@ -141,14 +141,11 @@ void sgpu_output_directory_close(struct sgpu_output_directory *directory, bool k
 enum { SGPU_SNIFF_SIZE = 512 };
 
 enum sgpu_sniffed {
-	SGPU_SNIFFED_UNKNOWN,
-	SGPU_SNIFFED_EMPTY,
-	SGPU_SNIFFED_BATCH, /* a tar archive that begins with batch.json or response.json */
-	SGPU_SNIFFED_TAR,   /* any other tar archive */
-	SGPU_SNIFFED_KEY,   /* a JSON Web Key, or a set of them */
-	SGPU_SNIFFED_PEM,
-	SGPU_SNIFFED_JSON,
 	SGPU_SNIFFED_OTHER,
+	SGPU_SNIFFED_BATCH, /* a tar archive that begins with seal.json */
+	SGPU_SNIFFED_TAR,   /* any other tar archive */
+	SGPU_SNIFFED_KEY,   /* a JSON Web Key, a set of them, or PEM */
+	SGPU_SNIFFED_JSON,
 };
 
 enum sgpu_sniffed sgpu_sniff(const void *first, size_t size);

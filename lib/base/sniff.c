@@ -28,16 +28,16 @@ static const struct row {
 		at, bytes, sizeof(bytes) - 1, SGPU_SNIFFED_##kind, what, hint \
 	}
 	ROW(0, "seal.json\0", BATCH, "a batch or a response", NULL),
-	ROW(0, "batch.json\0", BATCH, "a batch of version 1",
+	ROW(0, "batch.json\0", OTHER, "a batch of version 1",
 	    "sgpu 0.1.0 is the last release that opens it"),
-	ROW(0, "response.json\0", BATCH, "a response of version 1",
+	ROW(0, "response.json\0", OTHER, "a response of version 1",
 	    "sgpu 0.1.0 is the last release that opens it"),
 	ROW(257, "ustar", TAR, "a tar archive", NULL),
 	ROW(0, "sgpu-sealed-to/", OTHER, "a file that is sealed to a public key",
 	    "'sgpu-seal open-file' opens it"),
 	ROW(0, "\x1f\x8b\x08", OTHER, "gzip data",
 	    "'sgpu run' takes scans and arrays so; unpack anything else first"),
-	ROW(0, "-----BEGIN", PEM, "a key or another thing in PEM", NULL),
+	ROW(0, "-----BEGIN", KEY, "a key or another thing in PEM", NULL),
 	ROW(0, "age-encryption.org/", OTHER, "a file of age", NULL),
 	ROW(0, "\177ELF", OTHER, "an ELF program or module", NULL),
 	ROW(0, "\x93NUMPY", OTHER, "a NumPy array", to_run),
@@ -71,8 +71,7 @@ static bool fits(const struct row *row, const char *text, size_t size, char begi
 
 static const struct row *find(const void *first, size_t size)
 {
-	static const struct row unknown = { .what = "data of no known kind" },
-				empty = { .kind = SGPU_SNIFFED_EMPTY, .what = "empty" };
+	static const struct row unknown = { .what = "data of no known kind" };
 	const char *text = first;
 	size_t plain = 0, controls = 0;
 	char begin = ' ';
@@ -87,12 +86,12 @@ static const struct row *find(const void *first, size_t size)
 	}
 	/* Bytes from 0x80 count as UTF-8 if three quarters of all are ASCII. */
 	begin = !controls && plain * 4 >= size * 3 ? begin : '\0';
-	for (size_t i = 0; size && i < SGPU_ARRAY_LENGTH(rows); i++) {
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(rows); i++) {
 		if (fits(&rows[i], text, size, begin)) {
 			return &rows[i];
 		}
 	}
-	return size ? &unknown : &empty;
+	return &unknown;
 }
 
 enum sgpu_sniffed sgpu_sniff(const void *first, size_t size)

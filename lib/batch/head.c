@@ -270,20 +270,14 @@ static int fail_other(const struct sgpu_tar_reader *reader, const struct sgpu_ba
 		      unsigned what, struct sgpu_error *error)
 {
 	const char *wanted = what & SGPU_READ_BATCH ? "batch" : "response";
-	const char *member = reader->member;
-	const bool old = !strcmp(member, "batch.json") || !strcmp(member, "response.json");
-	const bool refusal = !strcmp(member, SGPU_REFUSAL_MEMBER);
+	const bool refusal = !strcmp(reader->member, SGPU_REFUSAL_MEMBER);
 	const int rc = refusal && !(what & SGPU_READ_BATCH) ? SGPU_EREFUSED : SGPU_EINVALID;
 
 	sgpu_fail(error, rc, "'%s' is %s, not a %s", reader->name,
 		  batch	    ? batch->response ? "a response" : "a batch"
-		  : old	    ? "of version 1"
 		  : refusal ? "a refusal"
 			    : "another tar archive",
-		  old ? "file of this version" : wanted);
-	if (old) {
-		return sgpu_hint(error, "sgpu 0.1.0 is the last release that opens it");
-	}
+		  wanted);
 	return !batch		 ? rc
 	       : batch->response ? sgpu_hint(error, "'sgpu-seal open' takes it")
 				 : sgpu_hint(error, "'sgpu-run' makes a response of it");

@@ -27,30 +27,11 @@ int sgpu_batch_identity(const struct sgpu_batch *batch, uint8_t identity[SGPU_SH
 	return sgpu_sha256(text, sizeof(text), identity, error);
 }
 
-/* Verifies nothing. */
-static int named_key(const struct sgpu_batch *batch, size_t index, struct sgpu_key *key,
-		     struct sgpu_error *error)
-{
-	return sgpu_signature_key(json_array_get(batch->signatures, index), SGPU_BATCH_TYP, key,
-				  error);
-}
-
-static void remove_of(struct sgpu_batch *batch, const char *kid)
-{
-	for (size_t i = json_array_size(batch->signatures); i-- > 0;) {
-		struct sgpu_key key;
-		if (named_key(batch, i, &key, NULL) == 0 && !strcmp(key.kid, kid)) {
-			(void)json_array_remove(batch->signatures, i);
-		}
-	}
-}
-
 int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_key *key,
 			     struct sgpu_error *error)
 {
 	json_t *entry = NULL;
 
-	remove_of(batch, key->kid);
 	if (json_array_size(batch->signatures) >= SGPU_SIGNATURES_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d signatures",
 				 SGPU_SIGNATURES_MAX);
@@ -75,23 +56,6 @@ int sgpu_batch_signature(const struct sgpu_batch *batch, int index, struct sgpu_
 		       : sgpu_fail(error, SGPU_EAUTH,
 				   "the signature of '%s' does not verify: the batch was altered",
 				   key->kid);
-}
-
-int sgpu_batch_signed_by(const struct sgpu_batch *batch, const char *kid, bool *yes,
-			 struct sgpu_error *error)
-{
-	const size_t count = json_array_size(batch->signatures);
-	int rc = 0;
-
-	*yes = false;
-	for (size_t i = 0; !rc && !*yes && i < count; i++) {
-		struct sgpu_key key;
-		if (named_key(batch, i, &key, NULL) == 0 && !strcmp(key.kid, kid)) {
-			rc = sgpu_batch_signature(batch, (int)i, &key, error);
-			*yes = !rc;
-		}
-	}
-	return rc;
 }
 
 static bool listed(const char *kid, const char *const *owners, int owner_count)
@@ -120,7 +84,8 @@ int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners, 
 			"seal it with a key file that has a key to sign with: 'sgpu-seal keygen'");
 	}
 	for (size_t i = 0; !rc && i < count; i++) {
-		rc = named_key(batch, i, &key, error);
+		rc = sgpu_signature_key(json_array_get(batch->signatures, i), SGPU_BATCH_TYP, &key,
+					error);
 		if (rc || !listed(key.kid, owners, owner_count)) {
 			continue;
 		}
@@ -139,4 +104,14 @@ int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners, 
 		  "the batch is signed by '%s', which is none of the owners of this runner",
 		  key.kid);
 	return sgpu_hint(error, "'sgpu-seal keyinfo --owner' prints the line for their file");
+}
+
+int sgpu_batch_signed_by(const struct sgpu_batch *batch, const char *kid, bool *yes,
+			 struct sgpu_error *error)
+{
+	char named[SGPU_KID_SIZE + 1];
+	const int rc = sgpu_batch_owner(batch, &kid, 1, named, error);
+
+	*yes = rc == SGPU_OK;
+	return rc == SGPU_EPOLICY ? SGPU_OK : rc;
 }

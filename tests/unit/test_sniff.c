@@ -28,7 +28,7 @@ static bool is_told(const void *first, size_t size, const char *what)
 
 UNIT_TEST(known_beginnings_are_named)
 {
-	uint8_t block[SGPU_SNIFF_SIZE] = "batch.json";
+	uint8_t block[SGPU_SNIFF_SIZE] = "seal.json";
 
 	memcpy(block + 257, "ustar", 5);
 	CHECK(sgpu_sniff(block, sizeof(block)) == SGPU_SNIFFED_BATCH);
@@ -36,7 +36,7 @@ UNIT_TEST(known_beginnings_are_named)
 	memcpy(block, "other\0.json", 11);
 	CHECK(sgpu_sniff(block, sizeof(block)) == SGPU_SNIFFED_TAR);
 	memcpy(block, "response.json", 14);
-	CHECK(sgpu_sniff(block, sizeof(block)) == SGPU_SNIFFED_BATCH);
+	CHECK(is_told(block, sizeof(block), "a response of version 1"));
 	IS("{\"kty\":\"oct\"}", "a JSON Web Key");
 	IS("{\n \"keys\": [ {\"kty\": \"OKP\"} ] }", "a set of JSON Web Keys");
 	IS("\n {\"version\":1,\"manifest_id\":\"a\"}", "a manifest");
@@ -48,7 +48,6 @@ UNIT_TEST(known_beginnings_are_named)
 	IS("gr\xc3\xbc\xc3\x9f"
 	   "e an alle\n",
 	   "text");
-	CHECK(sgpu_sniff("", 0) == SGPU_SNIFFED_EMPTY);
 }
 
 UNIT_TEST(random_bytes_are_of_no_known_kind)
@@ -61,7 +60,7 @@ UNIT_TEST(random_bytes_are_of_no_known_kind)
 		for (size_t i = 0; i < size; i++) {
 			block[i] = (uint8_t)(rand_r(&seed) >> 7);
 		}
-		other += sgpu_sniff(block, size) != SGPU_SNIFFED_UNKNOWN;
+		other += !is_told(block, size, "data of no known kind");
 	}
 	CHECK(other == 0);
 }

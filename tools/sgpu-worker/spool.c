@@ -301,12 +301,10 @@ static const char *why_not(const struct spool_options *options, int directory, c
 	}
 	fd = spool_open_file(directory, name);
 	if (fd >= 0 && sgpu_pread(fd, name, first, sizeof(first), 0, &got, NULL) == SGPU_OK) {
-		const enum sgpu_sniffed kind = sgpu_sniff(first, got);
-
-		why = kind == SGPU_SNIFFED_KEY || kind == SGPU_SNIFFED_PEM ? "is a key"
-		      : names_key(options, first, got)			   ? NULL
-		      : spool_is_for_others(options, fd, name)		   ? for_other_keys
-									   : NULL;
+		why = sgpu_sniff(first, got) == SGPU_SNIFFED_KEY ? "is a key"
+		      : names_key(options, first, got)		 ? NULL
+		      : spool_is_for_others(options, fd, name)	 ? for_other_keys
+								 : NULL;
 	}
 	sgpu_close(fd);
 	return why;
