@@ -14,7 +14,7 @@
 #include "index.h"
 #include "tar.h"
 
-/* Memory that no byte arrives for is never touched, so a size that lies takes none. */
+/* The memory grows as bytes arrive, since the size in the header is not trusted. */
 static int read_text(struct sgpu_tar_reader *reader, uint64_t size, uint64_t most, char **text,
 		     struct sgpu_error *error)
 {
@@ -22,10 +22,19 @@ static int read_text(struct sgpu_tar_reader *reader, uint64_t size, uint64_t mos
 		return sgpu_fail(error, SGPU_EINVALID, "'%s': %s is larger than %llu bytes",
 				 reader->name, reader->member, (unsigned long long)most);
 	}
-	char *data = malloc((size_t)size + 1);
-	const int rc =
-		data ? sgpu_tar_read(reader, data, (size_t)size, error) : sgpu_fail_nomem(error);
+	char *data = NULL;
+	size_t got = 0, next = 1 << 16;
+	int rc;
 
+	do {
+		next = next < size ? next : (size_t)size;
+		char *grown = realloc(data, next + 1);
+		data = grown ? grown : data;
+		rc = grown ? sgpu_tar_read(reader, data + got, next - got, error)
+			   : sgpu_fail_nomem(error);
+		got = next;
+		next *= 2;
+	} while (!rc && got < size);
 	if (rc) {
 		free(data);
 		return rc;
