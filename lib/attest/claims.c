@@ -163,20 +163,20 @@ int sgpu_claims_check(const json_t *claims, struct sgpu_error *error)
 
 int sgpu_quote_recipient(const json_t *claims, struct sgpu_key *key, struct sgpu_error *error)
 {
-	static const char *const members[] = { "jwk", NULL };
 	const json_t *confirmation = json_object_get(claims, "cnf");
+	json_t *jwk;
+	const struct sgpu_field fields[] = { { "jwk", SGPU_FIELD_JSON, .to = &jwk } };
 
 	memset(key, 0, sizeof(*key));
 	if (!confirmation) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "the quote names no key that batches can be sealed to");
 	}
-	int rc = sgpu_json_only(confirmation, "claims: 'cnf'", members, error);
+	int rc = sgpu_fields_read(confirmation, "claims: 'cnf'", fields, 1, error);
 	if (rc) {
 		return rc;
 	}
-	char *text =
-		json_dumps(json_object_get(confirmation, "jwk"), JSON_COMPACT | JSON_ENCODE_ANY);
+	char *text = json_dumps(jwk, JSON_COMPACT | JSON_ENCODE_ANY);
 	if (!text) {
 		return sgpu_fail(error, SGPU_EINVALID, "claims: 'cnf' has no 'jwk'");
 	}

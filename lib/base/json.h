@@ -5,6 +5,7 @@
 #ifndef SGPU_BASE_JSON_H
 #define SGPU_BASE_JSON_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -69,9 +70,26 @@ SGPU_MUST_CHECK int sgpu_json_bytes(const json_t *object, const char *where, con
  * Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_base64url_read(const char *text, size_t length, const char *what,
 					uint8_t **data, size_t *size, struct sgpu_error *error);
-/* Refuses any member not in the NULL-terminated list. */
-SGPU_MUST_CHECK int sgpu_json_only(const json_t *object, const char *where, const char *const *keys,
-				   struct sgpu_error *error);
+
+/* ---- objects whose members are known ---- */
+enum sgpu_field_kind { SGPU_FIELD_TEXT, SGPU_FIELD_NUMBER, SGPU_FIELD_BYTES, SGPU_FIELD_JSON };
+struct sgpu_field {
+	const char *key;
+	enum sgpu_field_kind kind;
+	void *to;    /* const char **, borrowed; uint64_t *; `size` bytes; json_t **, borrowed */
+	size_t size; /* in base64url */
+	bool *given; /* the member is optional: whether it is there */
+};
+/* The row of bytes in an array. */
+#define SGPU_BYTES(key, to)                                 \
+	{                                                   \
+		key, SGPU_FIELD_BYTES, to, sizeof(to), NULL \
+	}
+/* Reads the members of an object. Refuses any that is not in the table. */
+SGPU_MUST_CHECK int sgpu_fields_read(const json_t *object, const char *where,
+				     const struct sgpu_field *fields, size_t count,
+				     struct sgpu_error *error);
+
 /* Returns a new string in base64url; NULL: out of memory. */
 json_t *sgpu_json_from_bytes(const void *data, size_t size);
 

@@ -28,24 +28,6 @@ int sgpu_segment_fail(const struct sgpu_batch_segment *s, int code, const char *
 		      struct sgpu_error *error);
 
 /* ---- json.c ---- */
-enum sgpu_field_kind { SGPU_FIELD_TEXT, SGPU_FIELD_NUMBER, SGPU_FIELD_BYTES, SGPU_FIELD_JSON };
-struct sgpu_field {
-	const char *key;
-	enum sgpu_field_kind kind;
-	void *to;    /* const char **, borrowed; uint64_t *; `size` bytes; json_t **, borrowed */
-	size_t size; /* in base64url */
-	bool *given; /* the member is optional: whether it is there */
-};
-/* The row of bytes in an array. */
-#define SGPU_BYTES(key, to)                                 \
-	{                                                   \
-		key, SGPU_FIELD_BYTES, to, sizeof(to), NULL \
-	}
-/* Reads the members of an object. Refuses any that is not in the table. */
-SGPU_MUST_CHECK int sgpu_fields_read(const json_t *object, const char *where,
-				     const struct sgpu_field *fields, size_t count,
-				     struct sgpu_error *error);
-
 json_t *sgpu_bytes_json(bool there, const uint8_t *data, size_t size);
 
 struct sgpu_list {

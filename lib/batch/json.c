@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the JSON of a batch: objects by a table of their members; index, locations and note, each
- * an object with one long array.
+ * Reads index, locations and note: each an object with one long array.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,54 +9,6 @@
 
 #include "base/json.h"
 #include "index.h"
-
-static int read_field(const json_t *object, const char *where, const struct sgpu_field *field,
-		      struct sgpu_error *error)
-{
-	switch (field->kind) {
-	case SGPU_FIELD_TEXT:
-		return sgpu_json_string(object, where, field->key, field->to, error);
-	case SGPU_FIELD_NUMBER:
-		return sgpu_json_u64(object, where, field->key, field->to, error);
-	case SGPU_FIELD_BYTES:
-		return sgpu_json_bytes(object, where, field->key, field->to, field->size, error);
-	default:
-		*(json_t **)field->to = json_object_get(object, field->key);
-		return 0;
-	}
-}
-
-int sgpu_fields_read(const json_t *object, const char *where, const struct sgpu_field *fields,
-		     size_t count, struct sgpu_error *error)
-{
-	const char *key;
-	json_t *member;
-	int rc = 0;
-
-	if (!json_is_object(object)) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s is not an object", where);
-	}
-	json_object_foreach ((json_t *)(uintptr_t)object, key, member) {
-		size_t i = 0;
-
-		while (i < count && strcmp(key, fields[i].key) != 0) {
-			i++;
-		}
-		if (i == count) {
-			return sgpu_fail(error, SGPU_EINVALID, "%s: unknown member '%.40s'", where,
-					 key);
-		}
-	}
-	for (size_t i = 0; !rc && i < count; i++) {
-		const bool given = json_object_get(object, fields[i].key) != NULL;
-
-		if (fields[i].given) {
-			*fields[i].given = given;
-		}
-		rc = given || !fields[i].given ? read_field(object, where, &fields[i], error) : 0;
-	}
-	return rc;
-}
 
 json_t *sgpu_bytes_json(bool there, const uint8_t *data, size_t size)
 {

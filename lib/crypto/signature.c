@@ -91,17 +91,16 @@ static int key_of(const json_t *header, struct sgpu_key *key, struct sgpu_error 
 static int parse(const json_t *entry, const char *typ, const char *payload, struct sgpu_key *key,
 		 char **text, uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error)
 {
-	static const char *const members[] = { "protected", "signature", NULL };
 	const char *protected = NULL;
 	json_t *header = NULL;
+	const struct sgpu_field fields[] = {
+		{ "protected", SGPU_FIELD_TEXT, .to = &protected },
+		{ "signature", SGPU_FIELD_BYTES, .to = signature, .size = SGPU_SIGNATURE_SIZE },
+	};
+	int rc = sgpu_fields_read(entry, "signature", fields, SGPU_ARRAY_LENGTH(fields), error);
 
 	*text = NULL;
 	memset(key, 0, sizeof(*key));
-	int rc = sgpu_json_only(entry, "signature", members, error);
-	rc = rc ? rc : sgpu_json_string(entry, "signature", "protected", &protected, error);
-	rc = rc ? rc
-		: sgpu_json_bytes(entry, "signature", "signature", signature, SGPU_SIGNATURE_SIZE,
-				  error);
 	if (!rc && strlen(protected) > SGPU_PROTECTED_MAX) {
 		rc = malformed("its header is too long", error);
 	}

@@ -123,7 +123,10 @@ UNIT_TEST(positions_are_found_by_pointer)
 
 UNIT_TEST(member_readers_name_the_member)
 {
-	static const char *const known[] = { "s", "n", "b", NULL };
+	json_t *any;
+	const struct sgpu_field known[] = { { "s", SGPU_FIELD_JSON, .to = &any },
+					    { "n", SGPU_FIELD_JSON, .to = &any },
+					    { "b", SGPU_FIELD_JSON, .to = &any } };
 	struct sgpu_error error;
 	json_t *value = NULL;
 	const char *text = NULL;
@@ -141,9 +144,10 @@ UNIT_TEST(member_readers_name_the_member)
 	      strstr(error.text, "'n'"));
 	CHECK(sgpu_json_u64(value, "t", "zz", &number, &error) == SGPU_EINVALID &&
 	      strstr(error.text, "missing"));
-	CHECK(sgpu_json_only(value, "t", known, NULL) == 0);
+	CHECK(sgpu_fields_read(value, "t", known, SGPU_ARRAY_LENGTH(known), NULL) == 0);
 	json_object_set_new(value, "odd", json_null());
-	CHECK(sgpu_json_only(value, "t", known, &error) == SGPU_EINVALID &&
+	CHECK(sgpu_fields_read(value, "t", known, SGPU_ARRAY_LENGTH(known), &error) ==
+		      SGPU_EINVALID &&
 	      strstr(error.text, "'odd'"));
 	json_object_set_new(value, "n", json_integer(-1));
 	CHECK(sgpu_json_u64(value, "t", "n", &number, NULL) == SGPU_EINVALID);

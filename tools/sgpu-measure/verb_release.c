@@ -145,17 +145,19 @@ static int verify(const json_t *jws, const char *payload, const struct sgpu_key 
 int release_read(const char *path, const struct sgpu_key *key, json_t **release,
 		 struct sgpu_error *error)
 {
-	static const char *const members[] = { "payload", "signatures", NULL };
 	const char *payload = NULL;
 	char *text = NULL;
 	size_t size = 0;
-	json_t *jws = NULL;
+	json_t *jws = NULL, *signatures;
+	const struct sgpu_field fields[] = {
+		{ "payload", SGPU_FIELD_TEXT, .to = &payload },
+		{ "signatures", SGPU_FIELD_JSON, .to = &signatures },
+	};
 	int rc = sgpu_read_file(path, RELEASE_MAX, &text, &size, error);
 
 	*release = NULL;
 	rc = rc ? rc : sgpu_json_parse(text, size, where, &jws, error);
-	rc = rc ? rc : sgpu_json_only(jws, where, members, error);
-	rc = rc ? rc : sgpu_json_string(jws, where, "payload", &payload, error);
+	rc = rc ? rc : sgpu_fields_read(jws, where, fields, SGPU_ARRAY_LENGTH(fields), error);
 	rc = rc ? rc : verify(jws, payload, key, error);
 	rc = rc ? rc : sgpu_json_decode(payload, strlen(payload), where, release, error);
 	rc = rc ? rc : check(*release, error);

@@ -54,7 +54,12 @@ int host_place(const char *name, struct host *host, struct sgpu_error *error)
 
 static int read_json(struct host *host, struct sgpu_error *error)
 {
-	static const char *const members[] = { "version", "address", "socket", NULL };
+	json_t *version, *address = NULL, *socket = NULL;
+	const struct sgpu_field fields[] = {
+		{ "version", SGPU_FIELD_JSON, .to = &version },
+		{ "address", SGPU_FIELD_JSON, .to = &address },
+		{ "socket", SGPU_FIELD_JSON, .to = &socket },
+	};
 	char path[PATH_MAX + 16], *text = NULL;
 	size_t size = 0;
 	int rc;
@@ -66,11 +71,12 @@ static int read_json(struct host *host, struct sgpu_error *error)
 					 error);
 	host->json = rc ? NULL : json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
 	free(text);
-	if (!rc && (!host->json || sgpu_json_only(host->json, path, members, error))) {
+	if (!rc && (!host->json ||
+		    sgpu_fields_read(host->json, path, fields, SGPU_ARRAY_LENGTH(fields), error))) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is damaged", path);
 	}
-	host->address = json_string_value(json_object_get(host->json, "address"));
-	host->socket = json_string_value(json_object_get(host->json, "socket"));
+	host->address = json_string_value(address);
+	host->socket = json_string_value(socket);
 	return rc;
 }
 

@@ -31,15 +31,6 @@ static int compare(const char *label, const uint8_t *got, const uint8_t *expecte
 				   label);
 }
 
-static int get_blob(const json_t *object, const char *where, const char *key, uint8_t **data,
-		    size_t *size, struct sgpu_error *error)
-{
-	const char *text = NULL;
-	int rc = sgpu_json_string(object, where, key, &text, error);
-
-	return rc ? rc : sgpu_base64url_read(text, strlen(text), key, data, size, error);
-}
-
 struct tsm {
 	bool snp;
 	uint8_t *report, *table;
@@ -49,17 +40,21 @@ struct tsm {
 /* The caller frees the parts of *tsm in any case. */
 static int tsm_read(const json_t *record, struct tsm *tsm, struct sgpu_error *error)
 {
-	static const char *const members[] = { "auxblob", "outblob", "provider", NULL };
-	static const char where[] = "TSM report";
-	const char *provider = NULL;
-	int rc = json_is_object(record)
-			 ? sgpu_json_only(record, where, members, error)
-			 : sgpu_fail(error, SGPU_EINVALID, "%s: not an object", where);
+	const char *provider = NULL, *report = NULL, *table = NULL;
+	bool has_table = false;
+	const struct sgpu_field fields[] = {
+		{ "provider", SGPU_FIELD_TEXT, .to = &provider },
+		{ "outblob", SGPU_FIELD_TEXT, .to = &report },
+		{ "auxblob", SGPU_FIELD_TEXT, .to = &table, .given = &has_table },
+	};
+	int rc = sgpu_fields_read(record, "TSM report", fields, SGPU_ARRAY_LENGTH(fields), error);
 
-	rc = rc ? rc : sgpu_json_string(record, where, "provider", &provider, error);
-	rc = rc ? rc : get_blob(record, where, "outblob", &tsm->report, &tsm->report_size, error);
-	if (!rc && json_object_get(record, "auxblob")) {
-		rc = get_blob(record, where, "auxblob", &tsm->table, &tsm->table_size, error);
+	rc = rc ? rc
+		: sgpu_base64url_read(report, strlen(report), "outblob", &tsm->report,
+				      &tsm->report_size, error);
+	if (!rc && has_table) {
+		rc = sgpu_base64url_read(table, strlen(table), "auxblob", &tsm->table,
+					 &tsm->table_size, error);
 	}
 	if (rc) {
 		return rc;
@@ -102,9 +97,12 @@ int sgpu_tsm_verify(const char *record, size_t size, const struct sgpu_quote_che
 static int check_gramine(const json_t *document, const uint8_t report_data[64], bool *debug,
 			 struct sgpu_error *error)
 {
+	const char *text = NULL;
 	uint8_t *data = NULL;
 	size_t size = 0;
-	int rc = get_blob(document, "Gramine quote", "quote", &data, &size, error);
+	int rc = sgpu_json_string(document, "Gramine quote", "quote", &text, error);
+
+	rc = rc ? rc : sgpu_base64url_read(text, strlen(text), "quote", &data, &size, error);
 
 	if (!rc && size < SGX_SIZE) {
 		rc = sgpu_fail(error, SGPU_EINVALID,
