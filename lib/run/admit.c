@@ -18,8 +18,6 @@
 #include "stage/stage.h"
 
 /* ---- prepared jobs ---- */
-enum { ENGINE_STREAMS = 8 }; /* of operations on a GPU: as many as its driver has queues */
-
 struct sgpu_prepared *sgpu_prepared_create(struct sgpu_manifest **manifest)
 {
 	struct sgpu_prepared *p = calloc(1, sizeof(*p));
@@ -108,29 +106,6 @@ void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared 
 	}
 	pthread_mutex_unlock(&table->mutex);
 	sgpu_prepared_drop(&forgotten);
-}
-
-/* Plans a job, and keeps it in the runner's table. */
-static int plan_job(struct sgpu_prepared *prepared, struct sgpu_run *run, struct sgpu_error *error)
-{
-	const int streams = ENGINE_STREAMS * run->device_count;
-	struct sgpu_plan *plan;
-	int rc = sgpu_plan_create(prepared->manifest, run->device_count, &run->runner->costs,
-				  &prepared->plan, error);
-
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	plan = prepared->plan;
-	/* With more streams than the driver has queues, streams would share queues. */
-	if (run->runner->opens_on_device && plan->stream_count > streams) {
-		for (int i = 0; i < prepared->manifest->operation_count; i++) {
-			plan->operations[i].stream %= streams;
-		}
-		plan->stream_count = streams;
-	}
-	sgpu_prepared_keep(&run->runner->prepared, prepared);
-	return SGPU_OK;
 }
 
 static const struct sgpu_segment *segment_of(const struct sgpu_job *job, int in_batch)
@@ -488,7 +463,11 @@ int sgpu_admit(struct sgpu_run *run, struct sgpu_error *error)
 	rc = rc ? rc : check_modules(job, error);
 	rc = rc ? rc : check_sizes(job, error);
 	if (rc == SGPU_OK && !job->prepared->plan) {
-		rc = plan_job(job->prepared, run, error);
+		rc = sgpu_plan_create(job->manifest, run->device_count, &run->runner->costs,
+				      &job->prepared->plan, error);
+		if (rc == SGPU_OK) {
+			sgpu_prepared_keep(&run->runner->prepared, job->prepared);
+		}
 	}
 	rc = rc ? rc : check_places(job, error);
 	rc = rc ? rc : sgpu_lent_create(run, error);

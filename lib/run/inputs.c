@@ -40,7 +40,7 @@ struct sgpu_group {
 };
 
 /* ---- the end of an input ---- */
-/* Frees what an ended input has, and tells the graph. */
+/* Frees what an ended input has, and lets its readers go. */
 static void end_input(struct sgpu_payload *p)
 {
 	sgpu_device_key_free(&p->key);
@@ -48,7 +48,7 @@ static void end_input(struct sgpu_payload *p)
 	if (p->code == SGPU_OK) {
 		sgpu_moves_make(p->run, p->segment);
 	}
-	sgpu_graph_arrived(p);
+	p->ended = true;
 }
 
 static void fail_input(struct sgpu_payload *p, int rc, const char *text)

@@ -155,7 +155,7 @@ void sgpu_moves_make(struct sgpu_run *run, int segment)
 							 .end_ns = sgpu_now_ns(),
 							 .bytes = size });
 		if (rc != SGPU_OK) {
-			sgpu_graph_not_moved(
+			sgpu_operations_not_moved(
 				run, move, rc,
 				sgpu_run_text(run,
 					      "segment '%s' was not moved from device %d to device "

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The graph of a batch. Each input that an operation reads, and each predecessor not yet enqueued,
- * holds the operation back. A segment is moved to other devices before its arrival, or its writer's
- * end, lets readers go there. An operation that nothing holds back is enqueued, and waits on the
- * device for predecessors that still run. So no kernel runs on data that have not verified, and the
- * device waits for the host between two operations only if the second is a module or on another
- * device.
+ * The graph of a batch. The operations of a stream go to the device in the plan's order, each when
+ * its inputs have arrived and its predecessors were enqueued; the device waits for those that still
+ * run. A segment is moved to other devices before its arrival, or its writer's end, lets
+ * readers go there. So no kernel runs on data that have not verified, and the device waits for the
+ * host between two operations only if the second is a module or on another device.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "run/private.h"
 
@@ -18,7 +18,6 @@ enum { AHEAD_MAX = 128 };
 enum state { WAITING, ENQUEUED, DONE, FAILED };
 
 struct launch {
-	struct launch *next; /* in the order of enqueuing */
 	struct sgpu_run *run;
 	int operation;
 	struct sgpu_stream *stream;
@@ -31,141 +30,51 @@ struct launch {
 
 struct operation {
 	enum state state;
-	int holds; /* inputs and predecessors that hold it back */
 	int code;
 	const char *text; /* why it failed or, unless by_itself, of the failure due to which */
 	bool by_itself;
-	atomic_bool bad; /* it failed, so operations that depend on it must not run */
-	int follower;	 /* the first of its followers, by its number in their list; 0: none */
+	atomic_bool bad;	  /* it failed, so operations that depend on it must not run */
+	struct launch *launch;	  /* while it is enqueued */
 	struct sgpu_event *event; /* after its work and that of its small outputs */
 };
 
 struct sgpu_operations {
-	const struct sgpu_manifest *manifest;
-	const struct sgpu_plan *plan;
-	struct operation *list;
-	struct {
-		int operation;
-		int next; /* of the same operation's followers; 0: none */
-	} * followers;
-	int *work; /* operations to look at: each is added when nothing holds it back, and when it
-		      has failed */
-	int work_head, work_tail;
-	int inputs_open, operations_open, ahead;
-	struct launch *first, **last; /* under way */
+	int ahead; /* how many are enqueued */
+	/* by stream, or -1: the next operation to enqueue, and the first whose end was not seen */
+	int next[SGPU_PLAN_STREAMS_MAX], oldest[SGPU_PLAN_STREAMS_MAX];
+	struct operation list[];
 };
-
-/* ---- creation ---- */
-static int list_followers(struct sgpu_operations *o, struct sgpu_error *error)
-{
-	const struct sgpu_manifest *m = o->manifest;
-	size_t edges = 1;
-
-	for (int i = 0; i < m->operation_count; i++) {
-		edges += (size_t)m->operations[i].before_count;
-	}
-	o->followers = calloc(edges, sizeof(*o->followers));
-	if (!o->followers) {
-		return sgpu_fail_nomem(error);
-	}
-	for (int i = m->operation_count; i-- > 0;) { /* so that lists are in order */
-		for (int k = 0; k < m->operations[i].before_count; k++) {
-			struct operation *before = &o->list[m->operations[i].before[k]];
-
-			o->followers[--edges].operation = i;
-			o->followers[edges].next = before->follower;
-			before->follower = (int)edges;
-		}
-	}
-	return SGPU_OK;
-}
-
-static void add_work(struct sgpu_operations *o, int operation)
-{
-	o->work[o->work_tail++] = operation;
-}
-
-static void count_holds(struct sgpu_operations *o)
-{
-	const struct sgpu_manifest *m = o->manifest;
-
-	for (int i = 0; i < m->operation_count; i++) {
-		o->list[i].holds = m->operations[i].before_count;
-	}
-	for (int i = 0; i < m->segment_count; i++) {
-		if (sgpu_segment_is_input(&m->segments[i])) {
-			o->inputs_open++;
-			for (int k = 0; k < m->segments[i].reader_count; k++) {
-				o->list[m->segments[i].readers[k]].holds++;
-			}
-		}
-	}
-	for (int i = 0; i < m->operation_count; i++) {
-		if (o->list[i].holds == 0) {
-			add_work(o, i);
-		}
-	}
-	o->operations_open = m->operation_count;
-}
 
 int sgpu_operations_create(struct sgpu_run *run, struct sgpu_error *error)
 {
-	const size_t count = (size_t)run->job.manifest->operation_count;
-	struct sgpu_operations *o = calloc(1, sizeof(*o));
-	int rc;
+	const int count = run->job.manifest->operation_count;
+	struct sgpu_operations *o = calloc(1, sizeof(*o) + (size_t)count * sizeof(o->list[0]));
 
 	run->operations = o;
 	if (!o) {
 		return sgpu_fail_nomem(error);
 	}
-	o->manifest = run->job.manifest;
-	o->plan = run->job.plan;
-	o->last = &o->first;
-	o->list = calloc(count + 1, sizeof(*o->list));
-	o->work = calloc(2 * count + 1, sizeof(*o->work));
-	rc = o->list && o->work ? list_followers(o, error) : sgpu_fail_nomem(error);
-	if (rc == SGPU_OK) {
-		count_holds(o);
-		atomic_store(&run->operation_count, (int)count);
-	}
-	return rc;
-}
-
-void sgpu_operations_free(struct sgpu_run *run)
-{
-	struct sgpu_operations *o = run->operations;
-
-	if (!o) {
-		return;
-	}
-	free(o->list);
-	free(o->work);
-	free(o->followers);
-	free(o);
-	run->operations = NULL;
+	memcpy(o->next, run->job.plan->first, sizeof(o->next));
+	memcpy(o->oldest, o->next, sizeof(o->oldest));
+	atomic_store(&run->operation_count, count);
+	return SGPU_OK;
 }
 
 /* ---- failures ---- */
-/* Unless the operation still runs, it no longer counts as open. look_at() marks its followers. */
 static void mark_failed(struct sgpu_run *run, int operation, int rc, const char *text)
 {
 	struct operation *op = &run->operations->list[operation];
 
-	if (op->state == DONE || op->state == FAILED) {
-		return;
-	}
-	run->operations->operations_open -= op->state == WAITING;
 	op->state = FAILED;
 	op->code = rc;
 	op->text = text;
 	atomic_fetch_add(&run->failed_count, 1);
-	add_work(run->operations, operation);
 }
 
 /* The code of operations that depend on a failed one. A timeout or altered data concern all. */
 static int inherited(int rc)
 {
-	return rc == SGPU_ETIMEOUT || rc == SGPU_EAUTH ? rc : SGPU_EDEPENDENCY;
+	return rc == SGPU_OK || rc == SGPU_ETIMEOUT || rc == SGPU_EAUTH ? rc : SGPU_EDEPENDENCY;
 }
 
 static void fail_itself(struct sgpu_run *run, int operation, int rc, const char *text)
@@ -298,8 +207,9 @@ static int enqueue(struct launch *l, struct sgpu_error *error)
 		}
 		sgpu_event_free(&state->event);
 	}
-	*run->operations->last = l;
-	run->operations->last = &l->next;
+	state->launch = l;
+	state->state = ENQUEUED;
+	run->operations->ahead++;
 	return SGPU_OK;
 }
 
@@ -328,58 +238,74 @@ static int start(struct sgpu_run *run, int operation, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- followers ---- */
-static void drop_hold(struct sgpu_operations *o, int operation)
-{
-	struct operation *op = &o->list[operation];
-
-	if (--op->holds == 0 && op->state == WAITING) {
-		add_work(o, operation);
-	}
-}
-
-/* Whether a follower waits for the operation's end, not just its enqueuing. A module does, since
- * what a failed operation wrote could crash it and the whole context. So does an operation on
+/* ---- what holds an operation back ---- */
+/* Whether an operation waits for the end of one before it, not just its enqueuing. A module does,
+ * since what a failed operation wrote could crash it and the whole context. So does an operation on
  * another device, which cannot wait for this device's events. */
-static bool waits_for_end(const struct sgpu_operations *o, int operation, int follower)
+static bool waits_for_end(const struct sgpu_run *run, int before, int operation)
 {
-	return o->manifest->operations[follower].module != NULL ||
-	       o->plan->operations[operation].device != o->plan->operations[follower].device;
+	const struct sgpu_plan *plan = run->job.plan;
+
+	return run->job.manifest->operations[operation].module != NULL ||
+	       plan->operations[before].device != plan->operations[operation].device;
 }
 
-/* Drops the hold on followers that wait for an operation to be enqueued or, if `ended`, to end. */
-static void drop_followers(struct sgpu_operations *o, int operation, bool ended)
+/* Whether nothing holds an operation back. *rc: not SGPU_OK if it cannot run because of an input or
+ * an operation before it that failed, of which *text tells. */
+static bool is_due(const struct sgpu_run *run, int operation, int *rc, const char **text)
 {
-	for (int i = o->list[operation].follower; i; i = o->followers[i].next) {
-		int follower = o->followers[i].operation;
+	const struct sgpu_operation *op = &run->job.manifest->operations[operation];
+	bool due = true;
 
-		if (ended == waits_for_end(o, operation, follower)) {
-			drop_hold(o, follower);
+	*rc = SGPU_OK;
+	for (int i = 0; *rc == SGPU_OK && i <= op->arg_count; i++) {
+		const int segment = sgpu_operation_reads(op, i);
+
+		if (segment >= 0 && sgpu_segment_is_input(&run->job.manifest->segments[segment])) {
+			const struct sgpu_payload *input = sgpu_run_payload(run, segment, false);
+
+			*rc = inherited(input->code);
+			*text = input->text;
+			due &= input->ended;
 		}
 	}
+	for (int i = 0; *rc == SGPU_OK && i < op->before_count; i++) {
+		const struct operation *before = &run->operations->list[op->before[i]];
+
+		*rc = inherited(before->code);
+		*text = before->text;
+		due &= before->state == DONE ||
+		       (before->state == ENQUEUED && !waits_for_end(run, op->before[i], operation));
+	}
+	return due || *rc != SGPU_OK;
 }
 
-static void look_at(struct sgpu_run *run, int operation)
+/* Enqueues or fails the next operation of a stream, if it is due. */
+static bool look_at_next(struct sgpu_run *run, int stream)
 {
 	struct sgpu_operations *o = run->operations;
-	struct operation *op = &o->list[operation];
+	const int operation = o->next[stream];
 	struct sgpu_error error = { 0 };
+	const char *text;
+	int rc;
 
-	if (op->state == WAITING && op->holds == 0) {
-		int rc = start(run, operation, &error);
-
-		if (rc != SGPU_OK) {
-			fail_itself(run, operation, rc, error.text);
-		} else {
-			op->state = ENQUEUED;
-			o->ahead++;
-			drop_followers(o, operation, false);
+	if (operation < 0) {
+		return false;
+	}
+	if (o->list[operation].state == WAITING) {
+		if (!is_due(run, operation, &rc, &text)) {
+			return false;
 		}
-	} else if (op->state == FAILED) {
-		for (int i = op->follower; i; i = o->followers[i].next) {
-			mark_failed(run, o->followers[i].operation, inherited(op->code), op->text);
+		if (rc != SGPU_OK) {
+			mark_failed(run, operation, rc, text);
+		} else if (o->ahead == AHEAD_MAX) {
+			return false;
+		} else if ((rc = start(run, operation, &error)) != SGPU_OK) {
+			fail_itself(run, operation, rc, error.text);
 		}
 	}
+	o->next[stream] = run->job.plan->operations[operation].next;
+	return true;
 }
 
 /* ---- what has ended ---- */
@@ -409,63 +335,58 @@ static const struct operation *find_before(const struct sgpu_run *run, int opera
 }
 
 /* Handles an operation that has ended on its device. */
-static void end_launch(struct sgpu_run *run, struct launch *l)
+static void end_operation(struct sgpu_run *run, int operation)
 {
-	struct sgpu_operations *o = run->operations;
-	struct operation *op = &o->list[l->operation];
-	const struct sgpu_operation *what = &run->job.manifest->operations[l->operation];
-	const struct operation *failed = find_before(run, l->operation, FAILED);
-	const struct sgpu_plan *plan = run->job.plan;
-	bool good;
+	struct operation *op = &run->operations->list[operation];
+	const struct sgpu_operation *what = &run->job.manifest->operations[operation];
+	const struct operation *failed = find_before(run, operation, FAILED);
+	const int device = run->job.plan->operations[operation].device;
+	struct launch *l = op->launch;
 
 	if (what->module) {
-		sgpu_module_end(run, l->operation, l->clears, &l->task);
+		sgpu_module_end(run, operation, l->clears, &l->task);
 	}
 	if (l->task.code != SGPU_EDEPENDENCY) {
-		sgpu_trace_add(
-			run,
-			&(struct sgpu_span){
-				.kind = SGPU_SPAN_KERNEL,
-				.device =
-					run->devices[plan->operations[l->operation].device]->number,
-				.number = plan->operations[l->operation].stream / run->device_count,
-				.label = what->id,
-				.begin_ns = l->task.begin_ns,
-				.end_ns = l->task.end_ns,
-				.bytes = call_bytes(&l->call) });
+		sgpu_trace_add(run, &(struct sgpu_span){
+					    .kind = SGPU_SPAN_KERNEL,
+					    .device = run->devices[device]->number,
+					    .number = run->job.plan->operations[operation].stream /
+						      run->device_count,
+					    .label = what->id,
+					    .begin_ns = l->task.begin_ns,
+					    .end_ns = l->task.end_ns,
+					    .bytes = call_bytes(&l->call) });
 	}
 	sgpu_event_free(&op->event);
-	o->operations_open--;
-	o->ahead--;
-	good = op->state == ENQUEUED && l->task.code == SGPU_OK && !failed;
-	if (good) {
+	run->operations->ahead--;
+	if (l->task.code == SGPU_OK && !failed) {
 		op->state = DONE;
 		atomic_fetch_add(&run->done_count, 1);
 		for (int i = 0; i < what->arg_count; i++) {
 			/* No operation reads the written value of an INPUT_OUTPUT. */
 			if (what->args[i].output &&
-			    !sgpu_segment_is_input(&o->manifest->segments[what->args[i].segment])) {
+			    !sgpu_segment_is_input(
+				    &run->job.manifest->segments[what->args[i].segment])) {
 				sgpu_moves_make(run, what->args[i].segment);
 			}
 		}
-		drop_followers(o, l->operation, true);
 	} else {
 		atomic_store(&op->bad, true);
 		run->unsure = true;
-		if (op->state == ENQUEUED && failed) { /* it ran on what that one has left */
-			mark_failed(run, l->operation, inherited(failed->code), failed->text);
-		} else if (op->state == ENQUEUED) {
-			fail_itself(run, l->operation, l->task.code, l->task.error.text);
+		if (failed) { /* it ran on what that one has left */
+			mark_failed(run, operation, inherited(failed->code), failed->text);
+		} else {
+			fail_itself(run, operation, l->task.code, l->task.error.text);
 		}
 	}
-	sgpu_outputs_begin(run, l->operation, &l->call, !good, l->task.actual);
+	sgpu_outputs_begin(run, operation, &l->call, op->state == FAILED, l->task.actual);
 	free(l);
 }
 
-/* Whether the device has passed an operation. A stream's operations end in order. */
-static bool has_ended(struct sgpu_run *run, struct launch *l)
+/* Whether the device has passed an operation. */
+static bool has_ended(const struct operation *op)
 {
-	const struct operation *op = &run->operations->list[l->operation];
+	struct launch *l = op->launch;
 	struct sgpu_error error = { 0 };
 	bool done = false;
 	int rc = op->event ? sgpu_event_query(op->event, &done, &error) : SGPU_OK;
@@ -480,73 +401,57 @@ static bool has_ended(struct sgpu_run *run, struct launch *l)
 	return !op->event || rc != SGPU_OK || done;
 }
 
-static bool look_for_ends(struct sgpu_run *run)
+/* Notices the ends of a stream's operations, which end in order. */
+static bool look_for_ends(struct sgpu_run *run, int stream)
 {
 	struct sgpu_operations *o = run->operations;
-	uint64_t running = 0; /* bit s: an operation on stream s has not ended */
 	bool any = false;
 
-	_Static_assert(SGPU_PLAN_STREAMS_MAX <= 64, "a bit for each stream");
-	for (struct launch **link = &o->first; *link;) {
-		struct launch *l = *link;
-		const uint64_t bit = UINT64_C(1) << run->job.plan->operations[l->operation].stream;
+	while (o->oldest[stream] != o->next[stream]) {
+		const int operation = o->oldest[stream];
+		const struct operation *op = &o->list[operation];
 
-		if (running & bit || find_before(run, l->operation, ENQUEUED) ||
-		    !has_ended(run, l)) {
-			running |= bit;
-			link = &l->next;
-			continue;
+		if (op->state == ENQUEUED) {
+			if (find_before(run, operation, ENQUEUED) || !has_ended(op)) {
+				break;
+			}
+			end_operation(run, operation);
+			any = true;
 		}
-		*link = l->next;
-		o->last = o->last == &l->next ? link : o->last;
-		end_launch(run, l);
-		any = true;
+		o->oldest[stream] = run->job.plan->operations[operation].next;
 	}
 	return any;
 }
 
 bool sgpu_operations_advance(struct sgpu_run *run)
 {
-	struct sgpu_operations *o = run->operations;
-	bool any = look_for_ends(run);
+	const int streams = run->job.plan->stream_count;
+	bool any = false, more;
 
-	while (o->work_head < o->work_tail) {
-		int operation = o->work[o->work_head];
-
-		if (o->ahead >= AHEAD_MAX && o->list[operation].state == WAITING) {
-			break;
-		}
-		o->work_head++;
-		look_at(run, operation);
-		any = true;
+	for (int i = 0; i < streams; i++) {
+		any |= look_for_ends(run, i);
 	}
+	do { /* in turn, so that no stream takes all that may be enqueued */
+		more = false;
+		for (int i = 0; i < streams; i++) {
+			more |= look_at_next(run, i);
+		}
+		any |= more;
+	} while (more);
 	return any;
 }
 
-/* ---- events ---- */
-void sgpu_graph_arrived(const struct sgpu_payload *input)
-{
-	struct sgpu_run *run = input->run;
-	const struct sgpu_segment *s = &run->job.manifest->segments[input->segment];
-
-	run->operations->inputs_open--;
-	for (int i = 0; i < s->reader_count; i++) {
-		if (input->code != SGPU_OK) {
-			mark_failed(run, s->readers[i], inherited(input->code), input->text);
-		} else {
-			drop_hold(run->operations, s->readers[i]);
-		}
-	}
-}
-
-void sgpu_graph_not_moved(struct sgpu_run *run, const struct sgpu_plan_move *move, int rc,
-			  const char *text)
+void sgpu_operations_not_moved(struct sgpu_run *run, const struct sgpu_plan_move *move, int rc,
+			       const char *text)
 {
 	const struct sgpu_segment *s = &run->job.manifest->segments[move->segment];
 
 	for (int i = 0; i < s->reader_count; i++) {
-		if (run->job.plan->operations[s->readers[i]].device == move->to) {
-			mark_failed(run, s->readers[i], inherited(rc), text);
+		const int reader = s->readers[i];
+
+		if (run->job.plan->operations[reader].device == move->to &&
+		    run->operations->list[reader].state == WAITING) {
+			mark_failed(run, reader, inherited(rc), text);
 		}
 	}
 }
@@ -559,10 +464,11 @@ bool sgpu_operations_pending(const struct sgpu_run *run)
 
 bool sgpu_operations_ended(const struct sgpu_run *run)
 {
-	return run->operations->inputs_open == 0 && run->operations->operations_open == 0;
+	return atomic_load(&run->done_count) + atomic_load(&run->failed_count) ==
+	       run->job.manifest->operation_count;
 }
 
-int sgpu_graph_outcome(struct sgpu_run *run, int operation, const char **text)
+int sgpu_operations_outcome(struct sgpu_run *run, int operation, const char **text)
 {
 	const struct operation *op = &run->operations->list[operation];
 

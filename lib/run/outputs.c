@@ -139,10 +139,10 @@ static void end_output(struct sgpu_payload *p, int rc, const char *text)
 	if ((rc == SGPU_ESYSTEM || rc == SGPU_ENOSPACE) && p->place > 0) {
 		(void)sgpu_fail(&run->file_error, rc, "%s", text ? text : "");
 	}
+	p->ended = true;
 	if (rc != SGPU_OK) {
 		fail_output(p, rc, text);
 	} else {
-		p->whole = true;
 		atomic_fetch_add(&run->bytes_out, p->data ? 0 : p->size);
 	}
 	drop_small(p); /* the text may lie in its task */

@@ -17,6 +17,7 @@
 #include "run/private.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* A tenant ends with its readers or, if it has none, its writer. */
 struct tenant {
@@ -24,6 +25,13 @@ struct tenant {
 	const int *readers;
 	int reader_count;
 	int writer; /* or -1 */
+};
+
+/* When an operation can begin at the earliest. */
+struct start {
+	int input; /* the last one that it waits for; -1: none */
+	int place; /* in the graph's order */
+	int operation;
 };
 
 /* Without a matrix of ancestors, only so many of the newest buffers are searched. */
@@ -40,6 +48,7 @@ struct planner {
 	struct {
 		double ended;	  /* when it would have ended */
 		int chain, place; /* the first of its chain, and its place in it */
+		int input;	  /* the last one that it waits for; -1: none */
 	} * operations;
 	double idle[SGPU_RUN_DEVICES_MAX]; /* by device: when its operations would have ended */
 	uint64_t *ancestors;	/* bits, a row for each operation; NULL: too many operations */
@@ -56,15 +65,6 @@ static double bytes_of(const struct planner *p, int segment)
 	return (double)bytes;
 }
 
-/* What an operation reads as argument `k` or, after the last one, as its module; or -1. */
-static int segment_read(const struct sgpu_operation *op, int k)
-{
-	if (k < op->arg_count) {
-		return op->args[k].output ? -1 : op->args[k].segment;
-	}
-	return op->module ? op->module->segment : -1;
-}
-
 /* When an operation would end on a device. */
 static double end_on(const struct planner *p, const struct sgpu_operation *op, int device)
 {
@@ -75,7 +75,7 @@ static double end_on(const struct planner *p, const struct sgpu_operation *op, i
 							       : end;
 	}
 	for (int i = 0; i <= op->arg_count; i++) {
-		const int segment = segment_read(op, i);
+		const int segment = sgpu_operation_reads(op, i);
 
 		if (segment >= 0 && !(p->segments[segment].on >> device & 1)) {
 			end += (double)p->costs->travel * bytes_of(p, segment);
@@ -103,7 +103,7 @@ static void choose_device(struct planner *p, int operation)
 	for (int i = 0; i <= op->arg_count; i++) {
 		const int written =
 			i < op->arg_count && op->args[i].output ? op->args[i].segment : -1;
-		const int segment = segment_read(op, i);
+		const int segment = sgpu_operation_reads(op, i);
 
 		if (segment >= 0) {
 			if (!p->segments[segment].on) {
@@ -126,6 +126,44 @@ static unsigned moved_to(const struct planner *p, int segment)
 }
 
 /* ---- streams ---- */
+static int by_start(const void *a, const void *b)
+{
+	const struct start *x = a, *y = b;
+
+	return x->input != y->input ? x->input - y->input : x->place - y->place;
+}
+
+static int max_int(int a, int b)
+{
+	return a > b ? a : b;
+}
+
+/* Orders the operations by the last input that they, or those before them, read: inputs arrive in
+ * the manifest's order. Among equals the graph's order stays. */
+static void order_starts(const struct planner *p, struct start *starts)
+{
+	const struct sgpu_manifest *m = p->manifest;
+
+	for (int i = 0; i < m->operation_count; i++) {
+		const struct sgpu_operation *op = &m->operations[m->order[i]];
+		int input = -1;
+
+		for (int k = 0; k <= op->arg_count; k++) {
+			const int read = sgpu_operation_reads(op, k);
+
+			input = read >= 0 && sgpu_segment_is_input(&m->segments[read])
+					? max_int(input, read)
+					: input;
+		}
+		for (int k = 0; k < op->before_count; k++) {
+			input = max_int(input, p->operations[op->before[k]].input);
+		}
+		p->operations[m->order[i]].input = input;
+		starts[i] = (struct start){ input, i, m->order[i] };
+	}
+	qsort(starts, (size_t)m->operation_count, sizeof(*starts), by_start);
+}
+
 /* The predecessor whose stream the operation continues, or -1. */
 static int find_followed(const struct sgpu_plan *plan, const int *tail,
 			 const struct sgpu_operation *op, int device)
@@ -142,32 +180,41 @@ static int find_followed(const struct sgpu_plan *plan, const int *tail,
 }
 
 /* The numbers of streams alternate between the devices. */
-static void plan_streams(struct planner *p)
+static int plan_streams(struct planner *p, struct sgpu_error *error)
 {
-	const int devices = p->plan->device_count, most = SGPU_PLAN_STREAMS_MAX / devices;
-	int tail[SGPU_PLAN_STREAMS_MAX];
-	int count[SGPU_RUN_DEVICES_MAX] = { 0 }, next[SGPU_RUN_DEVICES_MAX] = { 0 };
+	const int devices = p->plan->device_count, count = p->manifest->operation_count;
+	const int most = p->costs->streams < SGPU_PLAN_STREAMS_MAX / devices
+				 ? p->costs->streams
+				 : SGPU_PLAN_STREAMS_MAX / devices;
+	struct start *starts = malloc(((size_t)count + 1) * sizeof(*starts));
+	int tail[SGPU_PLAN_STREAMS_MAX], used[SGPU_RUN_DEVICES_MAX] = { 0 };
 
-	for (int i = 0; i < p->manifest->operation_count; i++) {
-		int operation = p->manifest->order[i],
-		    device = p->plan->operations[operation].device;
-		int follows =
+	if (!starts) {
+		return sgpu_fail_nomem(error);
+	}
+	order_starts(p, starts);
+	memset(tail, -1, sizeof(tail));
+	memset(p->plan->first, -1, sizeof(p->plan->first));
+	for (int i = 0; i < count; i++) {
+		const int operation = starts[i].operation,
+			  device = p->plan->operations[operation].device;
+		const int follows =
 			find_followed(p->plan, tail, &p->manifest->operations[operation], device);
-		int stream = follows < 0 ? -1 : p->plan->operations[follows].stream;
+		const int stream = follows < 0 ? used[device]++ % most * devices + device
+					       : p->plan->operations[follows].stream;
 
 		p->operations[operation].chain =
 			follows < 0 ? operation : p->operations[follows].chain;
 		p->operations[operation].place = follows < 0 ? 0 : p->operations[follows].place + 1;
-		if (stream < 0 && count[device] < most) {
-			stream = count[device]++ * devices + device;
-		} else if (stream < 0) {
-			stream = next[device]++ % most * devices + device;
-		}
+		*(tail[stream] < 0 ? &p->plan->first[stream]
+				   : &p->plan->operations[tail[stream]].next) = operation;
 		tail[stream] = operation;
 		p->plan->operations[operation].stream = stream;
-		p->plan->stream_count =
-			stream < p->plan->stream_count ? p->plan->stream_count : stream + 1;
+		p->plan->operations[operation].next = -1;
+		p->plan->stream_count = max_int(p->plan->stream_count, stream + 1);
 	}
+	free(starts);
+	return SGPU_OK;
 }
 
 /* ---- ancestors ---- */
@@ -416,9 +463,7 @@ int sgpu_plan_create(const struct sgpu_manifest *manifest, int devices,
 	}
 	p.plan->device_count = devices;
 	rc = allocate(&p, error);
-	if (rc == SGPU_OK) {
-		plan_streams(&p);
-	}
+	rc = rc ? rc : plan_streams(&p, error);
 	if (rc == SGPU_OK && manifest->operation_count <= costs->matrix_max) {
 		rc = find_ancestors(&p, error);
 	}

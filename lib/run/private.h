@@ -140,7 +140,7 @@ void sgpu_presence_cleared(struct sgpu_run *run);
 void sgpu_presence_stop(struct sgpu_run *run);
 
 struct sgpu_runner {
-	bool opens_on_device, pins; /* as its devices do */
+	bool pins; /* as its devices do */
 	bool shared_files;
 	struct sgpu_plan_costs costs; /* SGPU_PLAN_COSTS, except in tests */
 	struct sgpu_run_device devices[SGPU_RUN_DEVICES_MAX];
@@ -195,12 +195,12 @@ struct sgpu_payload {
 	int code;
 	const char *text; /* why it failed */
 	bool begun;	  /* of an input */
+	bool ended;	  /* it has arrived, or left, unless `code` says otherwise */
 	/* of a result */
-	struct sgpu_small *small; /* if it follows its operation */
-	uint8_t *data;		  /* where it waits for the response, or NULL */
-	bool whole;	 /* all of it has left; false without a code: it was never started */
-	uint64_t place;	 /* offset in the response's file, or 0 */
-	uint64_t actual; /* bytes of plaintext */
+	struct sgpu_small *small;	 /* if it follows its operation */
+	uint8_t *data;			 /* where it waits for the response, or NULL */
+	uint64_t place;			 /* offset in the response's file, or 0 */
+	uint64_t actual;		 /* bytes of plaintext */
 	uint8_t digest[SGPU_KT128_SIZE]; /* if it is not sealed */
 };
 
@@ -334,20 +334,16 @@ void sgpu_inputs_sync(struct sgpu_run *run);
 
 /* ---- operations.c: the graph ---- */
 SGPU_MUST_CHECK int sgpu_operations_create(struct sgpu_run *run, struct sgpu_error *error);
-/* None of its operations may still be enqueued. */
-void sgpu_operations_free(struct sgpu_run *run);
-/* Notes that an input has ended, whose moves were made. */
-void sgpu_graph_arrived(const struct sgpu_payload *input);
 /* Fails the operations that would have read what a move did not bring. */
-void sgpu_graph_not_moved(struct sgpu_run *run, const struct sgpu_plan_move *move, int code,
-			  const char *text);
+void sgpu_operations_not_moved(struct sgpu_run *run, const struct sgpu_plan_move *move, int code,
+			       const char *text);
 /* Notices ended operations, and starts those that may start. Returns whether there were any. */
 bool sgpu_operations_advance(struct sgpu_run *run);
-/* Whether operations are on the devices, and whether every input and operation has ended. */
+/* Whether operations are on the devices, and whether all have ended. */
 bool sgpu_operations_pending(const struct sgpu_run *run);
 bool sgpu_operations_ended(const struct sgpu_run *run);
 /* SGPU_OK, or why an operation has no result, which *text says. Only after the graph has ended. */
-int sgpu_graph_outcome(struct sgpu_run *run, int operation, const char **text);
+int sgpu_operations_outcome(struct sgpu_run *run, int operation, const char **text);
 
 /* ---- memory.c: sealed copies between the runner's devices ---- */
 /* Opens the sealed paths (struct sgpu_peer) that the plan needs; the runner keeps them. */

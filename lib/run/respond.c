@@ -41,9 +41,9 @@ struct writer {
 static int failure(struct writer *w, int segment, const char **text)
 {
 	const struct sgpu_payload *p = sgpu_run_payload(w->run, segment, true);
-	int rc = sgpu_graph_outcome(w->run, w->job->manifest->segments[segment].writer, text);
+	int rc = sgpu_operations_outcome(w->run, w->job->manifest->segments[segment].writer, text);
 
-	if (rc == SGPU_OK && !p->whole) {
+	if (rc == SGPU_OK && (p->code != SGPU_OK || !p->ended)) {
 		rc = p->code != SGPU_OK ? p->code : SGPU_EDEPENDENCY;
 		*text = p->text ? p->text : sgpu_strerror(rc);
 	}

@@ -481,7 +481,7 @@ void sgpu_run_free(struct sgpu_run **run)
 	pthread_mutex_unlock(&r->runner->mutex);
 	free(r->payloads);
 	free(r->places);
-	sgpu_operations_free(r);
+	free(r->operations);
 	free(r->modules);
 	while (r->texts) {
 		struct sgpu_run_text *next = r->texts->next;

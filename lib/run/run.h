@@ -37,9 +37,11 @@ struct sgpu_plan_move {
 
 struct sgpu_plan {
 	int device_count, stream_count, buffer_count, move_count;
+	int first[SGPU_PLAN_STREAMS_MAX]; /* operation of each stream */
 	struct sgpu_plan_operation {
 		int device;
 		int stream;  /* stream s is on device s % device_count */
+		int next;    /* on its stream, or -1 */
 		int scratch; /* its buffer, or -1 */
 	} * operations;
 	struct sgpu_plan_segment {
@@ -61,13 +63,18 @@ struct sgpu_plan_costs {
 	uint64_t travel; /* of each byte from the host or another device */
 	uint64_t move;	 /* of each move, in addition to its bytes */
 	int matrix_max;	 /* most operations for which a matrix of ancestors is made */
+	int streams;	 /* most of a device */
 };
 /* Orders of magnitude of a GPU's memory, bus, and time to begin a transfer; 2 MiB of a matrix. */
-#define SGPU_PLAN_COSTS \
-	((struct sgpu_plan_costs){ .travel = 64, .move = (uint64_t)256 << 20, .matrix_max = 4096 })
+#define SGPU_PLAN_COSTS                                         \
+	((struct sgpu_plan_costs){ .travel = 64,                \
+				   .move = (uint64_t)256 << 20, \
+				   .matrix_max = 4096,          \
+				   .streams = SGPU_PLAN_STREAMS_MAX })
 
-/* The first operation to follow another continues its stream, so such a chain needs no event; any
- * other gets a new stream. Above SGPU_PLAN_STREAMS_MAX, streams are used in turn. Without a matrix,
+/* The operations of a stream run in the order in which what they read arrives, if it does so in the
+ * manifest's order. The first to follow another continues its stream, so such a chain needs no
+ * event; any other gets a new stream. Above the most, streams are used in turn. Without a matrix,
  * only operations of one chain share buffers, so planning stays fast. An input arrives on the
  * device that reads it first. Errors: SGPU_EUSAGE (not 1 to SGPU_RUN_DEVICES_MAX devices),
  * SGPU_EINVALID, SGPU_ENOMEM. */

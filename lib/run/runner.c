@@ -153,6 +153,8 @@ void sgpu_streams_give(struct sgpu_run_device *device, struct sgpu_stream **stre
 }
 
 /* ---- the runner ---- */
+enum { DRIVER_QUEUES = 8 }; /* of a GPU: with more streams, some would share a queue */
+
 static int make_device(struct sgpu_runner *r, struct sgpu_device *device,
 		       const struct sgpu_engine_config *engine, struct sgpu_error *error)
 {
@@ -188,10 +190,12 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 		     : sgpu_fail(error, SGPU_EUSAGE, "a runner has 1 to %d devices",
 				 SGPU_RUN_DEVICES_MAX);
 	if (rc == SGPU_OK) {
-		r->opens_on_device = info.opens_on_device;
 		r->pins = info.pins_host_memory;
 		r->shared_files = config->shared_files;
 		r->costs = SGPU_PLAN_COSTS;
+		if (info.opens_on_device) {
+			r->costs.streams = DRIVER_QUEUES;
+		}
 	}
 	for (int i = 0; rc == SGPU_OK && i <= config->more_count; i++) {
 		rc = make_device(r, i == 0 ? config->device : config->more[i - 1], &engine, error);

@@ -414,7 +414,7 @@ static inline int make_runner(struct sgpu_runner **runner)
 	}
 	rc = sgpu_runner_create(&config, runner, &error);
 	if (rc == SGPU_OK && more_count > 0) {
-		(*runner)->costs = (struct sgpu_plan_costs){ .matrix_max = 4096 };
+		(*runner)->costs.travel = (*runner)->costs.move = 0;
 	}
 	return rc;
 }

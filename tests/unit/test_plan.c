@@ -190,7 +190,15 @@ static bool plan_is_complete(const struct sgpu_manifest *m, const struct sgpu_pl
 {
 	uint64_t sum = 0;
 	bool complete = true;
+	int listed = 0;
 
+	for (int s = 0; s < p->stream_count; s++) {
+		for (int i = p->first[s]; i >= 0; i = p->operations[i].next) {
+			complete = complete && p->operations[i].stream == s &&
+				   listed++ < m->operation_count;
+		}
+	}
+	complete = complete && listed == m->operation_count;
 	for (int s = 0; s < m->segment_count; s++) {
 		uint64_t size = 0;
 		int in = p->segments[s].in_buffer, out = p->segments[s].out_buffer;
@@ -421,7 +429,7 @@ static struct sgpu_manifest *random_graph(int operations, int window)
 UNIT_TEST(no_buffer_is_reused_while_it_may_be_touched)
 {
 	const int rounds = getenv("SGPU_TEST_SMALL") ? 60 : 300;
-	const struct sgpu_plan_costs by_chains = { 0 };
+	const struct sgpu_plan_costs by_chains = { .streams = 64 };
 	int shared = 0, shared_by_chains = 0, planned = 0;
 
 	for (int round = 0; round < rounds; round++) {
@@ -452,7 +460,8 @@ UNIT_TEST(no_buffer_is_reused_while_it_may_be_touched)
 
 UNIT_TEST(on_several_devices_everything_is_where_it_is_read_and_no_buffer_is_reused_too_early)
 {
-	const struct sgpu_plan_costs nothing = { .matrix_max = 4096 }, by_chains = { 0 };
+	const struct sgpu_plan_costs nothing = { .matrix_max = 4096, .streams = 64 },
+				     by_chains = { .streams = 64 };
 	const struct sgpu_plan_costs *const costs[] = { &SGPU_PLAN_COSTS, &nothing, &by_chains };
 	int shared = 0, moves = 0;
 
@@ -576,6 +585,51 @@ UNIT_TEST(streams_are_bounded)
 	sgpu_manifest_free(&m);
 }
 
+/* Of two chains that are listed in turn, the first runs while the second's input arrives. */
+UNIT_TEST(a_stream_runs_operations_in_the_order_in_which_what_they_read_arrives)
+{
+	static const char *const reads[] = { "in0", "in1", "t0", "t1" }, *const writes[] = {
+		"t0", "t1", "out0", "out1"
+	};
+	static const int order[] = { 0, 2, 1, 3 };
+	struct sgpu_plan_costs costs = SGPU_PLAN_COSTS;
+	struct text text = { 0 };
+	struct sgpu_plan *p = NULL;
+	struct sgpu_error error;
+	struct sgpu_manifest *m;
+
+	costs.streams = 1;
+	add(&text, "{\"version\":1,\"manifest_id\":\"turns\",\"segments\":[");
+	for (int i = 0; i < 6; i++) {
+		add_segment(&text,
+			    i < 2   ? "in"
+			    : i < 4 ? "t"
+				    : "out",
+			    i % 2,
+			    i < 2   ? "INPUT"
+			    : i < 4 ? "INTERMEDIATE"
+				    : "OUTPUT",
+			    "f32", i == 0);
+	}
+	add(&text, "],\"operations\":[");
+	for (int i = 0; i < 4; i++) {
+		add(&text,
+		    "%s{\"gpu_operation_id\":\"O%d\",\"kernel\":\"copy\",\"arguments\":"
+		    "{\"input\":\"%s\",\"output\":\"%s\"}}",
+		    i ? "," : "", i, reads[i], writes[i]);
+	}
+	add(&text, "]}");
+	m = load(&text);
+	REQUIRE(m != NULL && sgpu_plan_create(m, 1, &costs, &p, &error) == SGPU_OK);
+	CHECK(p->stream_count == 1 && plan_is_complete(m, p));
+	for (int i = 0, operation = p->first[0]; i < 4; i++) {
+		CHECK(operation == order[i]);
+		operation = p->operations[operation].next;
+	}
+	sgpu_plan_free(&p);
+	sgpu_manifest_free(&m);
+}
+
 int main(void)
 {
 	UNIT_RUN(chains_share_one_stream_and_three_buffers);
@@ -587,5 +641,6 @@ int main(void)
 	UNIT_RUN(a_chain_of_ten_thousand_operations_needs_three_buffers);
 	UNIT_RUN(an_input_that_nothing_reads_keeps_its_buffer);
 	UNIT_RUN(streams_are_bounded);
+	UNIT_RUN(a_stream_runs_operations_in_the_order_in_which_what_they_read_arrives);
 	return unit_done();
 }

@@ -182,8 +182,9 @@ UNIT_TEST(branches_that_share_nothing_go_to_different_devices)
 UNIT_TEST(a_diamond_is_split_only_when_its_branches_are_worth_the_move)
 {
 	/* A branch of three copies is work on 6 times the bytes of a segment. */
-	const struct sgpu_plan_costs below = { .travel = 5, .move = 0, .matrix_max = 4096 },
-				     above = { .travel = 7, .move = 0, .matrix_max = 4096 };
+	const struct sgpu_plan_costs
+		below = { .travel = 5, .move = 0, .matrix_max = 4096, .streams = 64 },
+		above = { .travel = 7, .move = 0, .matrix_max = 4096, .streams = 64 };
 	struct job job;
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
@@ -206,7 +207,9 @@ UNIT_TEST(a_diamond_is_split_only_when_its_branches_are_worth_the_move)
 
 UNIT_TEST(what_a_move_costs_besides_its_bytes_keeps_small_things_together)
 {
-	const struct sgpu_plan_costs costs = { .travel = 0, .move = 100000, .matrix_max = 4096 };
+	const struct sgpu_plan_costs costs = {
+		.travel = 0, .move = 100000, .matrix_max = 4096, .streams = 64
+	};
 	struct job job;
 
 	REQUIRE(spread_out(&job, DIAMOND, 1000, 2, &costs)); /* a branch is work on 48000 bytes */
@@ -234,7 +237,7 @@ UNIT_TEST(an_operation_goes_where_most_of_what_it_reads_is)
 
 UNIT_TEST(among_equals_the_first_device_is_taken)
 {
-	const struct sgpu_plan_costs nothing = { 0, 0, 4096 };
+	const struct sgpu_plan_costs nothing = { 0, 0, 4096, 64 };
 	struct job job;
 
 	REQUIRE(spread_out(&job, "a=copy x;b=copy y;c=copy z;d=vector_add a b", 0, DEVICES,
@@ -249,7 +252,7 @@ UNIT_TEST(among_equals_the_first_device_is_taken)
 
 UNIT_TEST(sizes_that_nobody_has_are_added_up_without_harm)
 {
-	const struct sgpu_plan_costs most = { UINT64_MAX, UINT64_MAX, 4096 };
+	const struct sgpu_plan_costs most = { UINT64_MAX, UINT64_MAX, 4096, 64 };
 	struct job job;
 
 	REQUIRE(spread_out(&job, DIAMOND, (uint64_t)1 << 49, DEVICES, &SGPU_PLAN_COSTS));
@@ -262,7 +265,7 @@ UNIT_TEST(sizes_that_nobody_has_are_added_up_without_harm)
 
 UNIT_TEST(the_same_manifest_gives_the_same_devices)
 {
-	const struct sgpu_plan_costs cheap = { 1, 10, 4096 };
+	const struct sgpu_plan_costs cheap = { 1, 10, 4096, 64 };
 	struct job one, other;
 
 	REQUIRE(spread_out(&one, "a=copy x;b=copy y;c=copy a;" DIAMOND, 5000, DEVICES, &cheap));
