@@ -355,25 +355,19 @@ static int check_sizes(struct sgpu_job *job, struct sgpu_error *error)
 }
 
 /* Checks the manifest of a batch for which no job is prepared. */
-static int load_manifest(struct sgpu_job *job, struct sgpu_error *error)
+static int check_manifest(struct sgpu_job *job, struct sgpu_error *error)
 {
-	struct sgpu_manifest *manifest = NULL;
-	struct sgpu_diagnostics diagnostics = { 0 };
-	int rc = sgpu_ops_check(job->batch->manifest, &diagnostics, error);
+	struct sgpu_diagnostics found = { 0 };
+	int rc = sgpu_ops_check(job->batch->manifest, &found, error);
 
-	if (rc == SGPU_OK && diagnostics.count == 0) {
-		manifest = job->batch->manifest;
-		job->batch->manifest = NULL;
-	} else {
-		sgpu_diagnostics_clear(&diagnostics);
-		/* The text is checked again, so the error says where the fault is. */
-		rc = sgpu_ops_load_manifest(job->batch->manifest_text, job->batch->manifest_size,
-					    "manifest.json", SGPU_MANIFEST_UNHASHED, &manifest,
-					    &diagnostics, error);
+	if (rc == SGPU_OK && found.count > 0) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "manifest.json: %s: %s", found.list[0].pointer,
+			       found.list[0].text);
+		(void)sgpu_hint(error, "%s", found.list[0].hint ? found.list[0].hint : "");
 	}
-	sgpu_diagnostics_clear(&diagnostics);
+	sgpu_diagnostics_clear(&found);
 	if (rc == SGPU_OK) {
-		job->prepared = sgpu_prepared_create(&manifest);
+		job->prepared = sgpu_prepared_create(&job->batch->manifest);
 		rc = job->prepared ? SGPU_OK : sgpu_fail_nomem(error);
 	}
 	return rc;
@@ -457,7 +451,7 @@ int sgpu_admit(struct sgpu_run *run, struct sgpu_error *error)
 	int rc = read_head(run, error);
 
 	if (rc == SGPU_OK && !job->prepared) {
-		rc = load_manifest(job, error);
+		rc = check_manifest(job, error);
 	}
 	rc = rc ? rc : fill_in(job, error);
 	rc = rc ? rc : check_modules(job, error);

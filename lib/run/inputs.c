@@ -53,7 +53,6 @@ static void end_input(struct sgpu_payload *p)
 
 static void fail_input(struct sgpu_payload *p, int rc, const char *text)
 {
-	p->begun = true;
 	p->text = sgpu_run_failure(p->run, "segment", p->of->id, &rc, text);
 	p->code = rc;
 }
@@ -349,7 +348,6 @@ static bool bring_small(struct sgpu_payload *p)
 					       p->size - p->header, false))) {
 		return false;
 	}
-	p->begun = true;
 	if (!p->host) {
 		rc = read_bytes(p, 0, at, p->size, &error);
 		sgpu_payload_note(p, SGPU_SPAN_READ, begin, sgpu_now_ns(), p->size);
@@ -493,6 +491,7 @@ static void bring(struct sgpu_payload *p)
 	struct sgpu_error error = { 0 };
 	int rc = SGPU_OK;
 
+	p->begun = true;
 	if (kind == SGPU_LOCATION_INLINE) {
 		find_in_file(p);
 	} else if (kind != SGPU_LOCATION_LEASE) {
@@ -503,7 +502,6 @@ static void bring(struct sgpu_payload *p)
 		return;
 	}
 	flush_group(p->run); /* its payloads must not wait for this one */
-	p->begun = true;
 	rc = rc ? rc : begin_large(p, &error);
 	if (rc != SGPU_OK) {
 		miss_input(p, rc, error.text);

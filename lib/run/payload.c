@@ -78,7 +78,7 @@ static int make_material(const struct sgpu_payload *p, struct sgpu_sealed_keys *
 	return rc;
 }
 
-/* Lists `first` and later payloads on its device whose key was never loaded. Returns the count. */
+/* Lists `first` and later payloads on its device whose key is not loaded yet. Returns the count. */
 static int list_group(struct sgpu_payload *first, struct sgpu_payload *group[KEYS_AT_ONCE])
 {
 	const struct sgpu_run *run = first->run;
@@ -87,7 +87,7 @@ static int list_group(struct sgpu_payload *first, struct sgpu_payload *group[KEY
 	group[count++] = first;
 	for (struct sgpu_payload *p = first + 1;
 	     p < run->payloads + 2 * run->job.batch->segment_count && count < KEYS_AT_ONCE; p++) {
-		if (p->sealed && !p->key_made && p->device == first->device) {
+		if (p->sealed && !p->key && !p->ended && p->device == first->device) {
 			group[count++] = p;
 		}
 	}
@@ -112,7 +112,6 @@ static int load_group(struct sgpu_payload *first, struct sgpu_error *error)
 	rc = made > 0 ? sgpu_device_keys_load(stream, material, made, loaded, error) : rc;
 	for (int i = 0; rc == SGPU_OK && i < made; i++) {
 		group[i]->key = loaded[i];
-		group[i]->key_made = true;
 		sgpu_sealed_header(&material[i], group[i]->own_header);
 	}
 	sgpu_wipe(material, sizeof(material));

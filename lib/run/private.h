@@ -185,8 +185,7 @@ struct sgpu_payload {
 	sgpu_devptr memory; /* on that device */
 	bool sealed;
 	uint64_t header;			/* bytes before its first chunk */
-	struct sgpu_device_key *key;		/* NULL: not loaded, or dropped */
-	bool key_made;				/* it was loaded before */
+	struct sgpu_device_key *key;		/* NULL: not loaded, or it has ended */
 	uint8_t own_header[SGPU_SEALED_HEADER]; /* that belongs to the key */
 	uint64_t size;				/* of a result, once it is known */
 	uint8_t *host; /* where it lies, or goes, in a lease or in `data`; NULL: in none */
@@ -258,14 +257,13 @@ struct sgpu_run {
 	atomic_int done_count, failed_count, operation_count; /* the graph's progress */
 	struct sgpu_io_guard guard;
 	int wake_fd;		      /* eventfd: wakes reads and writes of this run */
-	atomic_int cancel;	      /* set by sgpu_run_cancel */
 	atomic_int stop;	      /* 0, or the code with which the run must end */
 	atomic_uint_fast64_t stop_ns; /* when `stop` was set */
 	atomic_uint_fast64_t busy_ns; /* since when the devices may have work of the run, or 0 */
 };
 
 /* ---- run.c ---- */
-/* Stops the run soon. The `code` of the first call counts. */
+/* Stops the run soon. The `code` of the first call counts. Async-signal-safe. */
 void sgpu_run_stop(struct sgpu_run *run, int code);
 /* Notices ends and starts what may start, without waiting. Returns whether there was anything. */
 bool sgpu_run_advance(struct sgpu_run *run);

@@ -44,9 +44,7 @@ static int look_for_stop(void *argument)
 	struct sgpu_run *run = argument;
 	uint64_t deadline = run->submission.options.deadline_ns;
 
-	if (atomic_load(&run->cancel)) {
-		sgpu_run_stop(run, SGPU_ECANCELED);
-	} else if (deadline != 0 && sgpu_now_ns() >= deadline) {
+	if (deadline != 0 && sgpu_now_ns() >= deadline) {
 		sgpu_run_stop(run, SGPU_ETIMEOUT);
 	}
 	return atomic_load(&run->stop);
@@ -57,7 +55,7 @@ static int ended_while_writing(void *argument)
 {
 	const struct sgpu_run *run = argument;
 
-	return atomic_load(&run->cancel) ? SGPU_ECANCELED : SGPU_OK;
+	return atomic_load(&run->stop) == SGPU_ECANCELED ? SGPU_ECANCELED : SGPU_OK;
 }
 
 const char *sgpu_run_text(struct sgpu_run *run, const char *format, ...)
@@ -261,9 +259,9 @@ static void run_to_end(struct sgpu_run *run)
 /* Why a run ended: if it was stopped, the reason for that, not an error that followed. */
 static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
 {
-	int stop = atomic_load(&run->stop);
+	const int stop = atomic_load(&run->stop);
 
-	if (stop == SGPU_ECANCELED || rc == SGPU_ECANCELED || atomic_load(&run->cancel)) {
+	if (stop == SGPU_ECANCELED || rc == SGPU_ECANCELED) {
 		return sgpu_fail(error, SGPU_ECANCELED, "the run was stopped");
 	}
 	if (stop == SGPU_ETIMEOUT) {
@@ -277,15 +275,12 @@ static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
 static int check_verdict(struct sgpu_run *run, struct sgpu_error *error)
 {
 	const int stop = atomic_load(&run->stop);
-	int rc = SGPU_OK;
+	int rc;
 
-	if (stop == SGPU_EPOLICY) {
-		return sgpu_fail(error, stop, "%s",
-				 run->broken_rule ? run->broken_rule : sgpu_strerror(stop));
+	if (run->broken_rule) {
+		return sgpu_fail(error, SGPU_EPOLICY, "%s", run->broken_rule);
 	}
-	if (stop != SGPU_ETIMEOUT || atomic_load(&run->cancel)) {
-		rc = stopped(run, run->code, error);
-	}
+	rc = stop == SGPU_ETIMEOUT ? SGPU_OK : stopped(run, run->code, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
@@ -464,8 +459,9 @@ void sgpu_run_cancel(struct sgpu_run *run)
 {
 	const int saved = errno;
 
-	atomic_store(&run->cancel, true);
-	(void)eventfd_write(run->wake_fd, 1); /* a full counter wakes as well */
+	sgpu_run_stop(run, SGPU_ECANCELED);
+	atomic_store(&run->stop, SGPU_ECANCELED); /* whatever has stopped it before */
+	(void)eventfd_write(run->wake_fd, 1);	  /* a full counter wakes as well */
 	errno = saved;
 }
 
