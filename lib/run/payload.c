@@ -35,7 +35,10 @@ static void fill_in(struct sgpu_run *run, int number, bool result)
 	p->memory = run->memory.buffers[buffer];
 	p->sealed = result ? of->masking == SGPU_MASKING_AES_GCM : of->sealed;
 	p->header = p->sealed ? SGPU_SEALED_HEADER : 0;
-	if (!result) {
+	if (result) { /* unless it turns out to be smaller */
+		p->actual = of->size;
+		(void)sgpu_result_size(of, &p->size);
+	} else {
 		p->size = sgpu_batch_payload_size(run->job.batch, number);
 		p->host = of->location.kind == SGPU_LOCATION_LEASE
 				  ? sgpu_lent_at(run, &of->location)

@@ -187,7 +187,7 @@ struct sgpu_payload {
 	uint64_t header;			/* bytes before its first chunk */
 	struct sgpu_device_key *key;		/* NULL: not loaded, or it has ended */
 	uint8_t own_header[SGPU_SEALED_HEADER]; /* that belongs to the key */
-	uint64_t size;				/* of a result, once it is known */
+	uint64_t size;				/* with its header and tags */
 	uint8_t *host; /* where it lies, or goes, in a lease or in `data`; NULL: in none */
 	struct sgpu_source file; /* else: file or region with the payload; fd -1: none */
 	struct sgpu_transfer *transfer;

@@ -26,46 +26,6 @@ enum {
 	BUFFER = 1 << 20,
 };
 
-struct writer {
-	struct sgpu_run *run;
-	const struct sgpu_job *job;
-	bool has_run; /* false: the response is laid out as if all will succeed */
-	int fd;
-	const char *name;
-	bool placed;	   /* results may be in the file already */
-	uint8_t *gathered; /* GATHER_MAX bytes */
-	size_t gathered_size;
-};
-
-/* SGPU_OK, or the code with which an output's operation or transfer failed. *text says why. */
-static int failure(struct writer *w, int segment, const char **text)
-{
-	const struct sgpu_payload *p = sgpu_run_payload(w->run, segment, true);
-	int rc = sgpu_operations_outcome(w->run, w->job->manifest->segments[segment].writer, text);
-
-	if (rc == SGPU_OK && (p->code != SGPU_OK || !p->ended)) {
-		rc = p->code != SGPU_OK ? p->code : SGPU_EDEPENDENCY;
-		*text = p->text ? p->text : sgpu_strerror(rc);
-	}
-	return rc;
-}
-
-static void fill_payload(const struct sgpu_batch_segment *asked, uint64_t actual, uint64_t size,
-			 const uint8_t *digest, struct sgpu_batch_segment *to)
-{
-	const struct sgpu_location with_response = { .kind = SGPU_LOCATION_INLINE };
-
-	to->actual_size = actual;
-	to->location = asked->place ? *asked->place : with_response;
-	if (to->masking == SGPU_MASKING_AES_GCM) {
-		to->sealed = true;
-		to->sealed_size = size;
-		return;
-	}
-	to->has_kt128 = true;
-	memcpy(to->kt128, digest, sizeof(to->kt128));
-}
-
 static int fill_failure(struct sgpu_batch_segment *to, int rc, const char *text,
 			struct sgpu_error *error)
 {
@@ -78,15 +38,17 @@ static int fill_failure(struct sgpu_batch_segment *to, int rc, const char *text,
 	return to->error_text ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segment *to,
+/* Says what became of an output or, before the batch has run, how it will be if it does not fail.
+ */
+static int fill_segment(struct sgpu_run *run, int in_batch, struct sgpu_batch_segment *to,
 			struct sgpu_error *error)
 {
-	const struct sgpu_batch_segment *asked = &w->job->batch->segments[in_batch];
-	static const uint8_t unknown[SGPU_KT128_SIZE];
-	const struct sgpu_payload *p;
-	uint64_t size = 0;
-	int segment = w->job->to_manifest[in_batch], rc;
-	const char *text;
+	const struct sgpu_location with_response = { .kind = SGPU_LOCATION_INLINE };
+	const struct sgpu_batch_segment *asked = &run->job.batch->segments[in_batch];
+	const int segment = run->job.to_manifest[in_batch];
+	const struct sgpu_payload *p = sgpu_run_payload(run, segment, true);
+	const char *text = p->text;
+	int rc = SGPU_OK;
 
 	to->id = strdup(asked->id);
 	to->masking = asked->masking;
@@ -94,38 +56,47 @@ static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segmen
 	if (!to->id) {
 		return sgpu_fail_nomem(error);
 	}
-	if (!w->has_run) {
-		(void)sgpu_result_size(asked, &size); /* it was admitted, so it has one */
-		fill_payload(asked, asked->size, size, unknown, to);
-		return SGPU_OK;
+	if (sgpu_operations_ended(run)) {
+		rc = sgpu_operations_outcome(run, run->job.manifest->segments[segment].writer,
+					     &text);
+		rc = rc ? rc : p->code;
+		rc = rc == SGPU_OK && !p->ended ? SGPU_EDEPENDENCY : rc;
 	}
-	rc = failure(w, segment, &text);
 	if (rc != SGPU_OK) {
-		return fill_failure(to, rc, text, error);
+		return fill_failure(to, rc, text ? text : sgpu_strerror(rc), error);
 	}
-	p = sgpu_run_payload(w->run, segment, true);
-	fill_payload(asked, p->actual, p->size, p->digest, to);
+	to->actual_size = p->actual;
+	to->location = asked->place ? *asked->place : with_response;
+	if (p->sealed) {
+		to->sealed = true;
+		to->sealed_size = p->size;
+	} else {
+		to->has_kt128 = true;
+		memcpy(to->kt128, p->digest, sizeof(to->kt128));
+	}
 	return SGPU_OK;
 }
 
 /* The timings or, while nothing has run, times with the usual number of digits. */
-static json_t *timings(const struct writer *w)
+static json_t *timings(const struct sgpu_run *run)
 {
+	const bool has_run = sgpu_operations_ended(run);
 	const json_int_t usual_ns = 10000000;
 	json_t *object = json_object();
-	json_int_t total = (json_int_t)(sgpu_now_ns() - atomic_load(&w->run->begin_ns));
+	json_int_t total = (json_int_t)(sgpu_now_ns() - atomic_load(&run->begin_ns));
 	int rc = 0; /* setting a member of NULL fails */
 
 	for (int i = 0; rc == 0 && i < SGPU_SPAN_KINDS; i++) {
-		json_int_t ns = w->has_run ? (json_int_t)w->run->result.totals[i].ns : usual_ns;
+		json_int_t ns = has_run ? (json_int_t)run->result.totals[i].ns : usual_ns;
 
-		if (i != SGPU_SPAN_WRITE && (i != SGPU_SPAN_MOVE || w->job->plan->move_count > 0)) {
+		if (i != SGPU_SPAN_WRITE &&
+		    (i != SGPU_SPAN_MOVE || run->job.plan->move_count > 0)) {
 			rc = json_object_set_new(object, sgpu_span_name((enum sgpu_span_kind)i),
 						 json_integer(ns));
 		}
 	}
 	rc = rc ? rc
-		: json_object_set_new(object, "total", json_integer(w->has_run ? total : usual_ns));
+		: json_object_set_new(object, "total", json_integer(has_run ? total : usual_ns));
 	if (rc < 0) {
 		json_decref(object);
 		return NULL;
@@ -134,18 +105,18 @@ static json_t *timings(const struct writer *w)
 }
 
 /* If the manifest wants all outputs or none, fails the others, too. */
-static int fail_others(const struct writer *w, struct sgpu_batch *r, struct sgpu_error *error)
+static int fail_others(struct sgpu_run *run, struct sgpu_batch *r, struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *failed = NULL;
 	int rc = SGPU_OK;
 
-	for (int i = 0; w->job->manifest->all_or_nothing && i < r->segment_count; i++) {
+	for (int i = 0; run->job.manifest->all_or_nothing && i < r->segment_count; i++) {
 		failed = r->segments[i].status != SGPU_OK ? &r->segments[i] : failed;
 	}
 	for (int i = 0; failed && rc == SGPU_OK && i < r->segment_count; i++) {
 		if (r->segments[i].status == SGPU_OK) {
 			rc = fill_failure(&r->segments[i], SGPU_EDEPENDENCY,
-					  sgpu_run_text(w->run,
+					  sgpu_run_text(run,
 							"withheld, since '%s' failed: the "
 							"manifest's on_failure is 'all'",
 							failed->id),
@@ -155,71 +126,82 @@ static int fail_others(const struct writer *w, struct sgpu_batch *r, struct sgpu
 	return rc;
 }
 
-static int make_response(struct writer *w, struct sgpu_batch **response, struct sgpu_error *error)
+static int make_response(struct sgpu_run *run, struct sgpu_batch **response,
+			 struct sgpu_error *error)
 {
+	const struct sgpu_job *job = &run->job;
 	struct sgpu_batch *r = calloc(1, sizeof(*r));
-	int rc = SGPU_OK;
+	int rc;
 
 	*response = r;
 	if (!r) {
 		return sgpu_fail_nomem(error);
 	}
 	r->response = true;
-	memcpy(r->id, w->job->batch->id, sizeof(r->id));
-	memcpy(r->manifest_sha256, w->job->batch->manifest_sha256, sizeof(r->manifest_sha256));
-	memcpy(r->response_id, w->job->response_id, sizeof(r->response_id));
-	rc = sgpu_batch_identity(w->job->batch, r->identity, error);
-	r->segments = calloc((size_t)w->job->batch->segment_count + 1, sizeof(*r->segments));
-	r->note_size = w->job->batch->note_size;
-	r->note = w->job->batch->note ? malloc(r->note_size + 1) : NULL;
-	if (!r->segments || (w->job->batch->note && !r->note)) {
+	memcpy(r->id, job->batch->id, sizeof(r->id));
+	memcpy(r->manifest_sha256, job->batch->manifest_sha256, sizeof(r->manifest_sha256));
+	memcpy(r->response_id, job->response_id, sizeof(r->response_id));
+	rc = sgpu_batch_identity(job->batch, r->identity, error);
+	r->segments = calloc((size_t)job->batch->segment_count + 1, sizeof(*r->segments));
+	r->note_size = job->batch->note_size;
+	r->note = job->batch->note ? malloc(r->note_size + 1) : NULL;
+	if (!r->segments || (job->batch->note && !r->note)) {
 		return sgpu_fail_nomem(error);
 	}
 	if (r->note) {
-		memcpy(r->note, w->job->batch->note, r->note_size);
+		memcpy(r->note, job->batch->note, r->note_size);
 	}
-	for (int i = 0; rc == SGPU_OK && i < w->job->batch->segment_count; i++) {
-		if (sgpu_segment_is_output(&w->job->manifest->segments[w->job->to_manifest[i]])) {
-			rc = fill_segment(w, i, &r->segments[r->segment_count++], error);
+	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
+		if (sgpu_segment_is_output(&job->manifest->segments[job->to_manifest[i]])) {
+			rc = fill_segment(run, i, &r->segments[r->segment_count++], error);
 		}
 	}
-	rc = rc ? rc : fail_others(w, r, error);
-	r->timings = timings(w);
+	rc = rc ? rc : fail_others(run, r, error);
+	r->timings = timings(run);
 	if (rc == SGPU_OK && !r->timings) {
 		rc = sgpu_fail_nomem(error);
 	}
-	if (rc == SGPU_OK && w->job->batch->has_mac) {
-		r->recipients = json_deep_copy(w->job->batch->recipients);
-		rc = r->recipients ? sgpu_batch_sign(r, w->job->batch_key, error)
+	if (rc == SGPU_OK && job->batch->has_mac) {
+		r->recipients = json_deep_copy(job->batch->recipients);
+		rc = r->recipients ? sgpu_batch_sign(r, job->batch_key, error)
 				   : sgpu_fail_nomem(error);
 	}
 	return rc;
 }
 
-static int segment_of(const struct writer *w, const struct sgpu_batch *response, int index)
+static int segment_of(const struct sgpu_run *run, const struct sgpu_batch *response, int index)
 {
-	return sgpu_manifest_segment(w->job->manifest, response->segments[index].id);
+	return sgpu_manifest_segment(run->job.manifest, response->segments[index].id);
 }
+
+/* Gathers small pieces of the response, to write them together. */
+struct writer {
+	struct sgpu_run *run;
+	size_t size;
+	uint8_t gathered[GATHER_MAX];
+};
 
 static int flush(struct writer *w, struct sgpu_error *error)
 {
-	const size_t size = w->gathered_size;
+	const struct sgpu_submission *to = &w->run->submission;
+	const size_t size = w->size;
 
-	w->gathered_size = 0;
-	return size > 0 ? sgpu_write(w->fd, w->name, w->gathered, size, error) : SGPU_OK;
+	w->size = 0;
+	return size > 0 ? sgpu_write(to->out_fd, to->out_name, w->gathered, size, error) : SGPU_OK;
 }
 
 /* Writes bytes, small ones together. */
 static int put(struct writer *w, const void *data, size_t size, struct sgpu_error *error)
 {
-	int rc = size > GATHER_MAX - w->gathered_size ? flush(w, error) : SGPU_OK;
+	const struct sgpu_submission *to = &w->run->submission;
+	int rc = size > GATHER_MAX - w->size ? flush(w, error) : SGPU_OK;
 
 	if (rc == SGPU_OK && size > GATHER_MAX) {
-		return sgpu_write(w->fd, w->name, data, size, error);
+		return sgpu_write(to->out_fd, to->out_name, data, size, error);
 	}
 	if (rc == SGPU_OK) {
-		memcpy(w->gathered + w->gathered_size, data, size);
-		w->gathered_size += size;
+		memcpy(w->gathered + w->size, data, size);
+		w->size += size;
 	}
 	return rc;
 }
@@ -230,7 +212,7 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 {
 	static const uint8_t zeros[SGPU_TAR_BLOCK];
 	const struct sgpu_payload *p =
-		sgpu_run_payload(w->run, segment_of(w, response, index), true);
+		sgpu_run_payload(w->run, segment_of(w->run, response, index), true);
 	uint8_t header[SGPU_TAR_BLOCK];
 	uint64_t begin = sgpu_now_ns();
 	int rc = sgpu_batch_payload_header(response, index, header, error);
@@ -242,8 +224,10 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 		sgpu_payload_note(p, SGPU_SPAN_WRITE, begin, sgpu_now_ns(), p->size);
 	} else if (rc == SGPU_OK) {
 		rc = flush(w, error);
-		if (rc == SGPU_OK && lseek(w->fd, (off_t)p->size, SEEK_CUR) < 0) {
-			rc = sgpu_fail_errno(error, "cannot seek in '%s'", w->name);
+		if (rc == SGPU_OK &&
+		    lseek(w->run->submission.out_fd, (off_t)p->size, SEEK_CUR) < 0) {
+			rc = sgpu_fail_errno(error, "cannot seek in '%s'",
+					     w->run->submission.out_name);
 		}
 	}
 	return rc ? rc : put(w, zeros, (size_t)(-p->size % SGPU_TAR_BLOCK), error);
@@ -253,7 +237,7 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 /* Computes where payloads are in the file if the response, a tar, begins at `begin`: its head, then
  * each payload after a header, padded to blocks. *places: from malloc, by segment of the manifest,
  * or 0. */
-static int place_payloads(const struct writer *w, struct sgpu_batch *response, uint64_t begin,
+static int place_payloads(const struct sgpu_run *run, struct sgpu_batch *response, uint64_t begin,
 			  uint64_t **places, struct sgpu_error *error)
 {
 	uint8_t *head = NULL;
@@ -265,14 +249,14 @@ static int place_payloads(const struct writer *w, struct sgpu_batch *response, u
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	*places = calloc((size_t)w->job->manifest->segment_count + 1, sizeof(**places));
+	*places = calloc((size_t)run->job.manifest->segment_count + 1, sizeof(**places));
 	if (!*places) {
 		return sgpu_fail_nomem(error);
 	}
 	for (int i = 0; i < response->segment_count; i++) {
 		if (response->segments[i].location.kind == SGPU_LOCATION_INLINE) {
 			at += SGPU_TAR_BLOCK;
-			(*places)[segment_of(w, response, i)] = at;
+			(*places)[segment_of(run, response, i)] = at;
 			at += sgpu_tar_padded(sgpu_batch_payload_size(response, i));
 		}
 	}
@@ -321,26 +305,28 @@ int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list, int
 }
 
 /* Moves results that are already in the file to their places in this response. */
-static int settle_places(struct writer *w, struct sgpu_batch *response, struct sgpu_error *error)
+static int settle_places(struct sgpu_run *run, struct sgpu_batch *response,
+			 struct sgpu_error *error)
 {
 	struct sgpu_moved *moves = calloc((size_t)response->segment_count + 1, sizeof(*moves));
 	uint64_t *places = NULL;
-	off_t begin = lseek(w->fd, 0, SEEK_CUR);
-	int rc = begin < 0 ? sgpu_fail_errno(error, "cannot seek in '%s'", w->name)
-			   : place_payloads(w, response, (uint64_t)begin, &places, error);
+	off_t begin = lseek(run->submission.out_fd, 0, SEEK_CUR);
+	int rc = begin < 0 ? sgpu_fail_errno(error, "cannot seek in '%s'", run->submission.out_name)
+			   : place_payloads(run, response, (uint64_t)begin, &places, error);
 	int moved = 0;
 
 	rc = rc == SGPU_OK && !moves ? sgpu_fail_nomem(error) : rc;
 	for (int i = 0; rc == SGPU_OK && i < response->segment_count; i++) {
-		const int segment = segment_of(w, response, i);
-		const struct sgpu_payload *p = sgpu_run_payload(w->run, segment, true);
+		const int segment = segment_of(run, response, i);
+		const struct sgpu_payload *p = sgpu_run_payload(run, segment, true);
 
 		if (places[segment] > 0 && !p->data && p->place != places[segment]) {
 			moves[moved++] = (struct sgpu_moved){ p->place, places[segment], p->size };
 		}
 	}
 	if (rc == SGPU_OK && moved > 0) {
-		rc = sgpu_place_move(w->fd, w->name, moves, moved, error);
+		rc = sgpu_place_move(run->submission.out_fd, run->submission.out_name, moves, moved,
+				     error);
 	}
 	free(moves);
 	free(places);
@@ -352,7 +338,8 @@ static int write_response(struct writer *w, struct sgpu_batch *response, struct 
 	static const uint8_t end[2 * SGPU_TAR_BLOCK];
 	uint8_t *head = NULL;
 	size_t size = 0;
-	int rc = w->placed ? settle_places(w, response, error) : SGPU_OK;
+	struct sgpu_run *run = w->run;
+	int rc = run->places ? settle_places(run, response, error) : SGPU_OK;
 
 	rc = rc ? rc : sgpu_batch_head(response, &head, &size, error);
 	rc = rc ? rc : put(w, head, size, error);
@@ -364,8 +351,7 @@ static int write_response(struct writer *w, struct sgpu_batch *response, struct 
 	rc = rc ? rc : put(w, end, sizeof(end), error);
 	rc = rc ? rc : flush(w, error);
 	free(head);
-	return rc == SGPU_OK && (w->placed || w->run->reserved) ? sgpu_respond_cut(w->run, error)
-								: rc;
+	return rc == SGPU_OK && (run->places || run->reserved) ? sgpu_respond_cut(run, error) : rc;
 }
 
 /* Returns one code for all failed segments, which the response lists. */
@@ -409,17 +395,12 @@ static void note_size(struct sgpu_run *run, const struct sgpu_batch *response)
 
 int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error)
 {
-	uint8_t gathered[GATHER_MAX];
-	struct writer w = { .run = run,
-			    .job = &run->job,
-			    .has_run = true,
-			    .fd = run->submission.out_fd,
-			    .name = run->submission.out_name,
-			    .placed = run->places != NULL,
-			    .gathered = gathered };
+	struct writer w;
 	struct sgpu_batch *response = NULL;
-	int rc = make_response(&w, &response, error);
+	int rc = make_response(run, &response, error);
 
+	w.run = run;
+	w.size = 0;
 	if (rc == SGPU_OK) {
 		note_size(run, response);
 		sgpu_lent_offer(run); /* readers of the response may take that lease now */
@@ -495,7 +476,6 @@ int sgpu_respond_plan(struct sgpu_run *run, struct sgpu_error *error)
 {
 	const int fd = run->submission.out_fd;
 	const uint64_t least = 1 << 20; /* bytes; below that, memory is as fast */
-	struct writer w = { .run = run, .job = &run->job };
 	struct sgpu_batch *response = NULL;
 	struct stat status;
 	uint64_t bytes;
@@ -512,8 +492,8 @@ int sgpu_respond_plan(struct sgpu_run *run, struct sgpu_error *error)
 	    (fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND)) != O_RDWR) {
 		return SGPU_OK;
 	}
-	rc = make_response(&w, &response, error);
-	rc = rc ? rc : place_payloads(&w, response, (uint64_t)begin, &run->places, error);
+	rc = make_response(run, &response, error);
+	rc = rc ? rc : place_payloads(run, response, (uint64_t)begin, &run->places, error);
 	if (rc == SGPU_OK) {
 		note_size(run, response);
 	}
