@@ -78,22 +78,15 @@ struct sgpu_prepared *sgpu_prepared_find(struct sgpu_prepared_table *table,
 	return found;
 }
 
-static bool depends_on_batch(const struct sgpu_manifest *manifest)
-{
-	for (int i = 0; i < manifest->segment_count; i++) {
-		if (manifest->segments[i].size_of_file) {
-			return true;
-		}
-	}
-	return false;
-}
-
 void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared *prepared)
 {
 	struct sgpu_prepared *forgotten = NULL;
+	bool keep = prepared->manifest->canonical_size <= SGPU_PREPARED_TEXT_MAX;
 
-	if (prepared->manifest->canonical_size > SGPU_PREPARED_TEXT_MAX ||
-	    depends_on_batch(prepared->manifest)) {
+	for (int i = 0; i < prepared->manifest->segment_count; i++) {
+		keep &= !prepared->manifest->segments[i].size_of_file;
+	}
+	if (!keep) {
 		return;
 	}
 	pthread_mutex_lock(&table->mutex);
@@ -332,12 +325,14 @@ static int authenticate(struct sgpu_job *job, struct sgpu_error *error)
 /* Checks that the index and the manifest's inferred types agree on every size. */
 static int check_sizes(struct sgpu_job *job, struct sgpu_error *error)
 {
-	if (!job->prepared->plan) {
-		sgpu_plan_sizes(job->prepared->manifest, job->batch);
-	}
 	for (int i = 0; i < job->batch->segment_count; i++) {
-		const struct sgpu_segment *segment = segment_of(job, i);
+		struct sgpu_segment *segment =
+			&job->prepared->manifest->segments[job->to_manifest[i]];
 		uint64_t size = 0;
+
+		if (segment->size_of_file) { /* then only this batch has the job */
+			sgpu_segment_set_size(segment, job->batch->segments[i].size);
+		}
 
 		if (segment->type.dtype == SGPU_NONE || !sgpu_type_bytes(&segment->type, &size)) {
 			return sgpu_fail(error, SGPU_EINVALID,

@@ -140,57 +140,38 @@ static int place_arguments(struct launch *l, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Waits on the device for predecessors on other streams that still run there. */
-static int wait_for_others(struct sgpu_run *run, int operation, struct sgpu_stream *stream,
-			   struct sgpu_error *error)
-{
-	const struct sgpu_operation *op = &run->job.manifest->operations[operation];
-	const struct sgpu_plan *plan = run->job.plan;
-
-	for (int i = 0; i < op->before_count; i++) {
-		const struct operation *other = &run->operations->list[op->before[i]];
-
-		if (plan->operations[op->before[i]].stream != plan->operations[operation].stream &&
-		    other->event && sgpu_stream_wait(stream, other->event) != SGPU_OK) {
-			return sgpu_fail(error, SGPU_EDEVICE,
-					 "the device cannot wait for an event");
-		}
-	}
-	return SGPU_OK;
-}
-
-/* Enqueues an operation of the table. */
-static int start_kernel(struct launch *l, struct sgpu_error *error)
-{
-	const int rc = sgpu_op_enqueue(l->stream, run_kernel, l, &l->call, &l->task);
-
-	return rc == SGPU_OK
-		       ? rc
-		       : sgpu_fail(error, rc, "the device refused the launch: %s",
-				   l->task.error.text[0] ? l->task.error.text : sgpu_strerror(rc));
-}
-
 /* Fills in a launch and enqueues it. */
 static int enqueue(struct launch *l, struct sgpu_error *error)
 {
 	struct sgpu_run *run = l->run;
 	const struct sgpu_operation *op = &run->job.manifest->operations[l->operation];
-	struct sgpu_device *device =
-		run->devices[run->job.plan->operations[l->operation].device]->device;
-	struct operation *state = &run->operations->list[l->operation];
+	const struct sgpu_plan_operation *planned = &run->job.plan->operations[l->operation];
+	struct sgpu_device *device = run->devices[planned->device]->device;
+	struct operation *list = run->operations->list, *state = &list[l->operation];
 	int rc = sgpu_ops_prepare(run->job.manifest, l->operation, &l->call, error);
 
 	l->on_device = sgpu_device_op(device, op->kernel);
 	rc = rc ? rc : place_arguments(l, error);
-	rc = rc ? rc
-		: sgpu_run_get_stream(run, run->job.plan->operations[l->operation].stream,
-				      SGPU_RUN_PLAN, &l->stream, error);
+	rc = rc ? rc : sgpu_run_get_stream(run, planned->stream, SGPU_RUN_PLAN, &l->stream, error);
 	rc = rc ? rc : sgpu_event_create(device, &state->event, error);
-	rc = rc ? rc : wait_for_others(run, l->operation, l->stream, error);
-	if (rc == SGPU_OK) {
-		rc = op->module ? sgpu_module_start(run, l->operation, &l->call, l->stream,
-						    l->clears, &l->task, error)
-				: start_kernel(l, error);
+	for (int i = 0; rc == SGPU_OK && i < op->before_count; i++) {
+		struct sgpu_event *other = list[op->before[i]].event;
+
+		/* Those before it on other streams may still run there. */
+		if (run->job.plan->operations[op->before[i]].stream != planned->stream && other &&
+		    sgpu_stream_wait(l->stream, other) != SGPU_OK) {
+			rc = sgpu_fail(error, SGPU_EDEVICE, "the device cannot wait for an event");
+		}
+	}
+	if (rc == SGPU_OK && op->module) {
+		rc = sgpu_module_start(run, l->operation, &l->call, l->stream, l->clears, &l->task,
+				       error);
+	} else if (rc == SGPU_OK) {
+		rc = sgpu_op_enqueue(l->stream, run_kernel, l, &l->call, &l->task);
+		rc = rc == SGPU_OK ? rc
+				   : sgpu_fail(error, rc, "the device refused the launch: %s",
+					       l->task.error.text[0] ? l->task.error.text
+								     : sgpu_strerror(rc));
 	}
 	if (rc != SGPU_OK) {
 		run->unsure = true;
@@ -216,6 +197,7 @@ static int enqueue(struct launch *l, struct sgpu_error *error)
 static int start(struct sgpu_run *run, int operation, struct sgpu_error *error)
 {
 	const struct sgpu_operation *op = &run->job.manifest->operations[operation];
+	const size_t clears = op->module ? (size_t)op->arg_count : 0;
 	int rc = atomic_load(&run->stop);
 	struct launch *l;
 
@@ -225,7 +207,7 @@ static int start(struct sgpu_run *run, int operation, struct sgpu_error *error)
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	l = calloc(1, sizeof(*l) + (op->module ? (size_t)op->arg_count : 0) * sizeof(*l->clears));
+	l = calloc(1, sizeof(*l) + clears * sizeof(*l->clears));
 	if (!l) {
 		return sgpu_fail_nomem(error);
 	}
@@ -239,29 +221,23 @@ static int start(struct sgpu_run *run, int operation, struct sgpu_error *error)
 }
 
 /* ---- what holds an operation back ---- */
-/* Whether an operation waits for the end of one before it, not just its enqueuing. A module does,
- * since what a failed operation wrote could crash it and the whole context. So does an operation on
- * another device, which cannot wait for this device's events. */
-static bool waits_for_end(const struct sgpu_run *run, int before, int operation)
-{
-	const struct sgpu_plan *plan = run->job.plan;
-
-	return run->job.manifest->operations[operation].module != NULL ||
-	       plan->operations[before].device != plan->operations[operation].device;
-}
-
-/* Whether nothing holds an operation back. *rc: not SGPU_OK if it cannot run because of an input or
- * an operation before it that failed, of which *text tells. */
+/* Whether nothing holds an operation back: its inputs have arrived, and what is before it is on the
+ * device. A module waits for the end of the latter, since what a failed operation wrote could crash
+ * it and the whole context. So does an operation on another device, which cannot wait for this
+ * one's events. *rc: not SGPU_OK if the operation cannot run because one of these has failed, of
+ * which *text tells. */
 static bool is_due(const struct sgpu_run *run, int operation, int *rc, const char **text)
 {
-	const struct sgpu_operation *op = &run->job.manifest->operations[operation];
+	const struct sgpu_manifest *m = run->job.manifest;
+	const struct sgpu_operation *op = &m->operations[operation];
+	const struct sgpu_plan_operation *planned = run->job.plan->operations;
 	bool due = true;
 
 	*rc = SGPU_OK;
 	for (int i = 0; *rc == SGPU_OK && i <= op->arg_count; i++) {
 		const int segment = sgpu_operation_reads(op, i);
 
-		if (segment >= 0 && sgpu_segment_is_input(&run->job.manifest->segments[segment])) {
+		if (segment >= 0 && sgpu_segment_is_input(&m->segments[segment])) {
 			const struct sgpu_payload *input = sgpu_run_payload(run, segment, false);
 
 			*rc = inherited(input->code);
@@ -271,11 +247,12 @@ static bool is_due(const struct sgpu_run *run, int operation, int *rc, const cha
 	}
 	for (int i = 0; *rc == SGPU_OK && i < op->before_count; i++) {
 		const struct operation *before = &run->operations->list[op->before[i]];
+		const bool from_start =
+			!op->module && planned[op->before[i]].device == planned[operation].device;
 
 		*rc = inherited(before->code);
 		*text = before->text;
-		due &= before->state == DONE ||
-		       (before->state == ENQUEUED && !waits_for_end(run, op->before[i], operation));
+		due &= before->state == DONE || (before->state == ENQUEUED && from_start);
 	}
 	return due || *rc != SGPU_OK;
 }
@@ -383,43 +360,42 @@ static void end_operation(struct sgpu_run *run, int operation)
 	free(l);
 }
 
-/* Whether the device has passed an operation. */
-static bool has_ended(const struct operation *op)
-{
-	struct launch *l = op->launch;
-	struct sgpu_error error = { 0 };
-	bool done = false;
-	int rc = op->event ? sgpu_event_query(op->event, &done, &error) : SGPU_OK;
-
-	if (rc != SGPU_OK) { /* the device is lost, or still at work */
-		(void)!sgpu_stream_sync(l->stream, NULL);
-		if (l->task.code == SGPU_OK) {
-			l->task.code = rc;
-			l->task.error = error;
-		}
-	}
-	return !op->event || rc != SGPU_OK || done;
-}
-
 /* Notices the ends of a stream's operations, which end in order. */
 static bool look_for_ends(struct sgpu_run *run, int stream)
 {
 	struct sgpu_operations *o = run->operations;
 	bool any = false;
 
-	while (o->oldest[stream] != o->next[stream]) {
-		const int operation = o->oldest[stream];
-		const struct operation *op = &o->list[operation];
+	for (int i = o->oldest[stream]; i != o->next[stream];
+	     i = run->job.plan->operations[i].next) {
+		struct launch *l = o->list[i].launch;
+		struct sgpu_error error = { 0 };
+		bool done = true;
+		int rc = SGPU_OK;
 
-		if (op->state == ENQUEUED) {
-			if (find_before(run, operation, ENQUEUED) || !has_ended(op)) {
-				break;
-			}
-			end_operation(run, operation);
-			any = true;
+		o->oldest[stream] = i;
+		if (o->list[i].state != ENQUEUED) {
+			continue;
 		}
-		o->oldest[stream] = run->job.plan->operations[operation].next;
+		if (find_before(run, i, ENQUEUED)) {
+			return any;
+		}
+		if (o->list[i].event) {
+			rc = sgpu_event_query(o->list[i].event, &done, &error);
+		}
+		if (rc != SGPU_OK) { /* the device is lost, or still at work */
+			(void)!sgpu_stream_sync(l->stream, NULL);
+			if (l->task.code == SGPU_OK) {
+				l->task.code = rc;
+				l->task.error = error;
+			}
+		} else if (!done) {
+			return any;
+		}
+		end_operation(run, i);
+		any = true;
 	}
+	o->oldest[stream] = o->next[stream];
 	return any;
 }
 

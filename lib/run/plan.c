@@ -372,19 +372,6 @@ static int plan_value(struct planner *p, int segment, int writer, struct sgpu_er
 	return rc == SGPU_OK && is_read ? plan_moves(p, segment, *buffer, size, error) : rc;
 }
 
-static int plan_scratch(struct planner *p, int operation, struct sgpu_error *error)
-{
-	struct tenant tenant = { .writer = operation };
-	struct sgpu_op_call call;
-	uint64_t size;
-	int rc = sgpu_ops_prepare(p->manifest, operation, &call, error);
-
-	size = rc == SGPU_OK && call.op->scratch ? call.op->scratch(&call) : 0;
-	return size == 0 ? rc
-			 : give_buffer(p, p->plan->operations[operation].device, size, &tenant,
-				       &p->plan->operations[operation].scratch, error);
-}
-
 static int plan_buffers(struct planner *p, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
@@ -395,15 +382,23 @@ static int plan_buffers(struct planner *p, struct sgpu_error *error)
 		}
 	}
 	for (int i = 0; rc == SGPU_OK && i < p->manifest->operation_count; i++) {
-		int operation = p->manifest->order[i];
+		const int operation = p->manifest->order[i];
 		const struct sgpu_operation *op = &p->manifest->operations[operation];
+		const struct tenant scratch = { .writer = operation };
+		struct sgpu_op_call call;
+		uint64_t size;
 
 		for (int k = 0; rc == SGPU_OK && k < op->arg_count; k++) {
 			if (op->args[k].output && op->args[k].segment >= 0) {
 				rc = plan_value(p, op->args[k].segment, operation, error);
 			}
 		}
-		rc = rc ? rc : plan_scratch(p, operation, error);
+		rc = rc ? rc : sgpu_ops_prepare(p->manifest, operation, &call, error);
+		size = rc == SGPU_OK && call.op->scratch ? call.op->scratch(&call) : 0;
+		if (size > 0) {
+			rc = give_buffer(p, p->plan->operations[operation].device, size, &scratch,
+					 &p->plan->operations[operation].scratch, error);
+		}
 	}
 	for (int i = 0; rc == SGPU_OK && i < p->plan->buffer_count; i++) {
 		p->plan->bytes += p->plan->buffers[i].size; /* fits: at most bytes_unshared */
@@ -477,18 +472,6 @@ int sgpu_plan_create(const struct sgpu_manifest *manifest, int devices,
 	}
 	*plan = p.plan;
 	return rc;
-}
-
-void sgpu_plan_sizes(struct sgpu_manifest *manifest, const struct sgpu_batch *batch)
-{
-	for (int i = 0; i < batch->segment_count; i++) {
-		int segment = sgpu_manifest_segment(manifest, batch->segments[i].id);
-
-		if (segment >= 0 && manifest->segments[segment].size_of_file) {
-			sgpu_segment_set_size(&manifest->segments[segment],
-					      batch->segments[i].size);
-		}
-	}
 }
 
 void sgpu_plan_free(struct sgpu_plan **plan)

@@ -82,8 +82,6 @@ SGPU_MUST_CHECK int sgpu_plan_create(const struct sgpu_manifest *manifest, int d
 				     const struct sgpu_plan_costs *costs, struct sgpu_plan **plan,
 				     struct sgpu_error *error);
 void sgpu_plan_free(struct sgpu_plan **plan);
-/* Before the plan: fills in sizes that only the batch has, of modules without data_type_info. */
-void sgpu_plan_sizes(struct sgpu_manifest *manifest, const struct sgpu_batch *batch);
 
 /* ---- the runner ----
  * A process makes one runner for its devices, and runs batches on it, each on a thread of the
