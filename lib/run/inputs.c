@@ -125,20 +125,6 @@ static int read_bytes(struct sgpu_payload *p, uint64_t from, void *data, size_t 
 		       : sgpu_fail(error, SGPU_ESYSTEM, "'%s' ends too early", p->file.name);
 }
 
-/* If the batch is a file, notes where a large payload lies in it, so workers read it. */
-static void find_in_file(struct sgpu_payload *p)
-{
-	struct sgpu_tar_reader *tar = p->run->tar;
-
-	if (!sgpu_run_is_small(p->size) && tar->seekable) {
-		p->file = (struct sgpu_source){ .fd = tar->fd,
-						.offset = tar->position,
-						.size = p->size };
-		snprintf(p->file.name, sizeof(p->file.name), "%s", tar->name);
-		sgpu_tar_consumed(tar, p->size);
-	}
-}
-
 /* Checks a sealed input's header, at `from` or, if NULL, read here, and gets the key. The index has
  * verified: a payload that begins otherwise is not the owner's. The header is copied first, since
  * the client may change it in a lease. */
@@ -163,39 +149,38 @@ static int prepare_input(struct sgpu_payload *p, const uint8_t *from, struct sgp
 }
 
 /* ---- small payloads ---- */
-static void end_member(const struct member *member)
-{
-	const struct sgpu_task *bad = member->copy.code != SGPU_OK ? &member->copy : &member->check;
-	struct sgpu_payload *p = member->of;
-	struct sgpu_run *run = p->run;
-	const uint64_t bytes = p->size - p->header;
-	struct sgpu_stream *stream;
-
-	judge(p, bad->code, bad->error.text, bad->bad_chunk);
-	if (bad->code == SGPU_OK && !p->sealed &&
-	    !sgpu_equal(p->of->kt128, member->digest, SGPU_KT128_SIZE)) {
-		judge(p, SGPU_EAUTH, "", 0);
-		if (sgpu_run_get_stream(run, p->device, SGPU_RUN_PLAN, &stream, NULL) == SGPU_OK) {
-			(void)!sgpu_device_clear(stream, p->memory, bytes, NULL);
-			run->unsure = true;
-		}
-	}
-	sgpu_payload_note(p, p->sealed ? SGPU_SPAN_OPEN : SGPU_SPAN_COPY_IN, member->check.begin_ns,
-			  member->check.end_ns, bytes);
-	run->result.paths.in[!run->runner->pins ? SGPU_PATH_PAGEABLE
-			     : p->host		? SGPU_PATH_REGISTERED
-				       : SGPU_PATH_PINNED] += p->code == SGPU_OK ? bytes : 0;
-	end_input(p);
-}
-
+/* Ends the inputs of a group of which the device is done. */
 static void end_group(struct sgpu_run *run, struct sgpu_group *group)
 {
+	const int path = run->runner->pins ? SGPU_PATH_PINNED : SGPU_PATH_PAGEABLE;
+
 	for (int i = 0; i < group->buffer_count; i++) {
 		sgpu_staging_give(run->devices[group->device]->engine, group->buffers[i]);
 	}
 	sgpu_event_free(&group->ended);
 	for (int i = 0; i < group->count; i++) {
-		end_member(&group->members[i]);
+		const struct member *m = &group->members[i];
+		const struct sgpu_task *bad = m->copy.code != SGPU_OK ? &m->copy : &m->check;
+		struct sgpu_payload *p = m->of;
+		const uint64_t bytes = p->size - p->header;
+		struct sgpu_stream *stream;
+		int rc = bad->code;
+
+		if (rc == SGPU_OK && !p->sealed &&
+		    !sgpu_equal(p->of->kt128, m->digest, SGPU_KT128_SIZE)) {
+			rc = SGPU_EAUTH;
+			if (sgpu_run_get_stream(run, p->device, SGPU_RUN_PLAN, &stream, NULL) ==
+			    SGPU_OK) {
+				(void)!sgpu_device_clear(stream, p->memory, bytes, NULL);
+				run->unsure = true;
+			}
+		}
+		judge(p, rc, bad->error.text, bad->bad_chunk);
+		sgpu_payload_note(p, p->sealed ? SGPU_SPAN_OPEN : SGPU_SPAN_COPY_IN,
+				  m->check.begin_ns, m->check.end_ns, bytes);
+		run->result.paths.in[p->host && run->runner->pins ? SGPU_PATH_REGISTERED : path] +=
+			p->code == SGPU_OK ? bytes : 0;
+		end_input(p);
 	}
 	free(group);
 }
@@ -318,32 +303,24 @@ static void add_work(struct sgpu_payload *p, struct sgpu_group *group, const uin
 	member->of = p;
 }
 
-/* The group for one more payload of a device; NULL: out of memory. */
-static struct sgpu_group *group_for(struct sgpu_run *run, int device)
-{
-	if (run->filling && (run->filling->device != device || run->filling->count == GROUP_MAX)) {
-		flush_group(run);
-	}
-	if (!run->filling) {
-		run->filling = calloc(1, sizeof(*run->filling));
-		if (run->filling) {
-			run->filling->device = device;
-		}
-	}
-	return run->filling;
-}
-
 /* False: a small payload has to be brought in as a large one. */
 static bool bring_small(struct sgpu_payload *p)
 {
 	struct sgpu_run *run = p->run;
-	struct sgpu_group *group = group_for(run, p->device);
 	const uint64_t begin = sgpu_now_ns();
-	uint8_t *at = !group ? NULL : p->host ? p->host : find_room(p, group);
 	struct sgpu_error error = { 0 };
+	uint8_t *at = p->host;
 	int rc = SGPU_OK;
 
-	if (!at ||
+	if (run->filling &&
+	    (run->filling->device != p->device || run->filling->count == GROUP_MAX)) {
+		flush_group(run);
+	}
+	if (!run->filling && (run->filling = calloc(1, sizeof(*run->filling)))) {
+		run->filling->device = p->device;
+	}
+	at = run->filling && !at ? find_room(p, run->filling) : at;
+	if (!run->filling || !at ||
 	    (p->sealed && !sgpu_device_reaches(run->devices[p->device]->device, at + p->header,
 					       p->size - p->header, false))) {
 		return false;
@@ -356,7 +333,7 @@ static bool bring_small(struct sgpu_payload *p)
 	if (rc != SGPU_OK) {
 		miss_input(p, rc, error.text);
 	} else {
-		add_work(p, group, at);
+		add_work(p, run->filling, at);
 	}
 	return true;
 }
@@ -428,37 +405,32 @@ static void go_on(void *context)
 	await_tar(p->run, SGPU_TRANSFER_SLICE, p);
 }
 
-static int find_source(struct sgpu_payload *p, struct sgpu_endpoint *source,
-		       struct sgpu_error *error)
-{
-	const struct sgpu_run *run = p->run;
-
-	if (p->host) {
-		*source =
-			(struct sgpu_endpoint){ .memory = p->host + p->header,
-						.registered = run->job.options->leases_registered };
-	} else if (p->file.fd < 0) {
-		*source = (struct sgpu_endpoint){ .read = read_tar,
-						  .waits = payload_waits,
-						  .meanwhile = go_on,
-						  .ordered = true,
-						  .context = p };
-	} else {
-		return sgpu_endpoint_in_file(run->devices[p->device]->engine, p->file.fd,
-					     p->file.name, p->file.offset + p->header,
-					     p->of->location.kind == SGPU_LOCATION_REGION, source,
-					     error);
-	}
-	return SGPU_OK;
-}
-
 static int begin_large(struct sgpu_payload *p, struct sgpu_error *error)
 {
+	const struct sgpu_run *run = p->run;
 	struct sgpu_transfer_request request = { .size = p->size - p->header,
 						 .expected = p->of->kt128 };
 	int rc = prepare_input(p, p->host, error);
 
-	rc = rc ? rc : find_source(p, &request.end, error);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	if (p->host) {
+		request.end =
+			(struct sgpu_endpoint){ .memory = p->host + p->header,
+						.registered = run->job.options->leases_registered };
+	} else if (p->file.fd < 0) {
+		request.end = (struct sgpu_endpoint){ .read = read_tar,
+						      .waits = payload_waits,
+						      .meanwhile = go_on,
+						      .ordered = true,
+						      .context = p };
+	} else {
+		rc = sgpu_endpoint_in_file(run->devices[p->device]->engine, p->file.fd,
+					   p->file.name, p->file.offset + p->header,
+					   p->of->location.kind == SGPU_LOCATION_REGION,
+					   &request.end, error);
+	}
 	return rc ? rc : sgpu_payload_begin(p, &request, error);
 }
 
@@ -468,12 +440,36 @@ void sgpu_input_moved(struct sgpu_payload *p, const struct sgpu_transfer_result 
 	end_input(p);
 }
 
-/* Returns when all of the payload was read. */
-static void read_large(struct sgpu_payload *p)
+/* Brings in a payload, and returns when it was read. */
+static void bring(struct sgpu_payload *p)
 {
+	const enum sgpu_location_kind kind = p->of->location.kind;
 	struct sgpu_run *run = p->run;
 	uint64_t since = sgpu_now_ns();
+	struct sgpu_error error = { 0 };
+	int rc = SGPU_OK;
 
+	p->begun = true;
+	if (kind == SGPU_LOCATION_REGION || kind == SGPU_LOCATION_FILE) {
+		rc = sgpu_leases_source(run->leases, &p->of->location, p->size, false, &p->file,
+					&error);
+	}
+	if (rc == SGPU_OK && sgpu_run_is_small(p->size) && bring_small(p)) {
+		return;
+	}
+	flush_group(run); /* its payloads must not wait for this one */
+	if (kind == SGPU_LOCATION_INLINE && run->tar->seekable && !sgpu_run_is_small(p->size)) {
+		/* workers read it where it lies in the batch's file */
+		p->file = (struct sgpu_source){ .fd = run->tar->fd,
+						.offset = run->tar->position,
+						.size = p->size };
+		snprintf(p->file.name, sizeof(p->file.name), "%s", run->tar->name);
+		sgpu_tar_consumed(run->tar, p->size);
+	}
+	rc = rc ? rc : begin_large(p, &error);
+	if (rc != SGPU_OK) {
+		miss_input(p, rc, error.text);
+	}
 	while (p->transfer && !sgpu_transfer_has_read(p->transfer)) {
 		if (sgpu_run_advance(run) || (p->transfer && has_nothing_else(run, p) &&
 					      sgpu_transfer_step(p->transfer, true))) {
@@ -481,32 +477,6 @@ static void read_large(struct sgpu_payload *p)
 		} else {
 			sgpu_run_pause(run, since);
 		}
-	}
-}
-
-/* Brings in a payload, and returns when it was read. */
-static void bring(struct sgpu_payload *p)
-{
-	const enum sgpu_location_kind kind = p->of->location.kind;
-	struct sgpu_error error = { 0 };
-	int rc = SGPU_OK;
-
-	p->begun = true;
-	if (kind == SGPU_LOCATION_INLINE) {
-		find_in_file(p);
-	} else if (kind != SGPU_LOCATION_LEASE) {
-		rc = sgpu_leases_source(p->run->leases, &p->of->location, p->size, false, &p->file,
-					&error);
-	}
-	if (rc == SGPU_OK && sgpu_run_is_small(p->size) && bring_small(p)) {
-		return;
-	}
-	flush_group(p->run); /* its payloads must not wait for this one */
-	rc = rc ? rc : begin_large(p, &error);
-	if (rc != SGPU_OK) {
-		miss_input(p, rc, error.text);
-	} else {
-		read_large(p);
 	}
 }
 

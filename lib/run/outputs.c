@@ -43,21 +43,6 @@ static uint8_t *large_memory(uint64_t size)
 	return data;
 }
 
-static int make_memory(struct sgpu_payload *p, struct sgpu_error *error)
-{
-	int rc = sgpu_limit_take(SGPU_HOST_MEMORY, p->size, error);
-
-	if (rc < 0) {
-		return rc;
-	}
-	p->host = p->data = large_memory(p->size);
-	if (!p->data) {
-		sgpu_limit_give(SGPU_HOST_MEMORY, p->size);
-		return sgpu_fail_nomem(error);
-	}
-	return SGPU_OK;
-}
-
 static void drop_memory(struct sgpu_payload *p)
 {
 	if (p->data) {
@@ -68,13 +53,6 @@ static void drop_memory(struct sgpu_payload *p)
 }
 
 /* ---- where outputs go ---- */
-static void fail_output(struct sgpu_payload *p, int rc, const char *text)
-{
-	p->text = sgpu_run_failure(p->run, "segment", p->of->id, &rc, text ? text : "");
-	p->code = rc;
-	drop_memory(p);
-}
-
 /* The output goes to a lease, a region, its place in the file, else to memory. */
 static int find_place(struct sgpu_payload *p, struct sgpu_error *error)
 {
@@ -90,7 +68,17 @@ static int find_place(struct sgpu_payload *p, struct sgpu_error *error)
 	}
 	p->place = run->places ? run->places[p->segment] : 0;
 	if (p->place == 0) {
-		return make_memory(p, error);
+		int rc = sgpu_limit_take(SGPU_HOST_MEMORY, p->size, error);
+
+		if (rc < 0) {
+			return rc;
+		}
+		p->host = p->data = large_memory(p->size);
+		if (!p->data) {
+			sgpu_limit_give(SGPU_HOST_MEMORY, p->size);
+			return sgpu_fail_nomem(error);
+		}
+		return SGPU_OK;
 	}
 	p->file = (struct sgpu_source){ .fd = run->submission.out_fd, .offset = p->place };
 	snprintf(p->file.name, sizeof(p->file.name), "%s", run->submission.out_name);
@@ -113,14 +101,6 @@ static int put_header(struct sgpu_payload *p, struct sgpu_error *error)
 	return put(p, 0, p->own_header, p->header, error);
 }
 
-static int set_size(struct sgpu_payload *p, uint64_t actual, struct sgpu_error *error)
-{
-	p->size = p->actual = actual;
-	return p->sealed && !sgpu_sealed_size(actual, &p->size)
-		       ? sgpu_fail(error, SGPU_EINVALID, "it is too large to be sealed")
-		       : SGPU_OK;
-}
-
 static void drop_small(struct sgpu_payload *p)
 {
 	if (p->small) {
@@ -141,7 +121,9 @@ static void end_output(struct sgpu_payload *p, int rc, const char *text)
 	}
 	p->ended = true;
 	if (rc != SGPU_OK) {
-		fail_output(p, rc, text);
+		p->text = sgpu_run_failure(run, "segment", p->of->id, &rc, text ? text : "");
+		p->code = rc;
+		drop_memory(p);
 	} else {
 		atomic_fetch_add(&run->bytes_out, p->data ? 0 : p->size);
 	}
@@ -149,19 +131,21 @@ static void end_output(struct sgpu_payload *p, int rc, const char *text)
 }
 
 /* ---- small outputs ---- */
-/* The operation may report fewer elements than the output's type has, never more. */
-static int actual_size(const struct sgpu_segment *s, const struct sgpu_op_call *call,
-		       uint64_t elements, uint64_t *actual, struct sgpu_error *error)
+/* Sets an output's size. The operation may report fewer elements than its type has, never more. */
+static int set_size(struct sgpu_payload *p, const struct sgpu_type *type,
+		    const struct sgpu_op_call *call, uint64_t elements, struct sgpu_error *error)
 {
-	const uint64_t size = sgpu_dtype_size(s->type.dtype);
-	bool at_most = call->op->at_most && call->op->at_most(call);
+	const uint64_t size = sgpu_dtype_size(type->dtype);
+	const bool at_most = call->op->at_most && call->op->at_most(call);
 
-	if (!sgpu_type_bytes(&s->type, actual) || (at_most && elements > *actual / size)) {
+	if (!sgpu_type_bytes(type, &p->actual) || (at_most && elements > p->actual / size)) {
 		return sgpu_fail(error, SGPU_EDEVICE,
 				 "the operation reports more elements than there can be");
 	}
-	*actual = at_most ? elements * size : *actual;
-	return SGPU_OK;
+	p->size = p->actual = at_most ? elements * size : p->actual;
+	return p->sealed && !sgpu_sealed_size(p->actual, &p->size)
+		       ? sgpu_fail(error, SGPU_EINVALID, "it is too large to be sealed")
+		       : SGPU_OK;
 }
 
 /* Takes staging memory that the device reaches; NULL: there is none now. */
@@ -269,29 +253,24 @@ static void place_small(struct sgpu_payload *p)
 }
 
 /* ---- large outputs ---- */
-static int make_sink(struct sgpu_payload *p, struct sgpu_endpoint *sink, struct sgpu_error *error)
-{
-	const struct sgpu_run *run = p->run;
-
-	if (!p->host) {
-		return sgpu_endpoint_in_file(run->devices[p->device]->engine, p->file.fd,
-					     p->file.name, p->file.offset + p->header,
-					     p->of->place != NULL, sink, error);
-	}
-	*sink = (struct sgpu_endpoint){ .memory = p->host + p->header,
-					.registered =
-						!p->data && run->job.options->leases_registered };
-	return SGPU_OK;
-}
-
 static int begin_large(struct sgpu_payload *p, struct sgpu_error *error)
 {
+	const struct sgpu_run *run = p->run;
 	struct sgpu_transfer_request request = { .size = p->actual };
 	int rc = sgpu_payload_key(p, error);
 
 	rc = rc ? rc : find_place(p, error);
 	rc = rc ? rc : put_header(p, error);
-	rc = rc ? rc : make_sink(p, &request.end, error);
+	if (rc == SGPU_OK && p->host) {
+		request.end =
+			(struct sgpu_endpoint){ .memory = p->host + p->header,
+						.registered = !p->data &&
+							      run->job.options->leases_registered };
+	} else if (rc == SGPU_OK) {
+		rc = sgpu_endpoint_in_file(run->devices[p->device]->engine, p->file.fd,
+					   p->file.name, p->file.offset + p->header,
+					   p->of->place != NULL, &request.end, error);
+	}
 	return rc ? rc : sgpu_payload_begin(p, &request, error);
 }
 
@@ -311,7 +290,6 @@ void sgpu_outputs_begin(struct sgpu_run *run, int operation, const struct sgpu_o
 		const struct sgpu_segment *s = &run->job.manifest->segments[op->args[i].segment];
 		struct sgpu_payload *p = sgpu_run_payload(run, op->args[i].segment, true);
 		struct sgpu_error error = { 0 };
-		uint64_t actual = 0;
 		int rc = atomic_load(&run->stop);
 
 		if (!op->args[i].output || !sgpu_segment_is_output(s)) {
@@ -321,8 +299,7 @@ void sgpu_outputs_begin(struct sgpu_run *run, int operation, const struct sgpu_o
 			drop_small(p);
 			continue;
 		}
-		rc = rc ? rc : actual_size(s, call, elements, &actual, &error);
-		rc = rc ? rc : set_size(p, actual, &error);
+		rc = rc ? rc : set_size(p, &s->type, call, elements, &error);
 		if (rc == SGPU_OK && p->small) {
 			place_small(p);
 			continue;
