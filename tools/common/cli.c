@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs verbs; prints --help, --version and the list of options, of which the completions and the
- * check of the man pages are made.
+ * Runs verbs and parses their options; prints --help, --version and the list of options, of which
+ * the completions and the check of the man pages are made.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -15,16 +18,18 @@
 #include <jansson.h>
 
 #include <sgpu/base.h>
-#include <sgpu/manifest.h>
 
 #include "cli.h"
 
 /* Widths of --help and of its column of options; the most verbs compared with a misspelt one. */
-enum { COLUMNS = 80, LEFT = 30, NAMES_MAX = 64 };
+enum { COLUMNS = 80, LEFT = 30, NAMES_MAX = 64, OPTIONS_MAX = 48 };
+
+unsigned cli_passphrase_fd = UINT_MAX;
 
 static const struct cli_tool *tool;
 static const struct cli_verb *verb;
-static char **words; /* the arguments after the program's name */
+static char **words;		    /* the arguments after the program's name */
+static bool was_given[OPTIONS_MAX]; /* the verb's option of this row */
 
 const char *cli_tool_name(void)
 {
@@ -34,11 +39,6 @@ const char *cli_tool_name(void)
 const char *cli_verb_name(void)
 {
 	return verb ? verb->name : "";
-}
-
-const struct cli_verb *cli_verb(void)
-{
-	return verb;
 }
 
 static void print_wrapped(const char *text)
@@ -135,21 +135,6 @@ static void list_options(void)
 	}
 }
 
-int cli_unknown(const char *what, const char *given, const char *dashes, const char *const *names)
-{
-	const char *near = sgpu_nearest_name(given, names), *running = cli_verb_name();
-	struct sgpu_error error = { .code = SGPU_EUSAGE };
-
-	sgpu_fail(&error, SGPU_EUSAGE, "%s '%s%s'", what, dashes, SGPU_EXCERPT(given));
-	if (near) {
-		sgpu_hint(&error, "did you mean '%s%s'?", dashes, near);
-	} else {
-		sgpu_hint(&error, "try '%s%s%s --help'", cli_tool_name(), *running ? " " : "",
-			  running);
-	}
-	return cli_error(&error);
-}
-
 static const char *const *verb_names(void)
 {
 	static const char *names[NAMES_MAX];
@@ -195,16 +180,271 @@ static int flush_output(int status)
 	return cli_finish(status);
 }
 
-void cli_print_help(bool version)
+static _Noreturn void print_help(bool version)
 {
 	if (version) {
-		cli_print_version(tool->name);
+		cli_print_version();
 	} else {
 		print_verb_help();
 	}
 	exit(flush_output(0));
 }
 
+/* ---- options ---- */
+/* getopt_long returns a short option's letter, WORD, or ROW plus a long option's row number. */
+enum { WORD = 1, ROW = 256 };
+
+static const struct cli_option *words_row(const struct cli_option *options)
+{
+	while (options->name && *options->name) {
+		options++;
+	}
+	return options->name ? options : NULL;
+}
+
+static void fill_tables(const struct cli_option *options, struct option longs[OPTIONS_MAX + 1],
+			char shorts[2 * OPTIONS_MAX + 3])
+{
+	int row = 0;
+
+	if (words_row(options)) {
+		*shorts++ = '-'; /* getopt then returns other arguments where they stand */
+	}
+	*shorts++ = ':'; /* getopt then returns ':' for a missing argument */
+	for (; row < OPTIONS_MAX && options[row].name && *options[row].name; row++) {
+		const struct cli_option *option = &options[row];
+
+		longs[row] = (struct option){ option->name,
+					      option->argument ? required_argument : no_argument,
+					      NULL, ROW + row };
+		if (option->letter) {
+			*shorts++ = option->letter;
+			if (option->argument) {
+				*shorts++ = ':';
+			}
+		}
+	}
+	longs[row] = (struct option){ 0 };
+	*shorts = '\0';
+}
+
+static const struct cli_option *find_row(const struct cli_option *options, int key)
+{
+	if (key >= ROW || key == WORD) {
+		return key == WORD ? words_row(options) : &options[key - ROW];
+	}
+	while (options->letter != key) {
+		options++;
+	}
+	return options;
+}
+
+/* Names the known option that is nearest to an unknown one. Returns 2. */
+static int refuse_option(const struct cli_option *options, const char *text, int kind)
+{
+	const char *names[OPTIONS_MAX];
+	char name[64];
+	size_t count = 0;
+
+	if (optopt > 0 && optopt < ROW && strncmp(text, "--", 2)) {
+		return cli_usage(kind == ':' ? "option '-%c' needs an argument"
+					     : "unknown option '-%c'",
+				 optopt);
+	}
+	if (kind == ':') {
+		return cli_usage("option '%s' needs an argument", SGPU_EXCERPT(text));
+	}
+	if (optopt > 0) {
+		return cli_usage("option '%.*s' takes no argument", (int)strcspn(text, "="), text);
+	}
+	for (; options->name && *options->name && count + 1 < OPTIONS_MAX; options++) {
+		names[count++] = options->name;
+	}
+	names[count] = NULL;
+	text += strspn(text, "-");
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(text, "="), text);
+	return cli_unknown("unknown option", name, "--", names);
+}
+
+static int store_number(const struct cli_option *option, void *to, const char *value,
+			const char *name)
+{
+	struct sgpu_error error = { 0 };
+	uint64_t number = 0;
+	int rc;
+
+	if (option->kind == CLI_IS_DURATION) {
+		rc = sgpu_parse_duration(value, name, &number, &error);
+		if (rc == SGPU_OK && number < option->min) {
+			rc = sgpu_fail(&error, SGPU_EUSAGE, "%s '%s' is less than %" PRIu64 " s",
+				       name, SGPU_EXCERPT(value), option->min / 1000000000);
+		}
+	} else if (option->kind == CLI_IS_SIZE) {
+		rc = sgpu_parse_size(value, name, option->min, option->max, &number, &error);
+	} else {
+		rc = sgpu_parse_u64(value, name, option->min, option->max, &number, &error);
+	}
+	if (rc != SGPU_OK) {
+		return error.hint[0] ? cli_error(&error) : cli_usage("%s", error.text);
+	}
+	if (option->size == sizeof(uint64_t)) {
+		*(uint64_t *)to = number;
+	} else {
+		*(unsigned *)to = (unsigned)number;
+	}
+	return 0;
+}
+
+static int store_bytes(const struct cli_option *option, struct cli_bytes *to, const char *value,
+		       const char *name)
+{
+	const size_t digits = strlen(value);
+	char least[32] = "";
+
+	if (digits % 2 || digits / 2 < option->min || digits / 2 > option->max ||
+	    sgpu_hex_decode(value, to->data, digits / 2, NULL) != SGPU_OK) {
+		if (option->min < option->max) {
+			snprintf(least, sizeof(least), "%" PRIu64 " to ", option->min);
+		}
+		return cli_usage("%s is %s%" PRIu64
+				 " bytes in hexadecimal, two digits each, not these %zu characters",
+				 name, least, option->max, digits);
+	}
+	to->size = digits / 2;
+	return 0;
+}
+
+bool cli_list_add(struct cli_list *list, const char *value)
+{
+	const char **grown =
+		reallocarray(list->items, (size_t)list->count + 1, sizeof(*list->items));
+
+	if (grown) {
+		list->items = grown;
+		list->items[list->count++] = value;
+	}
+	return grown;
+}
+
+static int store_value(const struct cli_option *option, void *values, const char *value)
+{
+	void *to = values ? (char *)values + option->offset : NULL;
+	char name[64];
+
+	snprintf(name, sizeof(name), "--%s", option->name);
+	switch (option->kind) {
+	case CLI_IS_FLAG:
+		*(bool *)to = true;
+		return 0;
+	case CLI_IS_TEXT:
+	case CLI_IS_INPUT:
+		*(const char **)to = value;
+		return option->kind == CLI_IS_INPUT ? cli_take_input(value) : 0;
+	case CLI_IS_LIST:
+		return cli_list_add(to, value) ? 0 : cli_fail_nomem();
+	case CLI_IS_NUMBER:
+	case CLI_IS_SIZE:
+	case CLI_IS_DURATION:
+		return store_number(option, to, value, name);
+	case CLI_IS_BYTES:
+		return store_bytes(option, to, value, name);
+	case CLI_IS_TAKEN:
+		return option->take(values, value);
+	case CLI_IS_COMMON:
+		if (option->max) {
+			return store_number(option, &cli_passphrase_fd, value, name);
+		}
+	}
+	switch (option->letter) {
+	case 'h':
+	case 'V':
+		print_help(option->letter == 'V');
+	case 'q':
+		cli_quiet = true;
+		return 0;
+	case 'v':
+		cli_verbose = true;
+		return 0;
+	default:
+		cli_json = true;
+		return 0;
+	}
+}
+
+/* Words in brackets in the usage are optional; dots allow any number. Returns an exit status. */
+static int check_arguments(int count)
+{
+	int least = 0, most = 0;
+
+	for (const char *word = verb->arguments; *word;
+	     word += strcspn(word, " "), word += strspn(word, " ")) {
+		most++;
+		least += *word != '[';
+	}
+	if (count < least) {
+		return cli_usage("an argument is missing: %s", verb->arguments);
+	}
+	if (count > most && !strstr(verb->arguments, "...")) {
+		return cli_usage("more arguments than '%s' takes",
+				 *verb->name ? verb->name : cli_tool_name());
+	}
+	return 0;
+}
+
+int cli_read(int argc, char **argv, void *values, char ***arguments)
+{
+	struct option longs[OPTIONS_MAX + 1];
+	char shorts[2 * OPTIONS_MAX + 3];
+	int key, status = 0;
+
+	*arguments = argv + argc;
+	fill_tables(verb->options, longs, shorts);
+	opterr = 0;
+	optind = 0;
+	while ((key = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+		const struct cli_option *option =
+			key == '?' || key == ':' ? NULL : find_row(verb->options, key);
+
+		if (option) {
+			was_given[option - verb->options] = true;
+		}
+		/* After an error, only paths are stored: appraise removes earlier outputs in any
+		 * case. */
+		if (status == 0) {
+			status = option ? store_value(option, values, optarg)
+					: refuse_option(verb->options, argv[optind - 1], key);
+		} else if (option &&
+			   (option->kind == CLI_IS_TEXT || option->kind == CLI_IS_INPUT)) {
+			store_value(option, values, optarg);
+		}
+	}
+	*arguments = argv + optind;
+	if (words_row(verb->options)) {
+		for (; status == 0 && **arguments; ++*arguments) {
+			status = words_row(verb->options)->take(values, **arguments);
+		}
+		return status;
+	}
+	return status ? status : check_arguments(argc - optind);
+}
+
+const char *cli_given(const char *among)
+{
+	char name[64];
+
+	for (size_t i = 0; verb->options[i].name; i++) {
+		const struct cli_option *option = &verb->options[i];
+
+		snprintf(name, sizeof(name), " %s ", option->name);
+		if (was_given[i] && option->kind != CLI_IS_COMMON && option->kind != CLI_IS_TAKEN &&
+		    !strstr(among, name)) {
+			return option->name;
+		}
+	}
+	return NULL;
+}
+
+/* ---- the tool ---- */
 /* --json also applies to errors in options before it. */
 static bool asks_for_json(int argc, char **argv)
 {
@@ -272,7 +512,7 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 			return flush_output(0);
 		}
 		if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
-			cli_print_version(tool->name);
+			cli_print_version();
 			return flush_output(0);
 		}
 		if (!strcmp(argv[1], "--list-options")) {

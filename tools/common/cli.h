@@ -138,9 +138,9 @@ int cli_main(const struct cli_tool *tool, int argc, char **argv);
  * holds the options before the error, and all paths. -h and -V print and exit. */
 int cli_read(int argc, char **argv, void *values, char ***arguments);
 
-/* Returns the first option that has a value and is not in `among`, names with a blank before and
+/* Returns the first option that was given and is not in `among`, names with a blank before and
  * after each; NULL: there is none. Skips options with CLI_TAKE and common ones. */
-const char *cli_given(const struct cli_option *options, const void *values, const char *among);
+const char *cli_given(const char *among);
 
 extern bool cli_quiet, cli_verbose, cli_json;
 
@@ -304,16 +304,14 @@ const char *cli_harden_off(void);
 void cli_harden(void);
 
 /* ---- between the files of tools/common ---- */
-/* The tool's name, "sgpu-seal"; the running verb's, or ""; the verb, or NULL. */
+/* The tool's name, "sgpu-seal"; the running verb's, or "". */
 const char *cli_tool_name(void);
 const char *cli_verb_name(void);
-const struct cli_verb *cli_verb(void);
-_Noreturn void cli_print_help(bool version);
 
 /* Writes the command line, cut to `size`, in printable ASCII; for people. */
 void cli_command_text(char *text, size_t size);
 
-void cli_print_version(const char *tool);
+void cli_print_version(void);
 
 /* Whether the reader of an output has gone; failed writes then need no message. */
 bool cli_reader_gone(void);

@@ -18,6 +18,7 @@
 #include <jansson.h>
 
 #include <sgpu/base.h>
+#include <sgpu/manifest.h>
 
 #include "cli.h"
 
@@ -122,6 +123,17 @@ int cli_fail_nomem(void)
 	return cli_fail(SGPU_ENOMEM, "out of memory");
 }
 
+/* Adds a hint if there is none. */
+static int refuse_usage(struct sgpu_error *error)
+{
+	const char *verb = cli_verb_name();
+
+	if (!error->hint[0]) {
+		sgpu_hint(error, "try '%s%s%s --help'", cli_tool_name(), *verb ? " " : "", verb);
+	}
+	return cli_error(error);
+}
+
 int cli_usage(const char *format, ...)
 {
 	struct sgpu_error error = { .code = SGPU_EUSAGE };
@@ -130,9 +142,19 @@ int cli_usage(const char *format, ...)
 	va_start(arguments, format);
 	sgpu_vfail(&error, SGPU_EUSAGE, format, arguments);
 	va_end(arguments);
-	const char *verb = cli_verb_name();
-	sgpu_hint(&error, "try '%s%s%s --help'", cli_tool_name(), *verb ? " " : "", verb);
-	return cli_error(&error);
+	return refuse_usage(&error);
+}
+
+int cli_unknown(const char *what, const char *given, const char *dashes, const char *const *names)
+{
+	const char *near = sgpu_nearest_name(given, names);
+	struct sgpu_error error = { .code = SGPU_EUSAGE };
+
+	sgpu_fail(&error, SGPU_EUSAGE, "%s '%s%s'", what, dashes, SGPU_EXCERPT(given));
+	if (near) {
+		sgpu_hint(&error, "did you mean '%s%s'?", dashes, near);
+	}
+	return refuse_usage(&error);
 }
 
 void cli_say(enum cli_kind kind, const char *format, ...)

@@ -50,9 +50,9 @@ void cli_describe_build(json_t *object)
 	json_decref(build);
 }
 
-void cli_print_version(const char *tool)
+void cli_print_version(void)
 {
-	printf("%s (sgpu) %s, commit %s\n", tool, SGPU_VERSION, SGPU_COMMIT);
+	printf("%s (sgpu) %s, commit %s\n", cli_tool_name(), SGPU_VERSION, SGPU_COMMIT);
 	printf("Built with: %s\n", SGPU_WITH);
 	printf("Built without: %s\n", *SGPU_WITHOUT ? SGPU_WITHOUT : "nothing");
 	if (OpenSSL_version) {

@@ -539,7 +539,7 @@ int serve(struct enclave *enclave)
 
 	serving.enclave = enclave;
 	serving.control = (int)request->serve;
-	if (cli_given(run_options, request, of_workers) ||
+	if (cli_given(of_workers) ||
 	    !request->runner.attestation_key != !request->runner.certificate ||
 	    fcntl(serving.control, F_SETFD, FD_CLOEXEC) != 0 || !take_begin()) {
 		return cli_usage("--serve is for sgpu-serve and sgpu-worker");

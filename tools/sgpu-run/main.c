@@ -15,7 +15,7 @@ static const char of_both[] = " timeout stats manifest output socket lease wait 
 
 static int choose(const struct run_request *r, struct sgpu_service_path *service, bool *served)
 {
-	const char *option = cli_given(run_options, r, of_both);
+	const char *option = cli_given(of_both);
 	struct sgpu_error error = { 0 };
 	struct stat status;
 
