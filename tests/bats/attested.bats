@@ -255,12 +255,12 @@ seal_to_owner() {
 	run --separate-stderr -2 sgpu-run --quote ak.pem "${all[@]}" -o response /dev/null
 	assert_contains "$stderr" "both input and output"
 	run --separate-stderr -2 sgpu-run --quote response "${all[@]}" -o ./response /dev/null
-	assert_contains "$stderr" "the quote and the response cannot both go to './response'"
+	assert_contains "$stderr" "two outputs cannot both go to 'response'"
 	run --separate-stderr -2 sgpu-run --quote quote "${all[@]}" --trace "../${PWD##*/}/quote" -o response /dev/null
-	assert_contains "$stderr" "the quote and the trace cannot both go to"
+	assert_contains "$stderr" "two outputs cannot both go to 'quote'"
 	ln -s response link
 	run --separate-stderr -2 sgpu-run --quote link "${all[@]}" -o response /dev/null
-	assert_contains "$stderr" "the quote and the response cannot both go to 'response'"
+	assert_contains "$stderr" "two outputs cannot both go to 'link'"
 	assert_no_file quote response
 }
 
@@ -281,7 +281,7 @@ seal_to_owner() {
 	# shellcheck disable=SC2094 # which is what is refused
 	sgpu-run --device cpu --quote output "${all[@]}" batch.tar >output 2>message || status=$?
 	[ "$status" -eq 2 ]
-	assert_contains "$(cat message)" "the quote and the response cannot both go to 'standard output'"
+	assert_contains "$(cat message)" "two outputs cannot both go to 'output'"
 	assert_no_file response
 }
 

@@ -182,11 +182,10 @@ void cli_progress_end(void);
 /* Erases the line, for other output. */
 void cli_progress_pause(void);
 
-/* Refuses binary data on a terminal: prints a message and returns false. */
-bool cli_binary_output(int fd);
+/* Refuses binary data on a terminal. path "-" or NULL: standard output. Returns 0, or the exit
+ * status after a message. */
+int cli_binary_output(const char *path);
 
-/* The same for a secret. path "-" or NULL: standard output. */
-bool cli_secret_output(const char *path);
 /* Writes a secret to standard output, or a new file of mode 0600. */
 SGPU_MUST_CHECK int cli_write_secret(const char *path, const char *text, size_t size,
 				     struct sgpu_error *error);
@@ -221,17 +220,8 @@ void cli_remember_file(const struct stat *status); /* by its device and inode */
  * cli_input do so themselves. Returns 0, or the exit status after a message. */
 int cli_take_input(const char *path);
 bool cli_input_stat(const char *path, struct stat *status);
-/* cli_is_input: whether an output ("-" or NULL: standard output) is a remembered input.
- * cli_output_apart: whether it is not; prints a message if it is. */
+/* Whether an output ("-" or NULL: standard output) is a remembered input. */
 bool cli_is_input(const char *path);
-bool cli_output_apart(const char *path);
-/* As cli_output_apart; also refuses binary data on a terminal. */
-bool cli_binary_apart(const char *path);
-/* Whether two outputs ("-" or NULL: standard output) are two files, whatever their paths; prints a
- * message if not. They may share a pipe or a device, but not standard output. `what` and `other`
- * name them in the message: "the key". */
-bool cli_outputs_apart(const char *what, const char *path, const char *other,
-		       const char *other_path);
 bool cli_is_standard(const char *path);
 
 /* "unknown verb 'sael'", with the nearest known name or --help as the hint. Returns 2. */
@@ -244,16 +234,18 @@ const struct sgpu_op *cli_find_op(const char *name);
 enum { CLI_OP_TEXT_MAX = 160 };
 const char *cli_op_arguments(const struct sgpu_op *op, bool outputs, char text[CLI_OP_TEXT_MAX]);
 
-/* ---- outputs that are opened before the input is read ----
- * Opens the output `path`, to report a bad path before a long job. Returns 0, or the exit status
- * after a message. Only cli_output_take opens standard output and pipes; `path` must be valid until
- * then. */
+/* ---- outputs ----
+ * An output is refused if it is a remembered input or, whatever its path, the file of a prepared
+ * output that is not taken yet. */
+/* Opens the output `path` (NULL: none), to report a bad path before a long job. Returns 0, or the
+ * exit status after a message. Only cli_output_take opens pipes by a name; `path` must be valid
+ * until then. */
 int cli_output_prepare(const char *path, mode_t mode, bool is_new);
-/* Returns a prepared output not taken yet, by its number; NULL: there are no more. */
+/* Returns a prepared output, by its number; NULL: there are no more. */
 const struct sgpu_output *cli_output_prepared(size_t i);
 /* Gives the caller a prepared output, or opens `path` ("-" or NULL: standard output). */
 SGPU_MUST_CHECK int cli_output_take(struct sgpu_output *output, const char *path, mode_t mode,
-				    struct sgpu_error *error);
+				    bool is_new, struct sgpu_error *error);
 
 /* ---- results ----
  * Prints a JSON value and a line feed, in ASCII. Takes over the reference; NULL: out of memory.

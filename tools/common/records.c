@@ -69,12 +69,9 @@ int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 		   struct sgpu_error *error)
 {
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
-	const char *name = cli_is_standard(path) ? "standard output" : path;
-	int rc = cli_is_input(path)
-			 ? sgpu_fail(error, SGPU_EUSAGE, "'%s' is both input and output", name)
-			 : cli_output_take(&output, path, mode, error);
+	int rc = cli_output_take(&output, path, mode, false, error);
 
-	rc = rc ? rc : sgpu_write(output.fd, name, text, size, error);
+	rc = rc ? rc : sgpu_write(output.fd, output.path, text, size, error);
 	rc = rc ? rc : sgpu_output_commit(&output, error);
 	sgpu_output_close(&output);
 	return rc;

@@ -47,15 +47,6 @@ int cli_silence(struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-bool cli_binary_output(int fd)
-{
-	if (isatty(fd)) {
-		cli_usage("refusing to write binary data to a terminal; redirect it or use -o");
-		return false;
-	}
-	return true;
-}
-
 bool cli_is_standard(const char *path)
 {
 	return !path || !strcmp(path, "-");
@@ -130,57 +121,12 @@ bool cli_is_input(const char *path)
 	return false;
 }
 
-bool cli_output_apart(const char *path)
+int cli_binary_output(const char *path)
 {
-	if (cli_is_input(path)) {
-		cli_usage("'%s' is both input and output",
-			  cli_is_standard(path) ? "standard output" : path);
-		return false;
-	}
-	return true;
-}
-
-bool cli_binary_apart(const char *path)
-{
-	return cli_output_apart(path) &&
-	       (!cli_is_standard(path) || cli_binary_output(STDOUT_FILENO));
-}
-
-/* Sets *status to that of the file or, if there is none, of the directory where it will be, which
- * only an open output knows. */
-static bool find_file(const char *path, struct stat *status, struct sgpu_output *output)
-{
-	struct sgpu_error ignored;
-
-	if (cli_is_standard(path)) {
-		return fstat(STDOUT_FILENO, status) == 0;
-	}
-	return stat(path, status) == 0 ||
-	       (!sgpu_output_open(output, path, 0600, false, &ignored) && output->regular &&
-		fstat(output->directory, status) == 0);
-}
-
-bool cli_outputs_apart(const char *what, const char *path, const char *other,
-		       const char *other_path)
-{
-	struct sgpu_output a = SGPU_OUTPUT_INIT, b = SGPU_OUTPUT_INIT;
-	struct stat status, other_status;
-	bool same = cli_is_standard(path) && cli_is_standard(other_path);
-
-	if (!same && find_file(path, &status, &a) && find_file(other_path, &other_status, &b)) {
-		same = status.st_dev == other_status.st_dev &&
-		       status.st_ino == other_status.st_ino &&
-		       (a.name ? b.name && !strcmp(a.name, b.name) : S_ISREG(status.st_mode));
-	}
-	/* In this order, so that directories that only they need are gone again. */
-	sgpu_output_close(&b);
-	sgpu_output_close(&a);
-	if (!same) {
-		return true;
-	}
-	cli_usage("%s and %s cannot both go to '%s'", what, other,
-		  cli_is_standard(other_path) ? "standard output" : other_path);
-	return false;
+	return cli_is_standard(path) && isatty(STDOUT_FILENO)
+		       ? cli_usage("refusing to write binary data to a terminal; redirect it or "
+				   "use -o")
+		       : 0;
 }
 
 int cli_input(const char *path, const char **name, int *fd)
@@ -346,7 +292,7 @@ bool cli_reader_gone(void)
 }
 
 static struct prepared {
-	const char *path;
+	const char *path; /* NULL: taken */
 	struct sgpu_output output;
 } * prepared;
 static size_t prepared_count;
@@ -370,6 +316,48 @@ int cli_finish(int status)
 	return status;
 }
 
+/* Gives the status of the directory that a regular output will be in, or of the file there. */
+static bool look(const struct sgpu_output *output, bool directory, struct stat *status)
+{
+	return (directory	  ? fstat(output->directory, status)
+		: output->regular ? fstatat(output->directory, output->name, status, 0)
+				  : fstat(output->fd, status)) == 0;
+}
+
+/* Whether two outputs are one file, whatever their paths. They may share a device. */
+static bool is_same(const struct sgpu_output *a, const struct sgpu_output *b)
+{
+	const bool by_name = a->regular && b->regular;
+	struct stat of_a, of_b;
+
+	return (!by_name || !strcmp(a->name, b->name)) && look(a, by_name, &of_a) &&
+	       look(b, by_name, &of_b) && of_a.st_dev == of_b.st_dev &&
+	       of_a.st_ino == of_b.st_ino && !S_ISCHR(of_a.st_mode);
+}
+
+static int refuse_input(const char *path, struct sgpu_error *error)
+{
+	return cli_is_input(path) ? sgpu_fail(error, SGPU_EUSAGE, "'%s' is both input and output",
+					      cli_is_standard(path) ? "standard output" : path)
+				  : 0;
+}
+
+static int open_output(struct sgpu_output *output, const char *path, mode_t mode, bool is_new,
+		       struct sgpu_error *error)
+{
+	*output = (struct sgpu_output)SGPU_OUTPUT_INIT;
+	int rc = refuse_input(path, error);
+	rc = rc ? rc : sgpu_output_open(output, path, mode, is_new, error);
+	for (size_t i = 0; !rc && i < prepared_count; i++) {
+		if (prepared[i].path && is_same(output, &prepared[i].output)) {
+			rc = sgpu_fail(error, SGPU_EUSAGE, "two outputs cannot both go to '%s'",
+				       output->path);
+			sgpu_output_close(output);
+		}
+	}
+	return rc;
+}
+
 int cli_output_prepare(const char *path, mode_t mode, bool is_new)
 {
 	struct sgpu_error error = { 0 };
@@ -377,7 +365,7 @@ int cli_output_prepare(const char *path, mode_t mode, bool is_new)
 	struct stat status;
 
 	/* Opening a pipe waits for its reader, which may wait for another of our outputs. */
-	if (cli_is_standard(path) || (stat(path, &status) == 0 && S_ISFIFO(status.st_mode))) {
+	if (!path || (stat(path, &status) == 0 && S_ISFIFO(status.st_mode))) {
 		return 0;
 	}
 	grown = realloc(prepared, (prepared_count + 1) * sizeof(*grown));
@@ -387,27 +375,54 @@ int cli_output_prepare(const char *path, mode_t mode, bool is_new)
 	prepared = grown;
 	grown += prepared_count;
 	grown->path = path;
-	if (sgpu_output_open(&grown->output, path, mode, is_new, &error)) {
+	if (open_output(&grown->output, path, mode, is_new, &error)) {
 		return cli_error(&error);
 	}
 	prepared_count++;
 	return 0;
 }
 
-int cli_output_take(struct sgpu_output *output, const char *path, mode_t mode,
+int cli_output_take(struct sgpu_output *output, const char *path, mode_t mode, bool is_new,
 		    struct sgpu_error *error)
 {
-	for (size_t i = 0; !cli_is_standard(path) && i < prepared_count; i++) {
+	path = cli_is_standard(path) ? "-" : path;
+	for (size_t i = 0; i < prepared_count; i++) {
 		if (prepared[i].path && !strcmp(prepared[i].path, path)) {
 			*output = prepared[i].output;
 			prepared[i].path = NULL;
-			return 0;
+			return refuse_input(path, error); /* remembered since then */
 		}
 	}
-	return sgpu_output_open(output, cli_is_standard(path) ? "-" : path, mode, false, error);
+	return open_output(output, path, mode, is_new, error);
 }
 
 const struct sgpu_output *cli_output_prepared(size_t i)
 {
 	return i < prepared_count ? &prepared[i].output : NULL;
+}
+
+/* A file is never replaced: data that depend on its key would be lost. */
+int cli_write_secret(const char *path, const char *text, size_t size, struct sgpu_error *error)
+{
+	const bool standard = cli_is_standard(path);
+	struct sgpu_output output;
+	struct stat status;
+
+	if (!standard && lstat(path, &status) == 0) {
+		sgpu_fail(error, SGPU_ESYSTEM, "'%s' exists; a key is never overwritten", path);
+		return sgpu_hint(
+			error, "choose another name, or remove the file if nothing depends on it");
+	}
+	int rc = open_output(&output, standard ? "-" : path, 0600, true, error);
+	rc = rc ? rc : sgpu_write(output.fd, output.path, text, size, error);
+	rc = rc ? rc : sgpu_output_commit(&output, error);
+	sgpu_output_close(&output);
+	/* The shell's umask may let others read it. */
+	if (!rc && standard && fstat(STDOUT_FILENO, &status) == 0 && S_ISREG(status.st_mode) &&
+	    (status.st_mode & (S_IRWXG | S_IRWXO))) {
+		cli_warning("others can read the file that the key goes to (mode %04o), so it will "
+			    "be refused as a key: chmod it to 600, or use -o",
+			    (unsigned)status.st_mode & 07777u);
+	}
+	return rc;
 }

@@ -87,11 +87,9 @@ int verb_report(int argc, char **argv)
 			SGPU_EUNAVAILABLE,
 			"built without Chart.js (Debian: libjs-chart.js), so there is no page");
 	}
+	status = status ? status : cli_binary_output(request.output);
 	status = status ? status : cli_output_prepare(request.output, 0666, false);
 	status = status ? status : read_runs(paths, false, &runs, &count);
-	if (status == 0 && !cli_binary_apart(request.output)) {
-		status = 2;
-	}
 	status = status ? status : write_page(paths, runs, (int)count, request.output);
 	clear_runs(runs, count);
 	return status;

@@ -39,12 +39,6 @@ static int check_request(const struct submission *s)
 	if (standard > 1) {
 		return cli_usage("the batch, its manifest and a key cannot share standard input");
 	}
-	if ((r->trace && !cli_outputs_apart("the trace", r->trace, "the response", r->output)) ||
-	    (r->quote && !cli_outputs_apart("the quote", r->quote, "the response", r->output)) ||
-	    (r->quote && r->trace &&
-	     !cli_outputs_apart("the quote", r->quote, "the trace", r->trace))) {
-		return 2;
-	}
 	return 0;
 }
 
@@ -103,17 +97,6 @@ static int run_open_batch(struct submission *s, struct sgpu_error *error)
 	return rc;
 }
 
-/* No output may replace the batch. Returns an exit status. */
-static int open_batch(struct submission *s)
-{
-	const struct run_request *r = s->enclave->request;
-	const int status = cli_input(s->batch, &s->run.in_name, &s->run.in_fd);
-
-	return status || (cli_output_apart(r->output) && (!r->trace || cli_output_apart(r->trace)))
-		       ? status
-		       : 2;
-}
-
 /* Pipes are opened when their readers are to come. */
 static const char *if_pipe(const char *path)
 {
@@ -133,13 +116,11 @@ static int submit(struct submission *s)
 	int rc = enclave_open(s->enclave, &needs, &error), status = 0;
 
 	if (rc == SGPU_OK && r->quote) {
-		status = open_batch(s);
+		status = cli_input(s->batch, &s->run.in_name, &s->run.in_fd);
 	}
-	rc = rc || status ? rc : cli_output_take(&s->response, r->output, 0666, &error);
-	rc = rc || status || !r->trace ? rc : cli_output_take(&s->trace, r->trace, 0666, &error);
-	if (rc == SGPU_OK && status == 0 && !cli_binary_output(s->response.fd)) {
-		status = 2;
-	}
+	rc = rc || status ? rc : cli_output_take(&s->response, r->output, 0666, false, &error);
+	rc = rc || status || !r->trace ? rc
+				       : cli_output_take(&s->trace, r->trace, 0666, false, &error);
 	if (rc == SGPU_OK && status == 0) {
 		rc = enclave_start(s->enclave, s->run.in_fd, &error);
 		rc = rc ? rc : run_open_batch(s, &error);
@@ -172,11 +153,13 @@ int run_batch(struct enclave *enclave, const char *path)
 	}
 	if (r->quote) {
 		cli_remember_input(path); /* opened after the quote is written */
+	} else {
+		status = cli_input(path, &s.run.in_name, &s.run.in_fd);
 	}
-	status = r->quote ? cli_output_apart(r->quote) ? 0 : 2 : open_batch(&s);
-	status = status ? status : cli_output_prepare(r->output, 0666, false);
+	status = status ? status : cli_binary_output(r->output);
+	status = status ? status : cli_output_prepare(r->output ? r->output : "-", 0666, false);
 	status = status ? status : cli_output_prepare(r->trace, 0666, false);
-	status = status || !r->quote ? status : cli_output_prepare(r->quote, 0666, false);
+	status = status ? status : cli_output_prepare(r->quote, 0666, false);
 	if (!status && r->manifest) {
 		status = cli_input(r->manifest, &name, &s.manifest_fd);
 	}

@@ -219,7 +219,7 @@ static int write_quote(struct enclave *w, struct sgpu_error *error)
 
 	rc = rc ? rc : signer_ask(r->nonce.data, r->nonce.size, &quote, error);
 	rc = rc ? rc : wire_take_text(quote, "the quote", SGPU_QUOTE_MAX, &text, &size, error);
-	rc = rc ? rc : cli_output_take(&output, r->quote, 0666, error);
+	rc = rc ? rc : cli_output_take(&output, r->quote, 0666, false, error);
 	rc = rc ? rc : sgpu_write(output.fd, r->quote, text, size, error);
 	rc = rc ? rc : sgpu_output_commit(&output, error);
 	sgpu_output_close(&output);

@@ -30,16 +30,11 @@ int run_session(struct enclave *w)
 				 "--quote");
 	}
 	status = enclave_check(w);
-	if (status == 0 && r->quote && !cli_output_apart(r->quote)) {
-		status = 2;
-	}
 	if (status == 0) {
 		status = cli_input("-", &name, &fd); /* not from a terminal */
 	}
-	if (status == 0 && !cli_binary_output(STDOUT_FILENO)) {
-		status = 2;
-	}
-	status = status || !r->quote ? status : cli_output_prepare(r->quote, 0666, false);
+	status = status ? status : cli_binary_output(NULL);
+	status = status ? status : cli_output_prepare(r->quote, 0666, false);
 	status = status ? status : enclave_begin(w, NULL);
 	if (status == 0) {
 		/* The program waits for the evidence, and binds its session to the key in that. */

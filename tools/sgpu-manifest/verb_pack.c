@@ -172,8 +172,10 @@ static int pack(struct document *document, const struct request *request)
 			 ? status
 			 : cli_error(&error);
 	status = status || !sgpu_places_check(batch, &error) ? status : cli_error(&error);
-	/* The payloads' files, which the output may not replace, are known only now. */
-	status = status ? status : cli_output_apart(output) ? 0 : 2;
+	/* The payloads' files are known only now. */
+	if (!status && cli_is_input(output)) {
+		status = cli_usage("'%s' is both input and output", name);
+	}
 	if (!status && request->by_hash) {
 		status = text_write(request->manifest_out, batch->manifest_text,
 				    batch->manifest_size);
@@ -190,7 +192,7 @@ static int pack(struct document *document, const struct request *request)
 		}
 	}
 	if (!status) {
-		rc = cli_output_take(&out, output, 0666, &error);
+		rc = cli_output_take(&out, output, 0666, false, &error);
 		rc = rc ? rc
 			: sgpu_batch_write(out.fd, name, batch, write_payload, &folder, &error);
 		rc = rc ? rc : sgpu_output_commit(&out, &error);
@@ -213,20 +215,14 @@ int verb_pack(int argc, char **argv)
 	if (status) {
 		return status;
 	}
-	output = request.output;
+	output = request.output ? request.output : "-";
 	if (request.by_hash != (request.manifest_out != NULL)) {
 		return cli_usage("--by-hash and --manifest-out, the manifest's file, go together");
 	}
 	cli_remember_input(paths[0]);
-	if (!cli_binary_apart(output) ||
-	    (request.by_hash &&
-	     !cli_outputs_apart("the manifest", request.manifest_out, "the batch", output))) {
-		return 2;
-	}
-	status = cli_output_prepare(output, 0666, false);
-	if (!status && request.by_hash) {
-		status = cli_output_prepare(request.manifest_out, 0666, false);
-	}
+	status = cli_binary_output(output);
+	status = status ? status : cli_output_prepare(output, 0666, false);
+	status = status ? status : cli_output_prepare(request.manifest_out, 0666, false);
 	if (status) {
 		return status;
 	}

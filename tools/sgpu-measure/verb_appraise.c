@@ -119,13 +119,7 @@ static int check_paths(const struct task *task)
 		return cli_usage("--recipient needs --nonce, which alone shows that the quote is "
 				 "new; --no-nonce does without");
 	}
-	const int status = cli_take_input(task->quote_path);
-	if (!status && task->ear_path && task->recipient_path &&
-	    !cli_outputs_apart("the result", task->ear_path, "the recipient",
-			       task->recipient_path)) {
-		return 2;
-	}
-	return status;
+	return cli_take_input(task->quote_path);
 }
 
 /* Removes an earlier run's file; leaves pipes and devices alone. Returns an exit status. */
@@ -140,10 +134,7 @@ static int remove_older(const char *path)
 	    (stat(path, &status) == 0 && !S_ISREG(status.st_mode))) {
 		return 0;
 	}
-	if (!cli_output_apart(path)) {
-		return 2;
-	}
-	int rc = sgpu_output_open(&output, path, 0600, false, &error);
+	int rc = cli_output_take(&output, path, 0600, false, &error);
 	rc = rc ? rc : sgpu_output_remove_older(&output, &removed, &error);
 	sgpu_output_close(&output);
 	return rc ? cli_error(&error) : 0;

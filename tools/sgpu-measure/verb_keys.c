@@ -51,13 +51,7 @@ static int check_options(struct task *task)
 	if (!task->authority_path && (task->name || task->days)) {
 		return cli_usage("--name and --days belong to --authority");
 	}
-	if (task->public_path &&
-	    !cli_outputs_apart("the key", task->path,
-			       task->authority_path ? "the certificate" : "the request",
-			       task->public_path)) {
-		return 2;
-	}
-	return cli_secret_output(task->path) && cli_output_apart(task->public_path) ? 0 : 2;
+	return cli_output_prepare(task->public_path, 0644, false);
 }
 
 /* Writes the key, and then the request or certificate: both or neither. */

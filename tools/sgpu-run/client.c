@@ -310,15 +310,10 @@ static int open_files(struct remote *m, const char *path)
 	struct sgpu_error error = { 0 };
 	int status = cli_input(path, &m->in_name, &m->in_fd);
 
-	status = status ? status : cli_output_apart(r->output) ? 0 : 2;
-	status = status ? status : cli_output_prepare(r->output, 0666, false);
-	if (status) {
-		return status;
-	}
-	if (cli_output_take(&m->response, r->output, 0666, &error) != SGPU_OK) {
-		return cli_error(&error);
-	}
-	return cli_binary_output(m->response.fd) ? 0 : 2;
+	status = status ? status : cli_binary_output(r->output);
+	return status || !cli_output_take(&m->response, r->output, 0666, false, &error)
+		       ? status
+		       : cli_error(&error);
 }
 
 /* The time in `ns`, or never. */

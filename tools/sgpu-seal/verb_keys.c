@@ -70,8 +70,8 @@ int verb_keygen(int argc, char **argv)
 		return cli_usage("--sign and --no-sign exclude each other");
 	}
 	const char *path = cli_is_standard(request.path) ? NULL : request.path;
-	if (!cli_secret_output(path)) {
-		return 2;
+	if (!path && isatty(STDOUT_FILENO)) {
+		return cli_usage("refusing to show a secret key on a terminal; use -o FILE");
 	}
 	int rc = sgpu_key_generate(request.x25519 ? SGPU_KEY_X25519 : SGPU_KEY_OCT, &keys.key,
 				   &error);
@@ -98,9 +98,6 @@ static int read_keys(const char *path, const char *output, struct sgpu_key_set *
 		return cli_usage("no key given");
 	}
 	cli_remember_input(path);
-	if (!cli_output_apart(output)) {
-		return 2;
-	}
 	const int status = cli_output_prepare(output, 0644, false);
 	return status ? status : sgpu_key_set_load(path, keys, &error) ? cli_error(&error) : 0;
 }

@@ -73,7 +73,7 @@ static int prepare_folder(struct opening *opening, struct sgpu_error *error)
 
 static int prepare_file(struct opening *opening, struct sgpu_error *error)
 {
-	int rc = sgpu_output_open(&opening->out, opening->out_path, 0600, !opening->force, error);
+	int rc = cli_output_take(&opening->out, opening->out_path, 0600, !opening->force, error);
 	if (rc == SGPU_ESYSTEM && !opening->force && access(opening->out_path, F_OK) == 0) {
 		return sgpu_hint(error, "--force replaces a file that exists");
 	}
@@ -415,7 +415,7 @@ int verb_open(int argc, char **argv)
 
 	opening.out_path = opening.out_path ? opening.out_path : "-";
 	status = status ? status : cli_input(paths[0], &opening.in_name, &in);
-	status = status ? status : opening.folder || cli_binary_apart(opening.out_path) ? 0 : 2;
+	status = status || opening.folder ? status : cli_binary_output(opening.out_path);
 	if (!status) {
 		cli_signals(NULL);
 		status = run(&opening, in, &error) ? cli_error(&error) : report(&opening);

@@ -141,7 +141,7 @@ static int pass_through(struct task *task, struct sgpu_error *error)
 
 static int run(struct task *task, int in, struct sgpu_error *error)
 {
-	int rc = sgpu_output_open(&task->out, task->out_path, 0644, false, error);
+	int rc = cli_output_take(&task->out, task->out_path, 0644, false, error);
 	rc = rc ? rc : sgpu_tar_open(in, task->in_name, &task->reader, error);
 	rc = rc ? rc : sgpu_batch_read(task->reader, SGPU_READ_EITHER, &task->batch, error);
 	rc = rc ? rc : change(task, error);
@@ -189,7 +189,7 @@ int verb_rewrap(int argc, char **argv)
 	int in = -1, status = read_options(&task, argc, argv, &paths);
 
 	status = status ? status : cli_input(paths[0], &task.in_name, &in);
-	status = status ? status : cli_binary_apart(task.out_path) ? 0 : 2;
+	status = status ? status : cli_binary_output(task.out_path);
 	if (!status) {
 		cli_signals(NULL);
 		status = run(&task, in, &error) ? cli_error(&error) : 0;

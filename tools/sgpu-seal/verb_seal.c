@@ -341,7 +341,7 @@ static int write_batch(struct task *task, struct sgpu_error *error)
 	rc = rc ? rc : move_payloads(task, true, &moves[0], error);
 	rc = rc || !leased ? rc : lease_client_done(&task->lease.client, error);
 	if (!rc && task->seal_path) {
-		rc = sgpu_output_open(&seal, task->seal_path, 0600, false, error);
+		rc = cli_output_take(&seal, task->seal_path, 0600, false, error);
 		rc = rc ? rc : sgpu_batch_write_seal(seal.fd, task->seal_path, task->batch, error);
 		rc = rc ? rc : sgpu_output_commit(&seal, error);
 		sgpu_output_close(&seal);
@@ -361,7 +361,7 @@ static int write_batch(struct task *task, struct sgpu_error *error)
 
 static int run(struct task *task, int in, struct sgpu_error *error)
 {
-	int rc = sgpu_output_open(&task->out, task->out_path, 0644, false, error);
+	int rc = cli_output_take(&task->out, task->out_path, 0644, false, error);
 	rc = rc ? rc : sgpu_tar_open(in, task->in_name, &task->reader, error);
 	rc = rc ? rc : sgpu_batch_read(task->reader, SGPU_READ_BATCH, &task->batch, error);
 	rc = rc ? rc : plan(task, error);
@@ -431,10 +431,6 @@ static int read_options(struct task *task, int argc, char **argv, char ***paths)
 	if (task->lease.socket && !task->lease.wanted) {
 		return cli_usage("--socket is for --lease");
 	}
-	if (task->seal_path &&
-	    !cli_outputs_apart("the seal", task->seal_path, "the batch", task->out_path)) {
-		return 2;
-	}
 	if (!task->keys.own.count) {
 		cli_warning("without -k, only the recipients can open the response");
 	}
@@ -451,7 +447,9 @@ int verb_seal(int argc, char **argv)
 	int in = -1, status = read_options(&task, argc, argv, &paths);
 
 	status = status ? status : cli_input(paths[0], &task.in_name, &in);
-	status = status ? status : cli_binary_apart(task.out_path) ? 0 : 2;
+	status = status ? status : cli_binary_output(task.out_path);
+	status = status ? status : cli_output_prepare(task.out_path, 0644, false);
+	status = status ? status : cli_output_prepare(task.seal_path, 0600, false);
 	if (!status) {
 		cli_signals(NULL);
 		status = run(&task, in, &error) ? cli_error(&error) : 0;

@@ -142,19 +142,19 @@ static int read_header(struct task *task, struct sgpu_error *error)
 
 static int open_output(struct task *task)
 {
-	const char *path = cli_is_standard(task->out_path) ? "-" : task->out_path;
 	struct sgpu_error error = { 0 };
 
-	if (!cli_binary_apart(path)) {
+	if (cli_binary_output(task->out_path)) {
 		return 2;
 	}
 	/* A new file of plaintext is private; an existing file keeps its mode. */
-	int rc = sgpu_output_open(&task->output, path, task->opening ? 0600 : 0666, false, &error);
+	int rc = cli_output_take(&task->output, task->out_path, task->opening ? 0600 : 0666, false,
+				 &error);
 	if (!rc && task->opening && task->output.kept_mode >= 0) {
 		rc = sgpu_output_set_mode(&task->output, 0666, &error);
 	}
 	if (!rc && task->opening && !task->named && task->output.temporary) {
-		rc = seal_refuse_name(path, &error);
+		rc = seal_refuse_name(task->out_path, &error);
 	}
 	if (rc) {
 		return cli_error(&error);

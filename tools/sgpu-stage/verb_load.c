@@ -417,7 +417,7 @@ static void record(const struct load *load)
 
 static int run(struct load *load, int in, struct sgpu_error *error)
 {
-	int rc = sgpu_output_open(&load->out, load->out_path, 0644, false, error);
+	int rc = cli_output_take(&load->out, load->out_path, 0644, false, error);
 
 	rc = rc ? rc : sgpu_tar_open(in, load->in_name, &load->reader, error);
 	rc = rc ? rc : sgpu_batch_read(load->reader, SGPU_READ_BATCH, &load->batch, error);
@@ -455,7 +455,7 @@ int verb_load(int argc, char **argv)
 			"--export writes to standard output, so the batch needs a file: -o FILE");
 	}
 	status = status ? status : cli_input(*arguments, &load.in_name, &in);
-	status = status ? status : cli_binary_apart(load.out_path) ? 0 : 2;
+	status = status ? status : cli_binary_output(load.out_path);
 	if (status == 0) {
 		cli_signals(NULL);
 		status = run(&load, in, &error) < 0 ? cli_error(&error) : 0;
