@@ -28,8 +28,8 @@ unsigned cli_passphrase_fd = UINT_MAX;
 
 static const struct cli_tool *tool;
 static const struct cli_verb *verb;
-static char **words;		    /* the arguments after the program's name */
-static bool was_given[OPTIONS_MAX]; /* the verb's option of this row */
+static char **words;	      /* the arguments after the program's name */
+static struct cli_list given; /* options that are not common: a name, and its value or NULL */
 
 const char *cli_tool_name(void)
 {
@@ -405,8 +405,9 @@ int cli_read(int argc, char **argv, void *values, char ***arguments)
 		const struct cli_option *option =
 			key == '?' || key == ':' ? NULL : find_row(verb->options, key);
 
-		if (option) {
-			was_given[option - verb->options] = true;
+		if (option && option->kind != CLI_IS_COMMON &&
+		    !(cli_list_add(&given, option->name) && cli_list_add(&given, optarg))) {
+			return cli_fail_nomem();
 		}
 		/* After an error, only paths are stored: appraise removes earlier outputs in any
 		 * case. */
@@ -428,20 +429,37 @@ int cli_read(int argc, char **argv, void *values, char ***arguments)
 	return status ? status : check_arguments(argc - optind);
 }
 
-const char *cli_given(const char *among)
+static bool is_among(const char *option, const char *names)
 {
 	char name[64];
 
-	for (size_t i = 0; verb->options[i].name; i++) {
-		const struct cli_option *option = &verb->options[i];
+	snprintf(name, sizeof(name), " %s ", option);
+	return strstr(names, name);
+}
 
-		snprintf(name, sizeof(name), " %s ", option->name);
-		if (was_given[i] && option->kind != CLI_IS_COMMON && option->kind != CLI_IS_TAKEN &&
-		    !strstr(among, name)) {
-			return option->name;
+const char *cli_given(const char *among)
+{
+	for (int i = 0; i < given.count; i += 2) {
+		if (!is_among(given.items[i], among)) {
+			return given.items[i];
 		}
 	}
 	return NULL;
+}
+
+bool cli_pass_on(struct cli_list *list, const char *among)
+{
+	for (int i = 0; i < given.count; i += 2) {
+		const char *name = given.items[i], *value = given.items[i + 1];
+		char *word;
+
+		if (is_among(name, among) &&
+		    (asprintf(&word, value ? "--%s=%s" : "--%s", name, value) < 0 ||
+		     !cli_list_add(list, word))) {
+			return false;
+		}
+	}
+	return true;
 }
 
 /* ---- the tool ---- */

@@ -139,8 +139,11 @@ int cli_main(const struct cli_tool *tool, int argc, char **argv);
 int cli_read(int argc, char **argv, void *values, char ***arguments);
 
 /* Returns the first option that was given and is not in `among`, names with a blank before and
- * after each; NULL: there is none. Skips options with CLI_TAKE and common ones. */
+ * after each; NULL: there is none. Skips common ones. */
 const char *cli_given(const char *among);
+/* Appends the given options that are in `among`, as words for another program. False: out of
+ * memory. */
+bool cli_pass_on(struct cli_list *list, const char *among);
 
 extern bool cli_quiet, cli_verbose, cli_json;
 

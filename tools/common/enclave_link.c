@@ -10,18 +10,16 @@
 
 #include <sgpu/base.h>
 
-int link_start(struct link *link, int program, const struct runner_options *runner,
-	       uint64_t submissions, int key, struct sgpu_error *error)
+int link_start(struct link *link, int program, uint64_t submissions, int key,
+	       struct sgpu_error *error)
 {
 	const struct wire_begin begin = { .submissions = submissions, .spool = 1 };
 	char **arguments = NULL;
-	int rc = runner_arguments(runner, &arguments, error);
+	int rc = runner_arguments(key, &arguments, error);
 
-	rc = rc ? rc
-		: runner_spawn(program, arguments, &begin, key, &link->pid, &link->control, NULL,
-			       error);
-	free(arguments);
-	return rc;
+	return rc ? rc
+		  : runner_spawn(program, arguments, &begin, key, &link->pid, &link->control, NULL,
+				 error);
 }
 
 int link_ready(struct link *link, struct wire_ready *ready)

@@ -16,8 +16,8 @@ struct link {
 };
 
 /* submissions: most batches at a time. key: as runner_spawn. Errors: SGPU_ESYSTEM, SGPU_ENOMEM. */
-SGPU_MUST_CHECK int link_start(struct link *link, int program, const struct runner_options *options,
-			       uint64_t submissions, int key, struct sgpu_error *error);
+SGPU_MUST_CHECK int link_start(struct link *link, int program, uint64_t submissions, int key,
+			       struct sgpu_error *error);
 /* Waits until the enclave is ready. Returns 0, or the exit status after the enclave's message. */
 int link_ready(struct link *link, struct wire_ready *ready);
 /* Sends the descriptors of a batch and its response's place. *connection: one on which a batch was

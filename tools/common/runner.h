@@ -12,6 +12,9 @@
 #include "cli.h"
 
 /* Options of every runner, which a server and a worker pass on. */
+#define RUNNER_PASSED                                                                      \
+	" key owners files device jobs state replay-window allow-modules attestation-key " \
+	"certificate "
 struct runner_options {
 	struct cli_list keys, owners, files; /* owners: at most one is allowed */
 	const char *device, *state;

@@ -16,54 +16,19 @@
 
 #include <sgpu/base.h>
 
-/* RUNNER_CONTROL_FD as an argument; the descriptor of a worker's program. */
-static char control_argument[] = "3";
-enum { PROGRAM_FD = RUNNER_CONTROL_FD + 1 };
+enum { PROGRAM_FD = RUNNER_CONTROL_FD + 1 }; /* of a worker's program */
 
-/* Adds "--name" and a value unless that is NULL. */
-static bool add(struct cli_list *words, const char *name, const char *value)
+int runner_arguments(int key, char ***words, struct sgpu_error *error)
 {
-	return cli_list_add(words, name) && (!value || cli_list_add(words, value));
-}
+	static struct cli_list all;
+	const bool added = cli_list_add(&all, "sgpu-enclave") &&
+			   cli_list_add(&all, "--serve=3") &&		    /* RUNNER_CONTROL_FD */
+			   (key < 0 || cli_list_add(&all, "--key=fd:5")) && /* RUNNER_KEY_FD */
+			   (!cli_quiet || cli_list_add(&all, "--quiet")) &&
+			   (!cli_verbose || cli_list_add(&all, "--verbose")) &&
+			   (!cli_json || cli_list_add(&all, "--json")) &&
+			   cli_pass_on(&all, RUNNER_PASSED) && cli_list_add(&all, NULL);
 
-static bool add_all(struct cli_list *words, const char *name, const struct cli_list *values)
-{
-	bool added = true;
-
-	for (int i = 0; i < values->count && added; i++) {
-		added = add(words, name, values->items[i]);
-	}
-	return added;
-}
-
-int runner_arguments(const struct runner_options *o, char ***words, struct sgpu_error *error)
-{
-	static char jobs[24], window[32];
-	struct cli_list all = { 0 };
-
-	snprintf(jobs, sizeof(jobs), "%u", o->jobs);
-	snprintf(window, sizeof(window), "%.6fms", (double)o->window_ns / 1e6);
-	bool added = add(&all, "sgpu-enclave", "--serve") && add(&all, control_argument, NULL) &&
-		     add_all(&all, "--key", &o->keys) && add_all(&all, "--owners", &o->owners) &&
-		     add_all(&all, "--files", &o->files);
-	const struct {
-		const char *name, *value;
-		bool given;
-	} rows[] = { { "--device", o->device, o->device != NULL },
-		     { "--state", o->state, o->state != NULL },
-		     { "--jobs", jobs, o->jobs > 0 },
-		     { "--replay-window", window, o->window_ns > 0 },
-		     { "--allow-modules", NULL, o->allow_modules },
-		     { "--attestation-key", o->attestation_key, o->attestation_key != NULL },
-		     { "--certificate", o->certificate, o->certificate != NULL },
-		     { "--quiet", NULL, cli_quiet },
-		     { "--verbose", NULL, cli_verbose },
-		     { "--json", NULL, cli_json } };
-
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(rows); i++) {
-		added = added && (!rows[i].given || add(&all, rows[i].name, rows[i].value));
-	}
-	added = added && cli_list_add(&all, NULL);
 	*words = (char **)(uintptr_t)all.items;
 	return added ? SGPU_OK : sgpu_fail_nomem(error);
 }

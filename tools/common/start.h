@@ -10,10 +10,9 @@
 
 #include "runner.h"
 
-/* Adds the runner's options and this program's -q, -v and --json to the arguments of sgpu-enclave
- * in `words`. Nothing is freed. Errors: SGPU_ENOMEM. */
-SGPU_MUST_CHECK int runner_arguments(const struct runner_options *options, char ***words,
-				     struct sgpu_error *error);
+/* Makes the arguments of a worker: the options in RUNNER_PASSED that this program was given, and
+ * its -q, -v and --json. key: as for runner_spawn. *words: static. Errors: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int runner_arguments(int key, char ***words, struct sgpu_error *error);
 
 /* Returns the path of a name beside the running program; "" if it is too long. */
 const char *runner_beside(const char *name, char path[PATH_MAX]);

@@ -528,9 +528,6 @@ static bool take_begin(void)
 	       begin->sessions < WIRE_SESSIONS;
 }
 
-static const char of_workers[] = " key owners files device jobs state replay-window allow-modules "
-				 "attestation-key certificate serve ";
-
 int serve(struct enclave *enclave)
 {
 	const struct run_request *request = enclave->request;
@@ -539,7 +536,7 @@ int serve(struct enclave *enclave)
 
 	serving.enclave = enclave;
 	serving.control = (int)request->serve;
-	if (cli_given(of_workers) ||
+	if (cli_given(RUNNER_PASSED "serve ") ||
 	    !request->runner.attestation_key != !request->runner.certificate ||
 	    fcntl(serving.control, F_SETFD, FD_CLOEXEC) != 0 || !take_begin()) {
 		return cli_usage("--serve is for sgpu-serve and sgpu-worker");

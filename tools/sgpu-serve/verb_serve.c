@@ -111,7 +111,7 @@ static int serve(struct server *server)
 	int rc, status;
 
 	rc = runner_find(&server->enclave_fd, &error);
-	rc = rc ? rc : runner_arguments(&server->runner, &server->arguments, &error);
+	rc = rc ? rc : runner_arguments(-1, &server->arguments, &error);
 	rc = rc ? rc : sgpu_service_find(server->socket, &path, &error);
 	rc = rc ? rc : service_listen(&path, server->everybody, &socket, &error);
 	/* Owners would notice only when their batches are refused, or never. */

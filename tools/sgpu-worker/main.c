@@ -80,7 +80,7 @@ static int work(struct request *r)
 	cli_raise_descriptors();
 	most = drain_most(r->runner.jobs);
 	rc = runner_find(&program, &error);
-	rc = rc ? rc : link_start(&enclave, program, &r->runner, most, -1, &error);
+	rc = rc ? rc : link_start(&enclave, program, most, -1, &error);
 	sgpu_close(program);
 	status = rc ? cli_error(&error) : link_ready(&enclave, &r->spool.keys);
 	if (status == 0 && spool_open(&r->spool, &spool, &error) != SGPU_OK) {

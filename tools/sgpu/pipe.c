@@ -28,7 +28,7 @@
 enum { JSON_MAX = SGPU_MANIFEST_SIZE_MAX };
 
 struct pipe {
-	struct runner_options runner;
+	const char *device;
 	uint64_t timeout_ns;
 	struct sgpu_key key; /* of the runner */
 	struct link link;    /* here */
@@ -47,7 +47,7 @@ const struct cli_option pipe_options[] = {
 	CLI_PASSPHRASE,
 	{ "on", 0, "HOST", "run on this host of 'sgpu host', not here", CLI_TEXT(struct pipe, on) },
 	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
-	  CLI_TEXT(struct pipe, runner.device) },
+	  CLI_TEXT(struct pipe, device) },
 	{ "timeout", 0, "DURATION", "fail each job's unfinished work after this time",
 	  CLI_DURATION(struct pipe, timeout_ns, 0) },
 	CLI_END,
@@ -372,7 +372,6 @@ static int handle(struct pipe *p, struct sgpu_error *error)
 /* Makes the key of this run and starts sgpu-enclave with it. Returns an exit status. */
 static int start_here(struct pipe *p)
 {
-	static const char *keys[] = { "fd:5" }; /* RUNNER_KEY_FD */
 	struct wire_ready *ready = calloc(1, sizeof(*ready));
 	struct sgpu_error error = { 0 };
 	int program = -1, key = -1, rc = ready ? SGPU_OK : sgpu_fail_nomem(&error), status;
@@ -380,8 +379,7 @@ static int start_here(struct pipe *p)
 	rc = rc ? rc : sgpu_key_generate(SGPU_KEY_OCT, &p->key, &error);
 	rc = rc ? rc : key_file(&(struct sgpu_key_set){ .key = p->key }, &key, &error);
 	rc = rc ? rc : runner_find(&program, &error);
-	p->runner.keys = (struct cli_list){ keys, 1 };
-	rc = rc ? rc : link_start(&p->link, program, &p->runner, 1, key, &error);
+	rc = rc ? rc : link_start(&p->link, program, 1, key, &error);
 	sgpu_close(program);
 	sgpu_close(key);
 	status = rc ? cli_error(&error) : link_ready(&p->link, ready);
