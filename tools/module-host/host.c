@@ -15,14 +15,14 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
-#include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 enum { WORKERS = SGPU_HOST_WORKERS };
 
 struct worker {
-	pid_t pid;	      /* 0: the place is free */
-	int report, listener; /* to the device; of the worker's calls; or -1 */
+	pid_t pid;		       /* 0: the place is free */
+	int process, report, listener; /* pidfd; to the device; of its calls; or -1 */
 	bool loaded;
 	int call;		 /* the refused call, or -1 */
 	char name[32], path[32]; /* of the call; of the image's copy, or "" */
@@ -30,7 +30,6 @@ struct worker {
 
 static struct worker workers[WORKERS];
 static struct sgpu_module_confinement confinement;
-static int ended_fd;
 
 static void forget(int *fd)
 {
@@ -66,21 +65,17 @@ static void remove_image(struct worker *worker)
 	worker->path[0] = '\0';
 }
 
-/* Keeps only the descriptors that the worker needs. None of these has the number of one before
- * it. */
+/* Keeps only the descriptors that the worker needs. Each had the lowest free number, the image
+ * first: that may be 4, and the other two are above 5. */
 static _Noreturn void become_worker(const struct worker *worker, int image, int channel,
 				    int handoff)
 {
-	sigset_t none;
-
 	/* whatever the limits are by now: 3 would stay the control socket */
-	if (dup2(channel, WORKER_CHANNEL) < 0 || dup2(handoff, WORKER_HANDOFF) < 0 ||
-	    dup2(image, WORKER_IMAGE) < 0 ||
+	if (dup2(image, WORKER_IMAGE) < 0 || dup2(channel, WORKER_CHANNEL) < 0 ||
+	    dup2(handoff, WORKER_HANDOFF) < 0 ||
 	    close_range(confinement.root ? WORKER_IMAGE : WORKER_IMAGE + 1, ~0U, 0) != 0) {
 		_exit(1);
 	}
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
 	worker_run(confinement.root ? worker->path : NULL, confinement.landlock);
 }
 
@@ -100,50 +95,39 @@ static int start_worker(struct worker *worker, int image, int channel)
 	close(handoff[1]);
 	/* one that was not confined is reported as ended */
 	if (worker->pid > 0) {
+		worker->process = (int)syscall(SYS_pidfd_open, worker->pid, 0);
 		(void)sgpu_host_receive(handoff[0], &byte, 1, &worker->listener, 1);
 	}
 	close(handoff[0]);
-	return worker->pid > 0 ? 0 : EAGAIN;
+	return worker->process < 0 ? EAGAIN : 0;
 }
 
 static void forget_worker(struct worker *worker)
 {
+	if (worker->pid > 0) {
+		kill(worker->pid, SIGKILL);
+		(void)waitpid(worker->pid, NULL, 0);
+	}
 	remove_image(worker);
+	forget(&worker->process);
 	forget(&worker->report);
 	forget(&worker->listener);
 	worker->pid = 0;
 }
 
-static void tell_end(struct worker *worker, int status)
+static void tell_end(struct worker *worker)
 {
 	struct sgpu_host_answer answer;
 
 	memset(&answer, 0, sizeof(answer));
 	answer.kind = SGPU_HOST_ENDED;
-	answer.status = status;
+	(void)waitpid(worker->pid, &answer.status, 0);
+	worker->pid = 0;
 	answer.call = worker->call;
 	memcpy(answer.text, worker->name, sizeof(worker->name));
-	if (worker->report >= 0) {
-		/* the only message over this socket */
-		(void)sgpu_host_send(worker->report, &answer, sizeof(answer), -1);
-	}
+	/* the only message over this socket */
+	(void)sgpu_host_send(worker->report, &answer, sizeof(answer), -1);
 	forget_worker(worker);
-}
-
-static void reap(void)
-{
-	struct signalfd_siginfo note;
-	int status;
-	pid_t pid;
-
-	(void)!read(ended_fd, &note, sizeof(note));
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-		for (int i = 0; i < WORKERS; i++) {
-			if (workers[i].pid == pid) {
-				tell_end(&workers[i], status);
-			}
-		}
-	}
 }
 
 /* Also makes the device's ends of the worker's sockets. Returns 0 or an errno. */
@@ -164,7 +148,7 @@ static int make_worker(int image, int fds[SGPU_HOST_DESCRIPTORS])
 		forget(&channel[1]);
 		return EMFILE;
 	}
-	*worker = (struct worker){ .report = report[1], .listener = -1, .call = -1 };
+	*worker = (struct worker){ .process = -1, .report = report[1], .listener = -1, .call = -1 };
 	rc = place_image(worker, image) ? start_worker(worker, image, channel[1]) : ENOSPC;
 	if (rc != 0) {
 		forget_worker(worker);
@@ -278,39 +262,41 @@ static void listen_to(struct worker *worker)
 
 static void serve(void)
 {
-	struct pollfd fds[2 + 2 * WORKERS];
+	struct pollfd fds[1 + 3 * WORKERS];
 
 	for (;;) {
 		/* poll() takes no more entries than this process may have descriptors */
-		nfds_t count = 2;
+		nfds_t count = 1;
 
 		fds[0] = (struct pollfd){ .fd = SGPU_HOST_CONTROL, .events = POLLIN };
-		fds[1] = (struct pollfd){ .fd = ended_fd, .events = POLLIN };
 		for (int i = 0; i < WORKERS; i++) {
-			bool there = workers[i].pid > 0;
+			const bool there = workers[i].pid > 0;
+			struct pollfd *of = &fds[1 + 3 * i];
 
 			/* Without events: only tells that the device has closed its end. */
-			fds[2 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].report : -1 };
-			fds[3 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].listener : -1,
-							  .events = POLLIN };
-			count = there ? 4 + 2 * (nfds_t)i : count;
+			of[0] = (struct pollfd){ .fd = there ? workers[i].report : -1 };
+			of[1] = (struct pollfd){ .fd = there ? workers[i].listener : -1,
+						 .events = POLLIN };
+			of[2] = (struct pollfd){ .fd = there ? workers[i].process : -1,
+						 .events = POLLIN };
+			count = there ? 4 + 3 * (nfds_t)i : count;
 		}
 		if (poll(fds, count, -1) < 0 && errno != EINTR) {
 			return;
 		}
 		for (int i = 0; i < WORKERS; i++) {
-			if (fds[2 + 2 * i].revents & (POLLHUP | POLLERR)) {
-				forget(&workers[i].report);
-				kill(workers[i].pid, SIGKILL);
-			}
-			if (fds[3 + 2 * i].revents & POLLIN) {
+			const struct pollfd *of = &fds[1 + 3 * i];
+
+			if (of[1].revents & POLLIN) {
 				listen_to(&workers[i]);
-			} else if (fds[3 + 2 * i].revents) {
+			} else if (of[1].revents) {
 				forget(&workers[i].listener);
 			}
-		}
-		if (fds[1].revents) {
-			reap();
+			if (of[0].revents & (POLLHUP | POLLERR)) {
+				forget_worker(&workers[i]);
+			} else if (of[2].revents) {
+				tell_end(&workers[i]);
+			}
 		}
 		if (fds[0].revents && !answer_request()) {
 			return;
@@ -323,7 +309,6 @@ int host_main(int argc, char **argv)
 	const struct rlimit none = { 0, 0 };
 	struct rlimit files;
 	socklen_t size = sizeof(int);
-	sigset_t ended;
 	int kind;
 
 	(void)argv;
@@ -350,12 +335,7 @@ int host_main(int argc, char **argv)
 		(void)setrlimit(RLIMIT_NOFILE, &files);
 	}
 	worker_try(&confinement);
-	sigemptyset(&ended);
-	sigaddset(&ended, SIGCHLD);
-	sigprocmask(SIG_SETMASK, &ended, NULL);
-	ended_fd = signalfd(-1, &ended, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (ended_fd < 0 ||
-	    !sgpu_host_send(SGPU_HOST_CONTROL, &confinement, sizeof(confinement), -1)) {
+	if (!sgpu_host_send(SGPU_HOST_CONTROL, &confinement, sizeof(confinement), -1)) {
 		return 1;
 	}
 	serve();
