@@ -75,7 +75,6 @@ static int make_ground(struct sgpu_device *device, struct sgpu_secure *context,
 	}
 	ground->references = 1;
 	ground->device = device;
-	ground->sender = context;
 	pthread_mutex_init(&ground->lock, NULL);
 	rc = sgpu_device_pages(device, &ground->pages, error);
 	if (rc != SGPU_OK) {
