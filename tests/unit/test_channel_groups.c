@@ -135,7 +135,8 @@ static void open_two(struct bench *b, struct sgpu_session *sessions[2])
 UNIT_TEST(a_group_is_answered_once_under_its_number)
 {
 	struct bench b;
-	uint8_t first[8 + SGPU_TAG_SIZE], second[8 + SGPU_TAG_SIZE], answer[8];
+	uint8_t first[8 + SGPU_TAG_SIZE], second[8 + SGPU_TAG_SIZE],
+		largest[SGPU_GROUP_MAX] = { 0 }, answer[8];
 	uint64_t counter = 0;
 
 	bench_open(&b);
@@ -170,6 +171,13 @@ UNIT_TEST(a_group_is_answered_once_under_its_number)
 	CHECK(sgpu_session_answer(session, first, sizeof(first), 1, answer) == SGPU_EAUTH);
 	CHECK(sgpu_session_answer(session, second, sizeof(second), 2, answer) == SGPU_OK &&
 	      !memcmp(answer, "answer 2", 8));
+	CHECK(sgpu_session_seal(session, largest, sizeof(largest) - SGPU_TAG_SIZE, largest,
+				&counter, NULL) == SGPU_OK);
+	CHECK(submit(&b, 1, largest, sizeof(largest), counter) == OK);
+	CHECK(sgpu_processor_answer(b.processor, 1, largest, sizeof(largest) - SGPU_TAG_SIZE,
+				    largest, &counter, NULL) == SGPU_OK &&
+	      counter == 3);
+	CHECK(sgpu_session_answer(session, largest, sizeof(largest), 3, largest) == SGPU_OK);
 	sgpu_session_close(&session);
 	bench_close(&b);
 }

@@ -17,6 +17,7 @@
 
 #include "device_harness.h"
 #include "hello_harness.h"
+#include "remote/carrier.h"
 #include "remote/client.h"
 
 enum { LIMIT = 32 << 20 };
@@ -255,7 +256,9 @@ UNIT_TEST(what_is_no_memory_of_the_session_is_refused)
 	      SGPU_EUSAGE);
 	CHECK(drop_buffer(remote, buffers[3]) == SGPU_OK);
 	CHECK(sgpu_remote_alloc(remote, LIMIT, &large, &error) == SGPU_ENOMEM);
-	CHECK(sgpu_remote_alloc(remote, LIMIT / 2, &large, &error) == SGPU_OK &&
+	/* all that is left: nothing else needs any, where the device reaches the host's memory */
+	CHECK(sgpu_remote_alloc(remote, LIMIT - 64 * (SGPU_REMOTE_BUFFERS_MAX - 1), &large,
+				&error) == SGPU_OK &&
 	      large == buffers[3]);
 	CHECK(sgpu_remote_copy_in(remote, large, 5, &byte, 1, &error) == SGPU_OK);
 	byte = 0;
@@ -414,7 +417,12 @@ UNIT_TEST(manifests_that_are_no_jobs_are_refused)
 	CHECK(load(remote, JOB(SEGMENT("x", "INPUT", "8") "," SEGMENT("y", "OUTPUT", "9"),
 			       OPERATION("C", "copy", "\"input\":\"x\",\"output\":\"y\""))) ==
 	      SGPU_EINVALID);
-	/* 64 MiB between are more than the session may have. */
+	/* Of 32 MiB, which a session may have: all, and 64 MiB. */
+	CHECK(load(remote,
+		   JOB(SEGMENT("x", "INPUT", "8388608") "," BETWEEN("b") "," SEGMENT("y", "OUTPUT",
+										     "8388608"),
+		       OPERATION("C", "copy", "\"input\":\"x\",\"output\":\"b\"") "," OPERATION(
+			       "D", "copy", "\"input\":\"b\",\"output\":\"y\""))) == SGPU_OK);
 	CHECK(load(remote,
 		   JOB(SEGMENT("x", "INPUT", "16777216") "," BETWEEN("b") "," SEGMENT("y", "OUTPUT",
 										      "16777216"),
@@ -439,8 +447,12 @@ UNIT_TEST(a_job_gets_exactly_its_ranges)
 	enum { BYTES = 4000 };
 	struct worker w;
 	struct sgpu_remote *remote;
+	struct sgpu_remote_range many[65];
 	uint32_t job = 0, d = 0;
 
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(many); i++) {
+		many[i] = (struct sgpu_remote_range){ 1, 0, BYTES };
+	}
 	start_worker(&w, false, 0, 0, 0, 0);
 	remote = open_remote(&w);
 	REQUIRE(remote);
@@ -472,7 +484,11 @@ UNIT_TEST(a_job_gets_exactly_its_ranges)
 						   { 1, 4096, BYTES },
 						   { 1, 8192, BYTES } };
 	CHECK(sgpu_remote_run(remote, job, right, -1, &error) == SGPU_EUSAGE);
-	CHECK(sgpu_remote_run(remote, job, right, 65, &error) == SGPU_EUSAGE);
+	CHECK(sgpu_remote_run(remote, job, many, 65, &error) == SGPU_EUSAGE &&
+	      strstr(error.text, "at most 64 ranges") != NULL);
+	CHECK(sgpu_remote_run(remote, job, many, 64, &error) == SGPU_OK &&
+	      sgpu_remote_flush(remote, &error) == SGPU_EUSAGE &&
+	      strstr(error.text, "64 ranges are given") != NULL);
 	CHECK(sgpu_remote_run(remote, job + 1, right, 3, &error) == SGPU_EUSAGE);
 	CHECK(sgpu_remote_run(remote, job, right, 3, &error) == SGPU_OK &&
 	      sgpu_remote_flush(remote, &error) == SGPU_OK);
@@ -573,8 +589,17 @@ UNIT_TEST(what_is_no_message_ends_the_session)
 		{ { 0x01, 0xff, 0xff, 0xff, 0, 0, 0 }, 7 },
 	};
 	/* clang-format on */
+	static uint8_t largest[SGPU_MESSAGE_MAX] = { 1, 2 }, back[SGPU_MESSAGE_MAX];
+	struct sgpu_remote_frame frame;
 	struct worker w;
+	int ends[2];
 
+	REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+	CHECK(sgpu_message_write(ends[0], largest, sizeof(largest), &error) == SGPU_OK &&
+	      sgpu_remote_frame_read(ends[1], &frame, back, &error) == SGPU_OK &&
+	      frame.size == sizeof(back) && !memcmp(back, largest, sizeof(back)));
+	close(ends[0]);
+	close(ends[1]);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
 		start_worker(&w, false, 0, 0, 0, 0);
 		CHECK(write(w.socket, bad[i].bytes, bad[i].size) == (ssize_t)bad[i].size);

@@ -161,7 +161,7 @@ UNIT_TEST(waiting_for_a_mute_server_can_be_interrupted)
 UNIT_TEST(where_there_is_no_server_the_program_hears_it)
 {
 	struct sgpu_remote *remote = NULL;
-	char name[200];
+	char name[sizeof(((struct sockaddr_un *)0)->sun_path) + 1];
 
 	CHECK(sgpu_remote_connect("/tmp/there/is/none", NULL, &runner_key, &remote, &error) ==
 		      SGPU_EUNAVAILABLE &&
