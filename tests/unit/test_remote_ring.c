@@ -399,6 +399,31 @@ UNIT_TEST(a_program_that_goes_leaves_nothing)
 	sgpu_remote_close(&remote);
 }
 
+static void alter_second(uint64_t offset, uint8_t *bytes, size_t size)
+{
+	(void)offset;
+	bytes[size / 2] ^= between.puts == 2;
+}
+
+UNIT_TEST(no_job_runs_over_data_of_which_some_do_not_verify)
+{
+	static struct adding a;
+	struct sgpu_remote *remote;
+	struct worker w;
+
+	start_worker(&w);
+	remote = open_between(&w);
+	REQUIRE(remote && load_adding(remote, &a) == SGPU_OK && add_once(remote, &a, 1) == SGPU_OK);
+	between.puts = 0;
+	between.on_put = alter_second;
+	CHECK(add_once(remote, &a, 5) == SGPU_EAUTH && between.puts == 2);
+	CHECK(sgpu_remote_copy_out(remote, a.sum, a.buffer, 8192, BYTES, &error) == SGPU_OK &&
+	      sgpu_remote_copy_out(remote, a.twice, a.buffer, 12288, BYTES, &error) == SGPU_OK);
+	CHECK(is_added(&a, 1));
+	sgpu_remote_close(&remote);
+	CHECK(end_worker(&w) == SGPU_OK);
+}
+
 UNIT_TEST(a_session_that_is_stopped_says_so_and_leaves_nothing)
 {
 	static struct adding a;
@@ -433,6 +458,7 @@ int main(void)
 	UNIT_RUN(a_piece_under_an_old_key_does_not_verify);
 	UNIT_RUN(a_large_copy_takes_new_keys_on_its_way);
 	UNIT_RUN(a_program_that_goes_leaves_nothing);
+	UNIT_RUN(no_job_runs_over_data_of_which_some_do_not_verify);
 	UNIT_RUN(a_session_that_is_stopped_says_so_and_leaves_nothing);
 	close_all();
 	return unit_done();
