@@ -109,7 +109,7 @@ UNIT_TEST(a_section_is_found_and_digested)
 	CHECK(strcmp(code.name, "sgpu-cuda.so .nv_fatbin") == 0);
 }
 
-UNIT_TEST(a_file_that_was_cut_short_has_none)
+UNIT_TEST(a_file_that_was_cut_short_or_is_of_another_kind_has_none)
 {
 	struct sgpu_elf_section section;
 	struct sgpu_device_code code;
@@ -122,6 +122,11 @@ UNIT_TEST(a_file_that_was_cut_short_has_none)
 	end = header.e_shoff + (header.e_shstrndx + 1) * sizeof(ElfW(Shdr));
 	for (cut = 0; cut < end; cut += cut < 256 ? 1 : step) {
 		CHECK(!find_in(image, cut, ".nv_fatbin", &section));
+	}
+	for (size_t k = 0; k < SELFMAG; k++) {
+		image[k] ^= 1;
+		CHECK(!find_in(image, size, ".nv_fatbin", &section));
+		image[k] ^= 1;
 	}
 	write_file(image, 0);
 	CHECK(sgpu_device_code_of_file(path, &code, &error) == SGPU_EINVALID);
@@ -179,7 +184,7 @@ int main(void)
 {
 	read_self();
 	UNIT_RUN(a_section_is_found_and_digested);
-	UNIT_RUN(a_file_that_was_cut_short_has_none);
+	UNIT_RUN(a_file_that_was_cut_short_or_is_of_another_kind_has_none);
 	UNIT_RUN(spoiled_headers_reach_nothing_outside);
 	UNIT_RUN(the_cpu_device_has_neither_code_nor_a_report);
 	free(image);

@@ -88,8 +88,17 @@ static bool holds(struct fixture *f, const uint8_t *expected, uint64_t size)
 	return right;
 }
 
+static uint64_t memory_left(struct sgpu_device *device)
+{
+	struct sgpu_device_info info;
+
+	CHECK(sgpu_device_get_info(device, &info, NULL) == SGPU_OK);
+	return info.memory_free;
+}
+
 static void arrives(struct fixture *f, enum sgpu_peer_path path)
 {
+	const uint64_t left_there = memory_left(f->from), left_here = memory_left(f->to);
 	const struct sgpu_peer_config config = { .path = path, .run = RUN + 5 };
 	struct sgpu_error error = { 0 };
 	struct sgpu_peer *peer = NULL;
@@ -103,6 +112,7 @@ static void arrives(struct fixture *f, enum sgpu_peer_path path)
 	}
 	sgpu_peer_close(&peer);
 	CHECK(!peer);
+	CHECK(!on_cpu() || (memory_left(f->from) == left_there && memory_left(f->to) == left_here));
 }
 
 UNIT_TEST(what_is_copied_arrives_whatever_its_size_and_its_way)
@@ -312,7 +322,7 @@ UNIT_TEST(a_copy_needs_two_devices_and_ranges_of_theirs)
 {
 	const struct sgpu_peer_config config = { .run = RUN, .key_chunks = 3 };
 	struct sgpu_error error = { 0 };
-	struct sgpu_peer *peer = NULL;
+	struct sgpu_peer *peer = (void *)&error;
 	sgpu_devptr shared = 0;
 	struct fixture f;
 
