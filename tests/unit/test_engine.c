@@ -231,7 +231,8 @@ UNIT_TEST(small_transfers_wait_for_buffers_that_others_have_taken)
 		count++;
 	}
 	CHECK(count > 0 && count < MOST);
-	make_move(&move, SGPU_TRANSFER_IN, READ, true, 3 * C);
+	/* the largest of the small ones: of eight chunks */
+	make_move(&move, SGPU_TRANSFER_IN, READ, true, SGPU_TRANSFER_SMALL - 8 * SGPU_TAG_SIZE);
 	start(&move);
 	step_often(&move);
 	CHECK(!move.ended && atomic_load(&move.calls) == 0);
