@@ -18,9 +18,9 @@ struct sgpu_live_key {
 	struct sgpu_stream *copy, *crypt;
 	pthread_mutex_t copying; /* held during a copy */
 	uint64_t next;		 /* number of chunks sealed so far */
-	pthread_mutex_t mutex;	 /* guards the ciphers that no worker uses */
+	pthread_mutex_t mutex;	 /* guards the ciphers that no thread uses */
 	unsigned idle, aead_count;
-	struct sgpu_aead *aeads[]; /* one for each worker, and the caller's */
+	struct sgpu_aead *aeads[]; /* one for each thread that the pool lets seal at once */
 };
 
 /* A copy's source: positions count sealed bytes. */
@@ -96,7 +96,7 @@ int sgpu_live_in(struct sgpu_live_key *key, const void *plaintext, uint64_t size
 int sgpu_live_key_load(struct sgpu_engine *engine, const struct sgpu_sealed_keys *keys,
 		       struct sgpu_live_key **key, struct sgpu_error *error)
 {
-	unsigned count = sgpu_pool_jobs(engine->pool) + 1;
+	unsigned count = sgpu_pool_jobs(engine->pool);
 	struct sgpu_live_key *new = calloc(1, sizeof(*new) + count * sizeof(new->aeads[0]));
 	int rc;
 
