@@ -10,6 +10,7 @@
 #include <signal.h>
 
 #include "crypto/crypto.h"
+#include "transfer/engine.h"
 #include "transfer/transfer.h"
 
 #include "fake_gpu.h"
@@ -74,6 +75,9 @@ static inline bool set_up(const struct sgpu_engine_config *config)
 static inline void tear_down(void)
 {
 	fake.fails = NULL;
+	for (int i = 0; engine && i < SGPU_STAGING_CLASSES; i++) {
+		CHECK(engine->staging[i].filled == 0);
+	}
 	sgpu_engine_free(&engine);
 	sgpu_device_key_free(&key);
 	sgpu_aead_free(&aead);
