@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 
 #include "base/base.h"
 
@@ -137,6 +138,23 @@ static int memory_file(size_t size, int seals)
 		abort();
 	}
 	return fd;
+}
+
+UNIT_TEST(without_a_descriptor_for_its_second_file_a_link_has_none)
+{
+	struct rlimit before, few;
+	const int free = dup(STDOUT_FILENO);
+	int memory = free, area = free;
+
+	close(free);
+	REQUIRE(free >= 0 && getrlimit(RLIMIT_NOFILE, &before) == 0);
+	few = (struct rlimit){ (rlim_t)free + 1, before.rlim_max };
+	REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+	CHECK(sgpu_link_create(&memory, &area, &error) == SGPU_ESYSTEM && memory == -1 &&
+	      area == -1);
+	CHECK(dup(STDOUT_FILENO) == free);
+	close(free);
+	CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
 }
 
 UNIT_TEST(files_that_could_change_or_are_none_are_refused)
@@ -381,6 +399,7 @@ int main(void)
 	UNIT_RUN(descriptors_that_are_none_end_their_session);
 	UNIT_RUN(messages_that_are_none_are_refused_and_the_session_goes_on);
 	UNIT_RUN(a_flood_of_messages_does_not_keep_a_session_from_being_stopped);
+	UNIT_RUN(without_a_descriptor_for_its_second_file_a_link_has_none);
 	UNIT_RUN(files_that_could_change_or_are_none_are_refused);
 	UNIT_RUN(a_program_believes_no_worker);
 	UNIT_RUN(a_worker_that_never_answers_is_waited_for_as_long_as_the_program_says);

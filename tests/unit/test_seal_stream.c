@@ -329,6 +329,11 @@ UNIT_TEST(a_known_size_takes_that_much_and_no_more)
 	struct sgpu_error error;
 	CHECK(move_file(&job, SGPU_HOST_SEAL, &error) == SGPU_ESYSTEM &&
 	      strstr(error.text, "changed while it was read"));
+	job.part.size = SGPU_SEALED_PLAINTEXT_MAX;
+	CHECK(move_file(&job, SGPU_HOST_SEAL, &error) == SGPU_ESYSTEM);
+	job.part.size = SGPU_SEALED_PLAINTEXT_MAX + 1;
+	CHECK(move_file(&job, SGPU_HOST_SEAL, &error) == SGPU_EINVALID &&
+	      strstr(error.text, "too large to be sealed"));
 	/* From a stream: what follows must be left in it. */
 	REQUIRE(pipe(pipes) == 0);
 	REQUIRE(write(pipes[1], "0123456789", 10) == 10);
@@ -350,12 +355,13 @@ UNIT_TEST(a_known_size_takes_that_much_and_no_more)
 
 UNIT_TEST(runs_of_zeros_become_holes_when_asked)
 {
-	enum { SIZE = 8 << 20 };
+	enum { SIZE = (8 << 20) + 100 };
 	uint8_t *data = calloc(1, SIZE);
 	int in, middle = file_with("", 0), out = file_with("", 0);
 	struct stat status;
 
 	memset(data + (3 << 20) + 5000, 7, 100000);
+	data[SIZE - 1] = 7; /* after it, the file has no more, though the page has */
 	in = file_with(data, SIZE);
 	struct job job = job_for(in, middle, 2);
 	CHECK(move_file(&job, SGPU_HOST_SEAL, NULL) == 0);
