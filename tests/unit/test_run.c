@@ -129,6 +129,7 @@ UNIT_TEST(spans_totals_and_progress_tell_what_was_done)
 	      (copies ? totals[SGPU_SPAN_SEAL].bytes : 0) + job.size);
 	CHECK(sum(result.paths.in) == job.sealed_size - SGPU_SEALED_HEADER + job.size);
 	CHECK(sum(result.paths.out) == job.sealed_size - SGPU_SEALED_HEADER + job.size);
+	CHECK(result.response_size == progress.bytes_out);
 	spans = result.spans;
 	for (size_t i = 0; i < result.span_count; i++) {
 		CHECK(spans[i].end_ns >= spans[i].begin_ns &&
