@@ -107,6 +107,26 @@ UNIT_TEST(a_program_that_is_no_host_or_not_there_is_refused)
 	      strstr(error.text, "does not start as it should"));
 }
 
+/* What modules read and print: of the one child of this thread, where that can be seen. */
+static bool host_has_dev_null(void)
+{
+	FILE *children = fopen("/proc/thread-self/children", "re");
+	char path[64], to[16] = "";
+	bool right = true;
+	int host = 0;
+
+	if (children) {
+		(void)!fscanf(children, "%d", &host);
+		fclose(children);
+	}
+	for (int fd = 0; host > 0 && fd < 3; fd++) {
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", host, fd);
+		right = right && (readlink(path, to, sizeof(to)) < 0 ||
+				  strncmp(to, "/dev/null", sizeof(to)) == 0);
+	}
+	return right;
+}
+
 /* The lowest ones are those that the host takes for itself. */
 UNIT_TEST(the_host_starts_whichever_descriptors_are_free)
 {
@@ -132,7 +152,7 @@ UNIT_TEST(the_host_starts_whichever_descriptors_are_free)
 		CHECK(rc == SGPU_OK);
 		device = open_test_device(1, 0);
 		CHECK(sgpu_device_module_confinement(device, &confinement, &error) == SGPU_OK);
-		CHECK(confinement.process);
+		CHECK(confinement.process && host_has_dev_null());
 		sgpu_device_close(&device); /* which waits for the host's end */
 	}
 }
@@ -160,10 +180,18 @@ UNIT_TEST(one_module_more_than_run_at_once_is_refused)
 	sgpu_device_close(&device);
 }
 
+static int lowest_free(void)
+{
+	const int fd = dup(STDOUT_FILENO);
+
+	close(fd);
+	return fd;
+}
+
 UNIT_TEST(a_module_without_descriptors_is_refused_and_the_next_one_loads)
 {
 	struct rlimit before, few;
-	int loaded, most;
+	int loaded, most, free;
 
 	CPU_ONLY("a GPU runs modules itself");
 	if (size == 0) {
@@ -171,6 +199,7 @@ UNIT_TEST(a_module_without_descriptors_is_refused_and_the_next_one_loads)
 	}
 	REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0 && prepare() == SGPU_OK);
 	device = open_test_device(2, 0);
+	free = lowest_free();
 	/* Each of the three that a module takes is the one that is missing. */
 	for (most = 30; most < 33; most++) {
 		few = (struct rlimit){ (rlim_t)most, before.rlim_max };
@@ -182,6 +211,7 @@ UNIT_TEST(a_module_without_descriptors_is_refused_and_the_next_one_loads)
 		CHECK(sgpu_device_module_load(device, image, size, &modules[loaded], &error) ==
 		      SGPU_OK);
 		unload(loaded + 1);
+		CHECK(lowest_free() == free);
 	}
 	sgpu_device_close(&device);
 }
