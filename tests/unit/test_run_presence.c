@@ -140,12 +140,16 @@ UNIT_TEST(beside_others_a_run_waits_for_its_kernels_and_not_for_ever)
 struct waiter {
 	struct sgpu_run run;   /* first, since stop_of() gets it */
 	atomic_int code, stop; /* code: 1 until enter has returned */
+	atomic_bool entering;
 	pthread_t thread;
 };
 
 static int stop_of(void *argument)
 {
-	return atomic_load(&((struct waiter *)argument)->stop);
+	struct waiter *w = argument;
+
+	atomic_store(&w->entering, true);
+	return atomic_load(&w->stop);
 }
 
 static void *enter_there(void *argument)
@@ -162,6 +166,9 @@ static void start(struct waiter *w, bool has_module, const char *owner)
 			      .code = 1 };
 	snprintf(w->run.job.owner, sizeof(w->run.job.owner), "%s", owner);
 	REQUIRE(pthread_create(&w->thread, NULL, enter_there, w) == 0);
+	while (!atomic_load(&w->entering)) { /* before the next one may enter */
+		usleep(100);
+	}
 }
 
 /* Whether it still waits, after it had time to enter. */
