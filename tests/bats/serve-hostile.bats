@@ -30,6 +30,39 @@ load serve
 	done
 }
 
+@test "a server of another version, or whose messages are none, is no fault of what was asked" {
+	requires python3
+	python3 - fake.sock >fake.log 3>&- <<'END' &
+import socket, struct, sys
+
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind(sys.argv[1])
+listener.listen()
+print("ready", flush=True)
+for said in (struct.pack("=IHHII", 0x53475055, 9999, 6, 2848, 0) + bytes(2832),  # an answer of another version
+             struct.pack("=IHHII", 0x53475055, 6, 6, 16, 0), b"half an answ"):
+    for _ in range(3):
+        client = listener.accept()[0]
+        client.recv(1 << 17)
+        client.send(said)
+        client.close()
+END
+	SERVERS+=("$!")
+	wait_for grep -qs ready fake.log
+	local text
+	sgpu-manifest pack job.json >packed
+	for text in "a server has to be started again after an update" "not the one that is expected" "none of this protocol"; do
+		run --separate-stderr -3 sgpu-run --socket fake.sock -o response batch.tar
+		assert_contains "$stderr" "$text"
+		assert_no_file response
+		run --separate-stderr -3 sgpu-serve status --socket fake.sock
+		assert_contains "$stderr" "$text"
+		run --separate-stderr -3 sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk --lease --socket fake.sock -o leased packed
+		assert_contains "$stderr" "$text"
+		assert_no_file leased
+	done
+}
+
 # ---- hostile clients ----
 
 @test "garbage on the socket is refused, and disturbs nobody" {

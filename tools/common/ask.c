@@ -37,7 +37,7 @@ int ask_wait(int connection, unsigned patience_s, struct sgpu_error *error)
 
 	while (rc == SGPU_ETIMEOUT && sgpu_now_ns() - begin < patience_s * SECOND) {
 		if (poll(&wait, 1, LOOK_MS) > 0) {
-			rc = wire_peek(connection, &kind, error);
+			rc = wire_fault(wire_peek(connection, &kind, error), error);
 		} else if (sgpu_io_interrupted()) {
 			return sgpu_fail(error, SGPU_ECANCELED, "stopped");
 		}
@@ -69,7 +69,7 @@ int ask_server(const char *socket, enum wire_kind kind, void *message, size_t me
 		return rc;
 	}
 	rc = ask_wait(connection, patience_s, error);
-	rc = rc ? rc : wire_hear(connection, expected, &file, error);
+	rc = rc ? rc : wire_fault(wire_hear(connection, expected, &file, error), error);
 	close(connection);
 	/* Reading any but a memory file may never return. The kernel knows of seals without asking
 	 * a file system. */

@@ -36,8 +36,8 @@ static int check_header(const struct sgpu_greeting *header, ssize_t size, struct
 		return sgpu_fail(error, SGPU_EINVALID, "the message is none of this protocol");
 	}
 	if (header->version != SGPU_GREETING_VERSION) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "client and server are of different versions");
+		sgpu_fail(error, SGPU_EUNAVAILABLE, "client and server are of different versions");
+		return sgpu_hint(error, "a server has to be started again after an update");
 	}
 	if (header->kind == 0 || header->kind >= WIRE_KINDS || header->size != (size_t)size ||
 	    header->zero != 0) {
@@ -157,6 +157,14 @@ int wire_peek(int socket, enum wire_kind *kind, struct sgpu_error *error)
 	return rc;
 }
 
+int wire_fault(int rc, struct sgpu_error *error)
+{
+	if (rc == SGPU_EINVALID && error) {
+		error->code = SGPU_ESYSTEM;
+	}
+	return rc == SGPU_EINVALID ? SGPU_ESYSTEM : rc;
+}
+
 bool wire_is_request(enum wire_kind kind)
 {
 	return kind == WIRE_LEASE || kind == WIRE_SESSION || kind == WIRE_QUOTE;
@@ -253,6 +261,7 @@ int ask_error(int connection, struct sgpu_error *error)
 				       error)
 			: sgpu_fail_nomem(error);
 
+	rc = wire_fault(rc, error);
 	if (rc == SGPU_OK) {
 		wire_clean(answer);
 		rc = answer->error.code;

@@ -187,6 +187,10 @@ SGPU_MUST_CHECK int wire_say_text(int socket, enum wire_kind kind, const char *t
 SGPU_MUST_CHECK int wire_take_text(int file, const char *name, size_t most, char **text,
 				   size_t *size, struct sgpu_error *error);
 
+/* For clients: SGPU_EINVALID of these functions becomes SGPU_ESYSTEM, since not what was asked is
+ * at fault. */
+int wire_fault(int code, struct sgpu_error *error);
+
 /* The message stays in the queue; WIRE_KINDS: none. Errors as of wire_receive. */
 SGPU_MUST_CHECK int wire_peek(int socket, enum wire_kind *kind, struct sgpu_error *error);
 

@@ -159,14 +159,14 @@ static int hear_server(struct remote *m, struct sgpu_error *error)
 		rc = wire_receive(m->connection, kind, &m->answer, sizeof(m->answer), NULL, 0,
 				  error);
 		wire_clean(&m->answer);
-		return rc == SGPU_OK ? 1 : rc;
+		return rc == SGPU_OK ? 1 : wire_fault(rc, error);
 	}
 	if (rc == SGPU_OK && kind == WIRE_PROGRESS_IS) {
 		rc = wire_receive(m->connection, kind, &progress, sizeof(progress), NULL, 0, error);
 		if (rc == SGPU_OK) {
 			cli_progress_of(progress.progress.bytes_in, progress.progress.bytes_in_all);
 		}
-		return rc;
+		return wire_fault(rc, error);
 	}
 	if (rc == SGPU_OK && kind == WIRE_QUEUED) {
 		rc = wire_hear(m->connection, kind, NULL, error);
@@ -182,7 +182,7 @@ static int hear_server(struct remote *m, struct sgpu_error *error)
 			  m->service->text);
 		return sgpu_set_retryable(error);
 	}
-	return rc == SGPU_ETIMEOUT ? SGPU_OK : rc;
+	return rc == SGPU_ETIMEOUT ? SGPU_OK : wire_fault(rc, error);
 }
 
 /* Returns how long the worker has been silent since the deadline. A working one ends a late run,

@@ -23,8 +23,9 @@ int lease_client_open(const char *socket, const uint8_t batch_id[SGPU_BATCH_ID_S
 	rc = ask_open(socket, WIRE_LEASE, &asked, sizeof(asked), &client->connection, error);
 	rc = rc ? rc : ask_wait(client->connection, LEASE_PATIENCE_S, error);
 	rc = rc ? rc
-		: wire_receive(client->connection, WIRE_LEASE_IS, &answer, sizeof(answer),
-			       &client->pool, 1, error);
+		: wire_fault(wire_receive(client->connection, WIRE_LEASE_IS, &answer,
+					  sizeof(answer), &client->pool, 1, error),
+			     error);
 	if (rc == SGPU_OK) {
 		answer.lease.id[SGPU_REGION_ID_TEXT] = '\0';
 		client->lease = answer.lease;
@@ -47,7 +48,8 @@ int lease_client_done(struct lease_client *client, struct sgpu_error *error)
 
 	(void)wire_say(client->connection, WIRE_LEASE_DONE, -1);
 	rc = ask_wait(client->connection, LEASE_PATIENCE_S, error);
-	rc = rc ? rc : wire_hear(client->connection, WIRE_LEASE_DONE, NULL, error);
+	rc = rc ? rc
+		: wire_fault(wire_hear(client->connection, WIRE_LEASE_DONE, NULL, error), error);
 	lease_client_close(client);
 	return rc;
 }
