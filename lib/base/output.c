@@ -286,6 +286,10 @@ int sgpu_output_open_beneath(struct sgpu_output *output, int root, const char *p
 				  .is_beneath = true };
 
 	walk.directory = fcntl(root, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (walk.directory < 0) { /* the walk would begin in the working directory */
+		*output = (struct sgpu_output)SGPU_OUTPUT_INIT;
+		return sgpu_fail_errno(error, "cannot open the directory of '%s'", shown);
+	}
 	return open_walked(output, &walk, path, mode, is_new, error);
 }
 

@@ -285,6 +285,21 @@ UNIT_TEST(a_temporary_name_is_collected_unless_a_process_holds_it)
 	CHECK(entries() == 0);
 }
 
+UNIT_TEST(an_output_beneath_no_directory_is_not_one_of_the_working_directory)
+{
+	struct sgpu_output output;
+	struct sgpu_error error;
+	const int here = open(".", O_PATH | O_DIRECTORY);
+
+	REQUIRE(here >= 0 && chdir(folder) == 0);
+	CHECK(sgpu_output_open_beneath(&output, -1, "f", "", 0600, true, &error) == SGPU_ESYSTEM);
+	CHECK(strstr(error.text, "cannot open the directory") != NULL);
+	sgpu_output_close(&output);
+	CHECK(entries() == 0);
+	REQUIRE(fchdir(here) == 0);
+	close(here);
+}
+
 UNIT_TEST(dev_stdout_is_the_descriptor)
 {
 	struct sgpu_output output;
@@ -375,6 +390,7 @@ int main(void)
 	UNIT_RUN(a_folder_that_is_swapped_changes_nothing);
 	UNIT_RUN(a_link_that_takes_the_place_meanwhile_is_replaced_and_not_followed);
 	UNIT_RUN(a_temporary_name_is_collected_unless_a_process_holds_it);
+	UNIT_RUN(an_output_beneath_no_directory_is_not_one_of_the_working_directory);
 	UNIT_RUN(dev_stdout_is_the_descriptor);
 	UNIT_RUN(special_files_are_written_as_they_are);
 	UNIT_RUN(reading_is_bounded);
