@@ -164,7 +164,7 @@ enum sgpu_batch_read_what {
 /* Reads all before the payloads, as `what` allows. Checks the format, the digests of index and
  * manifest, and that both name the same segments with the same sensitivity and direction. Does not
  * check the manifest against the operations, nor one that the batch names by its hash alone;
- * authenticates nothing, for which sgpu_batch_verify() and sgpu_batch_signature() suffice
+ * authenticates nothing, for which sgpu_batch_verify() and sgpu_batch_signed_by() suffice
  * afterwards. Leaves the reader at the first payload. Errors: SGPU_EINVALID, SGPU_ESYSTEM,
  * SGPU_EAUTH (seal.json names another index, or the index another manifest), SGPU_EPOLICY (a HIGH
  * payload is not sealed), SGPU_EREFUSED (a refusal is in the response's place). */
@@ -243,10 +243,6 @@ SGPU_MUST_CHECK int sgpu_batch_unwrap(const struct sgpu_batch *batch, const stru
 #define SGPU_BATCH_TYP "sgpu-batch+jws"
 SGPU_MUST_CHECK int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_key *key,
 					     struct sgpu_error *error);
-/* Verifies signature number `index` and gives its key. The caller decides whether to trust this
- * key. Errors: SGPU_EINVALID, SGPU_EAUTH. */
-SGPU_MUST_CHECK int sgpu_batch_signature(const struct sgpu_batch *batch, int index,
-					 struct sgpu_key *key, struct sgpu_error *error);
 /* Tells whether the key with the thumbprint `kid` has signed the batch. Errors: SGPU_EAUTH if a
  * signature of this key does not verify; SGPU_EINVALID if one is malformed. */
 SGPU_MUST_CHECK int sgpu_batch_signed_by(const struct sgpu_batch *batch, const char *kid, bool *yes,

@@ -45,19 +45,6 @@ int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_key *ke
 									  : sgpu_fail_nomem(error);
 }
 
-int sgpu_batch_signature(const struct sgpu_batch *batch, int index, struct sgpu_key *key,
-			 struct sgpu_error *error)
-{
-	const int rc = sgpu_signature_verify(json_array_get(batch->signatures, (size_t)index),
-					     SGPU_BATCH_TYP, batch->payload, key, error);
-
-	return rc != SGPU_EAUTH
-		       ? rc
-		       : sgpu_fail(error, SGPU_EAUTH,
-				   "the signature of '%s' does not verify: the batch was altered",
-				   key->kid);
-}
-
 static bool listed(const char *kid, const char *const *owners, int owner_count)
 {
 	for (int i = 0; i < owner_count; i++) {
@@ -84,15 +71,21 @@ int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners, 
 			"seal it with a key file that has a key to sign with: 'sgpu-seal keygen'");
 	}
 	for (size_t i = 0; !rc && i < count; i++) {
-		rc = sgpu_signature_key(json_array_get(batch->signatures, i), SGPU_BATCH_TYP, &key,
-					error);
+		const json_t *entry = json_array_get(batch->signatures, i);
+
+		rc = sgpu_signature_key(entry, SGPU_BATCH_TYP, &key, error);
 		if (rc || !listed(key.kid, owners, owner_count)) {
 			continue;
 		}
 		if (!kid[0]) {
 			memcpy(kid, key.kid, sizeof(key.kid));
 		}
-		rc = sgpu_batch_signature(batch, (int)i, &key, error);
+		rc = sgpu_signature_verify(entry, batch->payload, &key, error);
+		if (rc == SGPU_EAUTH) {
+			sgpu_fail(error, rc,
+				  "the signature of '%s' does not verify: the batch was altered",
+				  key.kid);
+		}
 	}
 	if (rc) {
 		kid[0] = '\0';

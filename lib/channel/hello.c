@@ -157,7 +157,8 @@ int sgpu_hello_open(const void *text, size_t size, const uint8_t nonce[32],
 	held = json_incref(json_object_get(jws, "payload"));
 	if (rc == SGPU_OK) {
 		(void)json_object_del(jws, "payload");
-		rc = sgpu_signature_verify(jws, TYP, encoded, &signer, error);
+		rc = sgpu_signature_key(jws, TYP, &signer, error);
+		rc = rc ? rc : sgpu_signature_verify(jws, encoded, &signer, error);
 	}
 	rc = rc ? rc : read_payload(encoded, &payload, &c, &kid, error);
 	rc = rc ? rc : judge(&c, &signer, kid, authority, nonce, error);

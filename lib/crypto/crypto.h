@@ -107,11 +107,10 @@ SGPU_MUST_CHECK int sgpu_signature_make(const struct sgpu_key *key, const char *
 /* Reads the key in the header, without verifying. Errors: SGPU_EINVALID for any other form. */
 SGPU_MUST_CHECK int sgpu_signature_key(const struct json_t *entry, const char *typ,
 				       struct sgpu_key *key, struct sgpu_error *error);
-/* Verifies the signature with the key in the header. The caller decides whether to trust this key.
- * Errors: SGPU_EINVALID, SGPU_EAUTH. */
-SGPU_MUST_CHECK int sgpu_signature_verify(const struct json_t *entry, const char *typ,
-					  const char *payload, struct sgpu_key *key,
-					  struct sgpu_error *error);
+/* Verifies the signature with the key that sgpu_signature_key() gave. The caller decides whether to
+ * trust this key. Errors: SGPU_EINVALID, SGPU_EAUTH. */
+SGPU_MUST_CHECK int sgpu_signature_verify(const struct json_t *entry, const char *payload,
+					  const struct sgpu_key *key, struct sgpu_error *error);
 
 /* ---- the measure of memory and of a module's image, sgpu-quote(5) ---- */
 /* Pages count from the start of the data; the last may be shorter. The measure is the digest of the

@@ -3,6 +3,7 @@
  * Signatures of a JWS. An attacker may have written the header: it names the key that the signature
  * is checked with, and nothing in it is believed.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,19 +88,19 @@ static int key_of(const json_t *header, struct sgpu_key *key, struct sgpu_error 
 	return rc ? rc : sgpu_key_thumbprint(key, error);
 }
 
-/* Reads the key in the header, and makes the text that it signed. Refuses any other form. */
-static int parse(const json_t *entry, const char *typ, const char *payload, struct sgpu_key *key,
-		 char **text, uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error)
+int sgpu_signature_key(const json_t *entry, const char *typ, struct sgpu_key *key,
+		       struct sgpu_error *error)
 {
+	uint8_t signature[SGPU_SIGNATURE_SIZE];
 	const char *protected = NULL;
+	char *text = NULL;
 	json_t *header = NULL;
 	const struct sgpu_field fields[] = {
 		{ "protected", SGPU_FIELD_TEXT, .to = &protected },
-		{ "signature", SGPU_FIELD_BYTES, .to = signature, .size = SGPU_SIGNATURE_SIZE },
+		SGPU_BYTES("signature", signature),
 	};
 	int rc = sgpu_fields_read(entry, "signature", fields, SGPU_ARRAY_LENGTH(fields), error);
 
-	*text = NULL;
 	memset(key, 0, sizeof(*key));
 	if (!rc && strlen(protected) > SGPU_PROTECTED_MAX) {
 		rc = malformed("its header is too long", error);
@@ -109,39 +110,33 @@ static int parse(const json_t *entry, const char *typ, const char *payload, stru
 				   error);
 	rc = rc ? rc : key_of(header, key, error);
 	json_decref(header);
-	rc = rc ? rc : text_of(key, typ, payload, text, error);
-	if (!rc && (strcspn(*text, ".") != strlen(protected) ||
-		    strncmp(*text, protected, strlen(protected)) != 0)) {
+	rc = rc ? rc : text_of(key, typ, "", &text, error);
+	if (!rc && (strcspn(text, ".") != strlen(protected) ||
+		    strncmp(text, protected, strlen(protected)) != 0)) {
 		rc = malformed("its header has other members, values or another form than 'alg', "
 			       "'jwk', 'kid' and 'typ' of such a signature",
 			       error);
 	}
 	if (rc) {
 		memset(key, 0, sizeof(*key));
-		free(*text);
-		*text = NULL;
 	}
-	return rc;
-}
-
-int sgpu_signature_key(const json_t *entry, const char *typ, struct sgpu_key *key,
-		       struct sgpu_error *error)
-{
-	uint8_t signature[SGPU_SIGNATURE_SIZE];
-	char *text = NULL;
-	int rc = parse(entry, typ, "", key, &text, signature, error);
-
 	free(text);
 	return rc;
 }
 
-int sgpu_signature_verify(const json_t *entry, const char *typ, const char *payload,
-			  struct sgpu_key *key, struct sgpu_error *error)
+int sgpu_signature_verify(const json_t *entry, const char *payload, const struct sgpu_key *key,
+			  struct sgpu_error *error)
 {
+	const char *protected = json_string_value(json_object_get(entry, "protected"));
 	uint8_t signature[SGPU_SIGNATURE_SIZE];
 	char *text = NULL;
-	int rc = parse(entry, typ, payload, key, &text, signature, error);
+	int rc = sgpu_json_bytes(entry, "signature", "signature", signature, sizeof(signature),
+				 error);
 
+	if (!rc && asprintf(&text, "%s.%s", protected, payload) < 0) {
+		text = NULL;
+		rc = sgpu_fail_nomem(error);
+	}
 	rc = rc ? rc : sgpu_signing_verify(key, text, strlen(text), signature, error);
 	free(text);
 	return rc;

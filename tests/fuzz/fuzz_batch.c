@@ -8,6 +8,7 @@
 
 #include "batch/batch.h"
 #include "batch/index.h"
+#include "crypto/crypto.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -33,8 +34,11 @@ static void fuzz_seal(const char *text, size_t size)
 		abort();
 	}
 	for (size_t i = 0; i < json_array_size(batch->signatures); i++) {
+		const json_t *entry = json_array_get(batch->signatures, i);
 		struct sgpu_key signer;
-		const int code = sgpu_batch_signature(batch, (int)i, &signer, NULL);
+		int code = sgpu_signature_key(entry, SGPU_BATCH_TYP, &signer, NULL);
+
+		code = code ? code : sgpu_signature_verify(entry, batch->payload, &signer, NULL);
 		if (code && code != SGPU_EINVALID && code != SGPU_EAUTH) {
 			abort();
 		}

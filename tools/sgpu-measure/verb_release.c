@@ -136,7 +136,7 @@ static int verify(const json_t *jws, const char *payload, const struct sgpu_key 
 	json_array_foreach (json_object_get(jws, "signatures"), i, entry) {
 		if (sgpu_signature_key(entry, TYP, &named, NULL) == 0 &&
 		    strcmp(named.kid, key->kid) == 0) {
-			return sgpu_signature_verify(entry, TYP, payload, &named, error);
+			return sgpu_signature_verify(entry, payload, &named, error);
 		}
 	}
 	return sgpu_fail(error, SGPU_EAUTH, "the release is not signed by '%s'", key->kid);

@@ -8,6 +8,7 @@
 #include <sgpu/base.h>
 
 #include "batch/index.h"
+#include "crypto/crypto.h"
 #include "parts.h"
 
 struct task {
@@ -60,11 +61,14 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ba
 /* Each signature is verified with the public key in it, which need not be trusted. */
 static json_t *signatures_json(const struct sgpu_batch *batch)
 {
-	json_t *list = json_array();
+	json_t *list = json_array(), *entry;
+	size_t i;
 
-	for (size_t i = 0; i < json_array_size(batch->signatures); i++) {
+	json_array_foreach (batch->signatures, i, entry) {
 		struct sgpu_key key;
-		const int rc = sgpu_batch_signature(batch, (int)i, &key, NULL);
+		int rc = sgpu_signature_key(entry, SGPU_BATCH_TYP, &key, NULL);
+
+		rc = rc ? rc : sgpu_signature_verify(entry, batch->payload, &key, NULL);
 		json_array_append_new(list,
 				      json_pack("{s:s, s:s, s:b}", "kid", key.kid, "kind",
 						sgpu_key_name(key.kind), "verified", rc == 0));
