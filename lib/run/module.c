@@ -100,28 +100,12 @@ static int copy_image(struct sgpu_run *run, int segment, void *image, uint64_t s
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", text_of(&task.error, rc));
 }
 
-/* Without a secure context, measures and loads the host's copy. */
-static int load_measured(struct sgpu_device *device, const void *image, size_t size,
-			 const uint8_t digest[SGPU_KT128_SIZE], struct sgpu_device_module **loaded,
-			 struct sgpu_error *error)
-{
-	struct sgpu_secure *secure = sgpu_secure_of(device);
-	uint8_t found[SGPU_KT128_SIZE];
-
-	if (secure) {
-		return sgpu_secure_module_load(secure, image, size, digest, loaded, error);
-	}
-	sgpu_measure_pages(image, size, NULL, found);
-	if (!sgpu_equal(found, digest, sizeof(found))) {
-		return sgpu_fail(error, SGPU_EPOLICY,
-				 "the module is not the one whose digest is named");
-	}
-	return sgpu_device_module_load(device, image, size, loaded, error);
-}
-
+/* Has the secure context measure and load the image or, without one, does that by itself. */
 static int load_image(struct sgpu_run *run, int segment, struct sgpu_run_module *m)
 {
-	uint8_t *image;
+	struct sgpu_device *device = device_of(run, segment)->device;
+	struct sgpu_secure *secure = sgpu_secure_of(device);
+	uint8_t found[SGPU_KT128_SIZE], *image;
 	uint64_t size = 0;
 	int rc;
 
@@ -133,9 +117,17 @@ static int load_image(struct sgpu_run *run, int segment, struct sgpu_run_module 
 	}
 	image = malloc((size_t)size);
 	rc = image ? copy_image(run, segment, image, size, &m->error) : sgpu_fail_nomem(&m->error);
-	rc = rc ? rc
-		: load_measured(device_of(run, segment)->device, image, (size_t)size, m->digest,
-				&m->loaded, &m->error);
+	if (rc == SGPU_OK && secure) {
+		rc = sgpu_secure_module_load(secure, image, (size_t)size, m->digest, &m->loaded,
+					     &m->error);
+	} else if (rc == SGPU_OK) {
+		sgpu_measure_pages(image, (size_t)size, NULL, found);
+		rc = sgpu_equal(found, m->digest, sizeof(found))
+			     ? sgpu_device_module_load(device, image, (size_t)size, &m->loaded,
+						       &m->error)
+			     : sgpu_fail(&m->error, SGPU_EPOLICY,
+					 "the module is not the one whose digest is named");
+	}
 	sgpu_free_wiped(&image, (size_t)size);
 	return rc;
 }
@@ -205,70 +197,39 @@ static void make_values(const struct sgpu_op_call *call, const struct sgpu_modul
 	}
 }
 
-/* A function need not write all of its outputs, whose memory may hold older data. */
-static int clear_outputs(const struct sgpu_operation *op, const struct sgpu_op_call *call,
-			 struct sgpu_stream *stream, struct sgpu_task *clears)
+int sgpu_module_start(struct sgpu_run *run, int operation, const struct sgpu_op_call *call,
+		      struct sgpu_stream *stream, struct sgpu_task *clears, struct sgpu_task *task,
+		      struct sgpu_error *error)
 {
+	const struct sgpu_operation *op = operation_of(run, operation);
+	const struct sgpu_module_call *module = op->module;
+	struct sgpu_module_shape shape = { .shared_bytes = module->shared_bytes };
+	struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX]; /* all that the function may touch */
+	struct sgpu_module_memory memory = { .ranges = ranges, .count = op->arg_count };
+	struct values values = { { 0 }, { NULL }, { 0 }, { 0 } };
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < op->arg_count; i++) {
-		uint64_t size = 0;
-
-		if (op->args[i].output && sgpu_type_bytes(&call->type[i], &size)) {
-			rc = sgpu_device_clear(stream, (sgpu_devptr)(uintptr_t)call->data[i], size,
-					       &clears[i]);
-		}
-	}
-	return rc;
-}
-
-/* Returns the function's memory: the operation's arguments. */
-static struct sgpu_module_memory memory_of(const struct sgpu_operation *op,
-					   const struct sgpu_op_call *call,
-					   struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX])
-{
-	struct sgpu_module_memory memory = { .ranges = ranges, .count = op->arg_count };
-
-	for (int i = 0; i < op->arg_count; i++) {
 		ranges[i] = (struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)call->data[i], 0 };
 		(void)sgpu_type_bytes(&call->type[i], &ranges[i].size);
 		memory.written |= (uint64_t)op->args[i].output << i;
+		if (op->args[i].output) { /* it need not write all, and older data may be there */
+			rc = sgpu_device_clear(stream, ranges[i].address, ranges[i].size,
+					       &clears[i]);
+		}
 	}
-	return memory;
-}
-
-/* Enqueues the function, and tells the device which memory it may touch. */
-static int launch_module(struct sgpu_run *run, const struct sgpu_operation *op,
-			 const struct sgpu_op_call *call, struct sgpu_stream *stream,
-			 struct sgpu_task *task)
-{
-	const struct sgpu_module_call *module = op->module;
-	struct sgpu_module_shape shape = { .shared_bytes = module->shared_bytes };
-	struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX];
-	struct sgpu_module_memory memory = memory_of(op, call, ranges);
-	struct values values = { { 0 }, { NULL }, { 0 }, { 0 } };
-
 	make_values(call, module, &values);
 	memory.target = values.target;
 	for (int i = 0; i < 3; i++) {
 		shape.grid[i] = module->grid[i];
 		shape.block[i] = module->block[i];
 	}
-	return sgpu_device_module_launch_on(stream, run->modules[module->segment].loaded,
-					    module->function, &shape, values.args, values.sizes,
-					    module->param_count, &memory, task);
-}
-
-int sgpu_module_start(struct sgpu_run *run, int operation, const struct sgpu_op_call *call,
-		      struct sgpu_stream *stream, struct sgpu_task *clears, struct sgpu_task *task,
-		      struct sgpu_error *error)
-{
-	const struct sgpu_operation *op = operation_of(run, operation);
-	int rc = clear_outputs(op, call, stream, clears);
-
-	rc = rc ? rc : launch_module(run, op, call, stream, task);
+	rc = rc ? rc
+		: sgpu_device_module_launch_on(stream, run->modules[module->segment].loaded,
+					       module->function, &shape, values.args, values.sizes,
+					       module->param_count, &memory, task);
 	if (rc != SGPU_OK) {
-		sgpu_fail(error, rc, "module '%s': %s", id_of(run, op->module->segment),
+		sgpu_fail(error, rc, "module '%s': %s", id_of(run, module->segment),
 			  text_of(&task->error, rc));
 		/* The enqueued clears write to tasks that the caller frees. */
 		(void)!sgpu_stream_sync(stream, NULL);

@@ -81,36 +81,24 @@ static int make_material(const struct sgpu_payload *p, struct sgpu_sealed_keys *
 	return rc;
 }
 
-/* Lists `first` and later payloads on its device whose key is not loaded yet. Returns the count. */
-static int list_group(struct sgpu_payload *first, struct sgpu_payload *group[KEYS_AT_ONCE])
-{
-	const struct sgpu_run *run = first->run;
-	int count = 0;
-
-	group[count++] = first;
-	for (struct sgpu_payload *p = first + 1;
-	     p < run->payloads + 2 * run->job.batch->segment_count && count < KEYS_AT_ONCE; p++) {
-		if (p->sealed && !p->key && !p->ended && p->device == first->device) {
-			group[count++] = p;
-		}
-	}
-	return count;
-}
-
+/* Loads the keys of `first` and of later payloads on its device whose key is not loaded yet. */
 static int load_group(struct sgpu_payload *first, struct sgpu_error *error)
 {
+	struct sgpu_run *run = first->run;
+	const struct sgpu_payload *end = run->payloads + 2 * run->job.batch->segment_count;
 	struct sgpu_sealed_keys material[KEYS_AT_ONCE];
 	struct sgpu_device_key *loaded[KEYS_AT_ONCE];
 	struct sgpu_payload *group[KEYS_AT_ONCE];
-	const int count = list_group(first, group);
 	struct sgpu_stream *stream;
-	int made = 0,
-	    rc = sgpu_run_get_stream(first->run, first->device, SGPU_RUN_PLAN, &stream, error);
+	int made = 0, rc = sgpu_run_get_stream(run, first->device, SGPU_RUN_PLAN, &stream, error);
 
-	while (rc == SGPU_OK && made < count) {
-		/* Another payload whose key cannot be made fails in its own turn. */
-		rc = make_material(group[made], &material[made], made == 0 ? error : NULL);
-		made += rc == SGPU_OK;
+	for (struct sgpu_payload *p = first; rc == SGPU_OK && p < end && made < KEYS_AT_ONCE; p++) {
+		if (p->sealed && !p->key && !p->ended && p->device == first->device) {
+			/* Another payload whose key cannot be made fails in its own turn. */
+			rc = make_material(p, &material[made], p == first ? error : NULL);
+			group[made] = p;
+			made += rc == SGPU_OK;
+		}
 	}
 	rc = made > 0 ? sgpu_device_keys_load(stream, material, made, loaded, error) : rc;
 	for (int i = 0; rc == SGPU_OK && i < made; i++) {

@@ -88,27 +88,11 @@ const char *sgpu_run_failure(struct sgpu_run *run, const char *what, const char 
 }
 
 /* ---- spans and their sums ---- */
-/* If out of memory, drops the span; the sums stay right. */
-static void record_span(struct sgpu_run *run, const struct sgpu_span *span)
-{
-	struct sgpu_run_result *result = &run->result;
-
-	if (result->span_count == run->span_capacity) {
-		size_t capacity = run->span_capacity ? 2 * run->span_capacity : 256;
-		struct sgpu_span *spans = realloc(result->spans, capacity * sizeof(*spans));
-
-		if (!spans) {
-			return;
-		}
-		result->spans = spans;
-		run->span_capacity = capacity;
-	}
-	result->spans[result->span_count++] = *span;
-}
-
 void sgpu_trace_add(struct sgpu_run *run, const struct sgpu_span *span)
 {
-	struct sgpu_run_total *total = &run->result.totals[span->kind];
+	struct sgpu_run_result *result = &run->result;
+	struct sgpu_run_total *total = &result->totals[span->kind];
+	struct sgpu_span *spans;
 
 	if (span->end_ns < span->begin_ns || span->begin_ns == 0) {
 		return;
@@ -116,9 +100,20 @@ void sgpu_trace_add(struct sgpu_run *run, const struct sgpu_span *span)
 	total->count++;
 	total->ns += span->end_ns - span->begin_ns;
 	total->bytes += span->bytes;
-	if (run->submission.options.spans) {
-		record_span(run, span);
+	if (!run->submission.options.spans) {
+		return;
 	}
+	if (result->span_count == run->span_capacity) {
+		size_t capacity = run->span_capacity ? 2 * run->span_capacity : 256;
+
+		spans = realloc(result->spans, capacity * sizeof(*spans));
+		if (!spans) {
+			return; /* drops the span; the sums stay right */
+		}
+		result->spans = spans;
+		run->span_capacity = capacity;
+	}
+	result->spans[result->span_count++] = *span;
 }
 
 static int by_begin(const void *a, const void *b)
@@ -129,14 +124,6 @@ static int by_begin(const void *a, const void *b)
 		return x->begin_ns < y->begin_ns ? -1 : 1;
 	}
 	return x->kind < y->kind ? -1 : x->kind > y->kind;
-}
-
-static void sort_spans(struct sgpu_run *run)
-{
-	if (run->result.span_count > 1) {
-		qsort(run->result.spans, run->result.span_count, sizeof(*run->result.spans),
-		      by_begin);
-	}
 }
 
 /* ---- streams ---- */
@@ -342,7 +329,10 @@ static void tear_down(struct sgpu_run *run)
 	sgpu_wipe(run->job.batch_key, sizeof(run->job.batch_key));
 	sgpu_tar_close(&run->tar);
 	atomic_store(&run->busy_ns, 0);
-	sort_spans(run);
+	if (run->result.span_count > 1) {
+		qsort(run->result.spans, run->result.span_count, sizeof(*run->result.spans),
+		      by_begin);
+	}
 	run->result.batch = run->job.batch;
 	run->result.manifest_id = run->job.prepared ? run->job.prepared->manifest->id : "";
 	run->result.owner = run->job.owner;
@@ -409,27 +399,11 @@ const struct sgpu_run_result *sgpu_run_get_result(const struct sgpu_run *run)
 }
 
 /* ---- making and freeing ---- */
-/* The run's first device is the one that is first for the fewest runs. */
-static void choose_devices(struct sgpu_run *run)
-{
-	struct sgpu_runner *runner = run->runner;
-
-	pthread_mutex_lock(&runner->mutex);
-	for (int i = 1; i < runner->device_count; i++) {
-		run->first = runner->begun[i] < runner->begun[run->first] ? i : run->first;
-	}
-	runner->begun[run->first]++;
-	pthread_mutex_unlock(&runner->mutex);
-	run->device_count = runner->device_count;
-	for (int i = 0; i < runner->device_count; i++) {
-		run->devices[i] = &runner->devices[(run->first + i) % runner->device_count];
-	}
-}
-
 int sgpu_run_create(struct sgpu_runner *runner, const struct sgpu_submission *submission,
 		    struct sgpu_run **run, struct sgpu_error *error)
 {
 	struct sgpu_run *r = calloc(1, sizeof(*r));
+	const int devices = runner->device_count;
 
 	*run = NULL;
 	if (!r) {
@@ -450,7 +424,17 @@ int sgpu_run_create(struct sgpu_runner *runner, const struct sgpu_submission *su
 	atomic_store(&r->begin_ns, sgpu_now_ns());
 	/* Reader and writer of a larger pipe alternate less often. Failure only slows reading. */
 	(void)fcntl(submission->in_fd, F_SETPIPE_SZ, PIPE_SIZE);
-	choose_devices(r);
+	/* Its first device is the one that is first for the fewest runs. */
+	pthread_mutex_lock(&runner->mutex);
+	for (int i = 1; i < devices; i++) {
+		r->first = runner->begun[i] < runner->begun[r->first] ? i : r->first;
+	}
+	runner->begun[r->first]++;
+	pthread_mutex_unlock(&runner->mutex);
+	r->device_count = devices;
+	for (int i = 0; i < devices; i++) {
+		r->devices[i] = &runner->devices[(r->first + i) % devices];
+	}
 	*run = r;
 	return SGPU_OK;
 }

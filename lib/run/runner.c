@@ -155,17 +155,6 @@ void sgpu_streams_give(struct sgpu_run_device *device, struct sgpu_stream **stre
 /* ---- the runner ---- */
 enum { DRIVER_QUEUES = 8 }; /* of a GPU: with more streams, some would share a queue */
 
-static int make_device(struct sgpu_runner *r, struct sgpu_device *device,
-		       const struct sgpu_engine_config *engine, struct sgpu_error *error)
-{
-	struct sgpu_run_device *d = &r->devices[r->device_count];
-
-	d->number = r->device_count++;
-	d->device = device;
-	pthread_mutex_init(&d->mutex, NULL);
-	return sgpu_engine_create(device, engine, &d->engine, error);
-}
-
 int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runner **runner,
 		       struct sgpu_error *error)
 {
@@ -198,7 +187,12 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 		}
 	}
 	for (int i = 0; rc == SGPU_OK && i <= config->more_count; i++) {
-		rc = make_device(r, i == 0 ? config->device : config->more[i - 1], &engine, error);
+		struct sgpu_run_device *d = &r->devices[r->device_count];
+
+		d->number = r->device_count++;
+		d->device = i == 0 ? config->device : config->more[i - 1];
+		pthread_mutex_init(&d->mutex, NULL);
+		rc = sgpu_engine_create(d->device, &engine, &d->engine, error);
 	}
 	if (rc < 0) {
 		sgpu_runner_free(&r);
