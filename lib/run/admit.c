@@ -419,8 +419,7 @@ int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error)
 	return rc;
 }
 
-/* Reads and authenticates seal.json, then reads what it and the index name. */
-static int read_head(struct sgpu_run *run, struct sgpu_error *error)
+int sgpu_admit(struct sgpu_run *run, struct sgpu_error *error)
 {
 	const struct sgpu_manifest_source source = { find_manifest, fetch_manifest, run };
 	struct sgpu_job *job = &run->job;
@@ -437,14 +436,6 @@ static int read_head(struct sgpu_run *run, struct sgpu_error *error)
 						 .label = "batch.json",
 						 .begin_ns = begin,
 						 .end_ns = sgpu_now_ns() });
-	return rc;
-}
-
-int sgpu_admit(struct sgpu_run *run, struct sgpu_error *error)
-{
-	struct sgpu_job *job = &run->job;
-	int rc = read_head(run, error);
-
 	if (rc == SGPU_OK && !job->prepared) {
 		rc = check_manifest(job, error);
 	}

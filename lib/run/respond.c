@@ -104,32 +104,11 @@ static json_t *timings(const struct sgpu_run *run)
 	return object;
 }
 
-/* If the manifest wants all outputs or none, fails the others, too. */
-static int fail_others(struct sgpu_run *run, struct sgpu_batch *r, struct sgpu_error *error)
-{
-	const struct sgpu_batch_segment *failed = NULL;
-	int rc = SGPU_OK;
-
-	for (int i = 0; run->job.manifest->all_or_nothing && i < r->segment_count; i++) {
-		failed = r->segments[i].status != SGPU_OK ? &r->segments[i] : failed;
-	}
-	for (int i = 0; failed && rc == SGPU_OK && i < r->segment_count; i++) {
-		if (r->segments[i].status == SGPU_OK) {
-			rc = fill_failure(&r->segments[i], SGPU_EDEPENDENCY,
-					  sgpu_run_text(run,
-							"withheld, since '%s' failed: the "
-							"manifest's on_failure is 'all'",
-							failed->id),
-					  error);
-		}
-	}
-	return rc;
-}
-
 static int make_response(struct sgpu_run *run, struct sgpu_batch **response,
 			 struct sgpu_error *error)
 {
 	const struct sgpu_job *job = &run->job;
+	const struct sgpu_batch_segment *failed = NULL;
 	struct sgpu_batch *r = calloc(1, sizeof(*r));
 	int rc;
 
@@ -156,7 +135,19 @@ static int make_response(struct sgpu_run *run, struct sgpu_batch **response,
 			rc = fill_segment(run, i, &r->segments[r->segment_count++], error);
 		}
 	}
-	rc = rc ? rc : fail_others(run, r, error);
+	for (int i = 0; job->manifest->all_or_nothing && i < r->segment_count; i++) {
+		failed = r->segments[i].status != SGPU_OK ? &r->segments[i] : failed;
+	}
+	for (int i = 0; failed && rc == SGPU_OK && i < r->segment_count; i++) {
+		if (r->segments[i].status == SGPU_OK) {
+			rc = fill_failure(&r->segments[i], SGPU_EDEPENDENCY,
+					  sgpu_run_text(run,
+							"withheld, since '%s' failed: the "
+							"manifest's on_failure is 'all'",
+							failed->id),
+					  error);
+		}
+	}
 	r->timings = timings(run);
 	if (rc == SGPU_OK && !r->timings) {
 		rc = sgpu_fail_nomem(error);
@@ -333,27 +324,6 @@ static int settle_places(struct sgpu_run *run, struct sgpu_batch *response,
 	return rc;
 }
 
-static int write_response(struct writer *w, struct sgpu_batch *response, struct sgpu_error *error)
-{
-	static const uint8_t end[2 * SGPU_TAR_BLOCK];
-	uint8_t *head = NULL;
-	size_t size = 0;
-	struct sgpu_run *run = w->run;
-	int rc = run->places ? settle_places(run, response, error) : SGPU_OK;
-
-	rc = rc ? rc : sgpu_batch_head(response, &head, &size, error);
-	rc = rc ? rc : put(w, head, size, error);
-	for (int i = 0; rc == SGPU_OK && i < response->segment_count; i++) {
-		if (response->segments[i].location.kind == SGPU_LOCATION_INLINE) {
-			rc = write_payload(w, response, i, error);
-		}
-	}
-	rc = rc ? rc : put(w, end, sizeof(end), error);
-	rc = rc ? rc : flush(w, error);
-	free(head);
-	return rc == SGPU_OK && (run->places || run->reserved) ? sgpu_respond_cut(run, error) : rc;
-}
-
 /* Returns one code for all failed segments, which the response lists. */
 static int verdict(const struct sgpu_run *run, const struct sgpu_batch *response,
 		   struct sgpu_error *error)
@@ -395,8 +365,11 @@ static void note_size(struct sgpu_run *run, const struct sgpu_batch *response)
 
 int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error)
 {
+	static const uint8_t end[2 * SGPU_TAR_BLOCK];
 	struct writer w;
 	struct sgpu_batch *response = NULL;
+	uint8_t *head = NULL;
+	size_t size = 0;
 	int rc = make_response(run, &response, error);
 
 	w.run = run;
@@ -404,8 +377,21 @@ int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error)
 	if (rc == SGPU_OK) {
 		note_size(run, response);
 		sgpu_lent_offer(run); /* readers of the response may take that lease now */
-		rc = write_response(&w, response, error);
+		rc = run->places ? settle_places(run, response, error) : SGPU_OK;
 	}
+	rc = rc ? rc : sgpu_batch_head(response, &head, &size, error);
+	rc = rc ? rc : put(&w, head, size, error);
+	for (int i = 0; rc == SGPU_OK && i < response->segment_count; i++) {
+		if (response->segments[i].location.kind == SGPU_LOCATION_INLINE) {
+			rc = write_payload(&w, response, i, error);
+		}
+	}
+	rc = rc ? rc : put(&w, end, sizeof(end), error);
+	rc = rc ? rc : flush(&w, error);
+	if (rc == SGPU_OK && (run->places || run->reserved)) {
+		rc = sgpu_respond_cut(run, error);
+	}
+	free(head);
 	if (rc != SGPU_OK) {
 		sgpu_lent_withdraw(run);
 	} else {
@@ -425,20 +411,6 @@ int sgpu_respond_cut(const struct sgpu_run *run, struct sgpu_error *error)
 }
 
 /* ---- before the results are known ---- */
-/* Whether the batch alone says every result's size, if none fails. */
-static bool is_foreseeable(const struct sgpu_job *job)
-{
-	for (int i = 0; i < job->manifest->operation_count; i++) {
-		struct sgpu_op_call call;
-
-		if (sgpu_ops_prepare(job->manifest, i, &call, NULL) != SGPU_OK ||
-		    (call.op->at_most && call.op->at_most(&call))) {
-			return false;
-		}
-	}
-	return true;
-}
-
 int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error)
 {
 	const struct sgpu_job *job = &run->job;
@@ -483,8 +455,17 @@ int sgpu_respond_plan(struct sgpu_run *run, struct sgpu_error *error)
 	int rc;
 
 	if (run->job.manifest->all_or_nothing || !sgpu_results_size(&run->job, 0, &bytes) ||
-	    bytes < least || !is_foreseeable(&run->job)) {
+	    bytes < least) {
 		return SGPU_OK;
+	}
+	for (int i = 0; i < run->job.manifest->operation_count; i++) {
+		struct sgpu_op_call call;
+
+		/* Only the operation knows the size of such a result. */
+		if (sgpu_ops_prepare(run->job.manifest, i, &call, NULL) != SGPU_OK ||
+		    (call.op->at_most && call.op->at_most(&call))) {
+			return SGPU_OK;
+		}
 	}
 	begin = lseek(fd, 0, SEEK_CUR);
 	/* Results to be moved are read again, so the file must be readable. */
