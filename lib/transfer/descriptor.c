@@ -172,34 +172,12 @@ static int rest_of_file(const struct sgpu_descriptor *in, uint64_t *size, struct
 	return 0;
 }
 
-static int check_unchanged(const struct sgpu_descriptor *in, uint64_t size,
-			   struct sgpu_error *error)
-{
-	uint64_t now = 0;
-	int rc = rest_of_file(in, &now, error);
-
-	if (!rc && now != size) {
-		rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", in->name);
-		(void)sgpu_hint(error, "use a copy of it, or read it through a pipe");
-	}
-	return rc;
-}
-
-/* A sparse output that ends with a hole is too short. */
-static int extend(const struct sgpu_descriptor *out, uint64_t size, struct sgpu_error *error)
-{
-	struct stat status;
-
-	return fstat(out->fd, &status) || ((uint64_t)status.st_size < out->offset + size &&
-					   ftruncate(out->fd, (off_t)(out->offset + size)))
-		       ? sgpu_fail_write(error, out->name)
-		       : 0;
-}
-
 int sgpu_host_move_file(struct sgpu_host_move *move, struct sgpu_descriptor *in,
 			struct sgpu_descriptor *out, struct sgpu_error *error)
 {
 	struct sgpu_host_part *part = move->parts;
+	struct stat status;
+	uint64_t now = 0;
 	const bool to_end = part->size == SGPU_SIZE_UNKNOWN && in->positioned;
 	int rc = to_end ? rest_of_file(in, &part->size, error) : 0;
 
@@ -208,11 +186,17 @@ int sgpu_host_move_file(struct sgpu_host_move *move, struct sgpu_descriptor *in,
 	part->sink = sgpu_endpoint_of(out);
 	rc = rc ? rc : sgpu_host_move(move, error);
 	sgpu_descriptor_close(out);
-	if (!rc && to_end) {
-		rc = check_unchanged(in, part->size, error);
+	rc = !rc && to_end ? rest_of_file(in, &now, error) : rc;
+	if (!rc && to_end && now != part->size) {
+		sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", in->name);
+		rc = sgpu_hint(error, "use a copy of it, or read it through a pipe");
 	}
-	if (!rc && out->sparse && out->positioned) {
-		rc = extend(out, part->bytes_out, error);
+	/* A sparse output that ends with a hole is too short. */
+	if (!rc && out->sparse && out->positioned &&
+	    (fstat(out->fd, &status) ||
+	     ((uint64_t)status.st_size < out->offset + part->bytes_out &&
+	      ftruncate(out->fd, (off_t)(out->offset + part->bytes_out))))) {
+		rc = sgpu_fail_write(error, out->name);
 	}
 	if (!rc) {
 		in->offset += in->positioned ? part->bytes_in : 0;

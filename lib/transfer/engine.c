@@ -252,29 +252,22 @@ void sgpu_staging_leave(struct sgpu_transfer *transfer)
 	pthread_mutex_unlock(&transfer->engine->mutex);
 }
 
-/* Whether a transfer of a lower rank waits for a buffer of the class. The mutex is held. */
-static bool is_behind(const struct sgpu_transfer *transfer, enum sgpu_staging_class class)
-{
-	for (const struct sgpu_transfer *t = transfer->engine->waiting; t; t = t->next) {
-		if (t != transfer && t->class == class &&
-		    t->request.rank < transfer->request.rank) {
-			return true;
-		}
-	}
-	return false;
-}
-
 int sgpu_staging_await(struct sgpu_transfer *transfer, enum sgpu_staging_class class,
 		       struct sgpu_staging_buffer **buffer, struct sgpu_error *error)
 {
 	struct sgpu_engine *engine = transfer->engine;
 	struct sgpu_staging_pool *pool = &engine->staging[class];
 	const bool fills = transfer->request.end.ordered;
+	bool behind = false; /* a transfer of a lower rank waits for a buffer of the class */
 	int rc = SGPU_OK;
 
 	*buffer = NULL;
 	pthread_mutex_lock(&engine->mutex);
-	if (!is_behind(transfer, class)) {
+	for (const struct sgpu_transfer *t = engine->waiting; t; t = t->next) {
+		behind |= t != transfer && t->class == class &&
+			  t->request.rank < transfer->request.rank;
+	}
+	if (!behind) {
 		rc = take(engine, class, sgpu_staging_most(engine, class) + pool->filled + fills,
 			  buffer);
 	}

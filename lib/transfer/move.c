@@ -351,23 +351,12 @@ static void begin_digest(struct sgpu_transfer *t)
 	seal_move(t, move, rc, &error);
 }
 
-static void check_digest(struct sgpu_transfer *t)
-{
-	const uint8_t *expected = t->request.expected;
-	struct sgpu_error error;
-
-	if (expected && !sgpu_equal(expected, t->result.digest, SGPU_KT128_SIZE)) {
-		sgpu_fail(&error, SGPU_EAUTH,
-			  "its KangarooTwelve digest is not the one that was named");
-		fail(t, 0, SGPU_EAUTH, &error);
-	}
-}
-
 static void end_move(struct sgpu_transfer *t, struct sgpu_chunk_move *move)
 {
 	const bool in = sgpu_transfer_is_in(t);
 	const struct sgpu_task *bad = move->copy.code != SGPU_OK ? &move->copy : &move->crypt;
 	const bool lent = t->direct ? t->registered : move->buffer && move->buffer->lent;
+	const uint8_t *expected = t->request.expected;
 	struct sgpu_error error = { 0 };
 	int rc;
 
@@ -384,7 +373,11 @@ static void end_move(struct sgpu_transfer *t, struct sgpu_chunk_move *move)
 	} else if (bad->code != SGPU_OK) {
 		fail(t, move->run.first, bad->code, &bad->error);
 	} else if (move->is_digest) {
-		check_digest(t);
+		if (expected && !sgpu_equal(expected, t->result.digest, SGPU_KT128_SIZE)) {
+			sgpu_fail(&error, SGPU_EAUTH,
+				  "its KangarooTwelve digest is not the one that was named");
+			fail(t, 0, SGPU_EAUTH, &error);
+		}
 	} else {
 		t->result.bytes[!t->engine->pins || !lent ? SGPU_PATH_PAGEABLE
 				: t->direct		  ? SGPU_PATH_REGISTERED
@@ -440,25 +433,6 @@ bool sgpu_transfer_is_idle(const struct sgpu_transfer *t)
 	return t->over + t->reading == t->begun;
 }
 
-/* Whether a failed payload has a rest to read, since others may follow in the pipe. */
-static bool has_rest(const struct sgpu_transfer *t)
-{
-	return t->request.end.ordered && !t->stopped && !t->result.source_failed &&
-	       t->consumed < t->request.size;
-}
-
-static void skip_piece(struct sgpu_transfer *t)
-{
-	const struct sgpu_endpoint *source = &t->request.end;
-	uint8_t data[16384];
-	const size_t count = sgpu_min_u64(t->request.size - t->consumed, sizeof(data));
-
-	t->result.source_failed =
-		source->read(source->context, t->consumed, data, count, NULL) != SGPU_OK;
-	t->consumed += count;
-	sgpu_wipe(data, sizeof(data));
-}
-
 /* On the device or in the caller's memory. */
 static void clear_destination(struct sgpu_transfer *t)
 {
@@ -478,33 +452,35 @@ static void clear_destination(struct sgpu_transfer *t)
 	t->touched = false;
 }
 
-static void end(struct sgpu_transfer *t)
-{
-	if (t->request.end.close) {
-		t->request.end.close(t->request.end.context);
-	}
-	t->result.end_ns = sgpu_now_ns();
-	t->ended = true;
-}
-
 /* Ends a transfer of which nothing is under way, unless a rest has to be read first. */
 static bool come_to_end(struct sgpu_transfer *t, bool may_block)
 {
-	bool reads;
+	const struct sgpu_endpoint *end = &t->request.end;
+	uint8_t rest[16384];
 
 	sgpu_staging_leave(t);
 	if (t->failed) {
 		clear_destination(t);
 	}
-	if (!t->failed || !has_rest(t)) {
-		end(t);
+	if (t->failed && end->ordered && !t->stopped && !t->result.source_failed &&
+	    t->consumed < t->request.size) { /* others may follow in the pipe */
+		const size_t count = sgpu_min_u64(t->request.size - t->consumed, sizeof(rest));
+
+		if (!may_read(t, may_block)) {
+			return false;
+		}
+		t->result.source_failed =
+			end->read(end->context, t->consumed, rest, count, NULL) != SGPU_OK;
+		t->consumed += count;
+		sgpu_wipe(rest, sizeof(rest));
 		return true;
 	}
-	reads = may_read(t, may_block);
-	if (reads) {
-		skip_piece(t);
+	if (end->close) {
+		end->close(end->context);
 	}
-	return reads;
+	t->result.end_ns = sgpu_now_ns();
+	t->ended = true;
+	return true;
 }
 
 bool sgpu_transfer_step(struct sgpu_transfer *t, bool may_block)

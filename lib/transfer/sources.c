@@ -89,19 +89,6 @@ static void drop_nameless(struct sgpu_engine *engine)
 	}
 }
 
-static struct sgpu_kept_slice *find(struct sgpu_engine *engine, const struct stat *status,
-				    uint64_t begin, uint64_t size, bool writable)
-{
-	struct sgpu_kept_slice *slice = engine->kept;
-
-	while (slice &&
-	       (slice->device != status->st_dev || slice->inode != status->st_ino ||
-		slice->begin != begin || slice->size != size || slice->writable != writable)) {
-		slice = slice->next;
-	}
-	return slice;
-}
-
 /* Registers pages of the region; NULL: there is no room, or the device cannot. */
 static struct sgpu_kept_slice *keep(struct sgpu_engine *engine, int fd, const struct stat *status,
 				    uint64_t begin, uint64_t size, bool writable)
@@ -159,7 +146,12 @@ static void *view_region(void *context, uint64_t size, bool writable)
 		bytes = (uint64_t)status.st_size / PAGE * PAGE;
 	}
 	pthread_mutex_lock(&engine->keeping);
-	found = find(engine, &status, begin, bytes, writable);
+	found = engine->kept;
+	while (found &&
+	       (found->device != status.st_dev || found->inode != status.st_ino ||
+		found->begin != begin || found->size != bytes || found->writable != writable)) {
+		found = found->next;
+	}
 	found = found ? found : keep(engine, file->fd, &status, begin, bytes, writable);
 	if (found) {
 		found->users++;
@@ -168,17 +160,6 @@ static void *view_region(void *context, uint64_t size, bool writable)
 	}
 	pthread_mutex_unlock(&engine->keeping);
 	return memory;
-}
-
-static void give_slice(struct sgpu_engine *engine, struct sgpu_kept_slice *slice)
-{
-	if (!slice) {
-		return;
-	}
-	pthread_mutex_lock(&engine->keeping);
-	slice->users--;
-	drop_nameless(engine);
-	pthread_mutex_unlock(&engine->keeping);
 }
 
 void sgpu_kept_free(struct sgpu_engine *engine)
@@ -217,40 +198,35 @@ static bool has_pages(const struct file *file, uint64_t end)
 	       is_in_memory(file->fd);
 }
 
-static bool write_pages(const struct file *file, uint64_t position, const void *data, size_t size)
-{
-	uint64_t begin = file->offset + position, first = begin / PAGE * PAGE;
-	uint8_t *base;
-
-	if (size < PAGES_MIN || !has_pages(file, begin + size)) {
-		return false;
-	}
-	base = mmap(NULL, begin + size - first, PROT_READ | PROT_WRITE, MAP_SHARED, file->fd,
-		    (off_t)first);
-	if (base == MAP_FAILED) {
-		return false;
-	}
-	memcpy(base + (begin - first), data, size);
-	munmap(base, begin + size - first);
-	return true;
-}
-
 static int write_file(void *context, uint64_t position, const void *data, size_t size,
 		      struct sgpu_error *error)
 {
 	const struct file *file = context;
+	const uint64_t begin = file->offset + position, first = begin / PAGE * PAGE;
+	uint8_t *base = MAP_FAILED;
 
-	if (write_pages(file, position, data, size)) {
-		return SGPU_OK;
+	if (size >= PAGES_MIN && has_pages(file, begin + size)) {
+		base = mmap(NULL, begin + size - first, PROT_READ | PROT_WRITE, MAP_SHARED,
+			    file->fd, (off_t)first);
 	}
-	return sgpu_pwrite(file->fd, file->name, data, size, file->offset + position, error);
+	if (base == MAP_FAILED) {
+		return sgpu_pwrite(file->fd, file->name, data, size, begin, error);
+	}
+	memcpy(base + (begin - first), data, size);
+	munmap(base, begin + size - first);
+	return SGPU_OK;
 }
 
 static void close_file(void *context)
 {
 	struct file *file = context;
 
-	give_slice(file->engine, file->kept);
+	if (file->kept) {
+		pthread_mutex_lock(&file->engine->keeping);
+		file->kept->users--;
+		drop_nameless(file->engine);
+		pthread_mutex_unlock(&file->engine->keeping);
+	}
 	free(file);
 }
 
