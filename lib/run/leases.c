@@ -52,27 +52,11 @@ static int take_input(struct sgpu_run *run, int i, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Makes the results' lease, if there is room for it. */
-static int make_results(struct sgpu_run *run, struct sgpu_error *error)
-{
-	const struct sgpu_job *job = &run->job;
-	struct sgpu_lease *lease = &run->lent.results;
-	struct sgpu_location at = { .kind = SGPU_LOCATION_LEASE };
-	uint64_t total;
-
-	if (!sgpu_results_size(job, 0, &total) || total == 0 || total > SGPU_LEASE_POOL_MAX ||
-	    sgpu_lease_create(job->options->leases, job->batch->id, true, total, lease, NULL) !=
-		    SGPU_OK) {
-		lease->id[0] = '\0';
-		return SGPU_OK;
-	}
-	memcpy(at.region, lease->id, sizeof(at.region));
-	return sgpu_results_place(job, at, total, error);
-}
-
 int sgpu_lent_create(struct sgpu_run *run, struct sgpu_error *error)
 {
 	const struct sgpu_job *job = &run->job;
+	struct sgpu_location at = { .kind = SGPU_LOCATION_LEASE };
+	uint64_t total;
 	int rc = SGPU_OK;
 
 	if (!job->options->leases) {
@@ -88,9 +72,17 @@ int sgpu_lent_create(struct sgpu_run *run, struct sgpu_error *error)
 		}
 	}
 	/* Results of which all may have to be withheld wait in the runner's memory. */
-	return rc == SGPU_OK && job->options->lease_results && !job->manifest->all_or_nothing
-		       ? make_results(run, error)
-		       : rc;
+	if (rc != SGPU_OK || !job->options->lease_results || job->manifest->all_or_nothing ||
+	    !sgpu_results_size(job, 0, &total) || total == 0 || total > SGPU_LEASE_POOL_MAX) {
+		return rc;
+	}
+	if (sgpu_lease_create(job->options->leases, job->batch->id, true, total, &run->lent.results,
+			      NULL) != SGPU_OK) {
+		run->lent.results.id[0] = '\0'; /* there is no room for it */
+		return SGPU_OK;
+	}
+	memcpy(at.region, run->lent.results.id, sizeof(at.region));
+	return sgpu_results_place(job, at, total, error);
 }
 
 void sgpu_lent_free(struct sgpu_run *run)

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run from its submission to its end, on the thread that asks for it.
+ * A run from its submission to its end, on the thread that asks for it: sgpu_run_batch() has the
+ * steps, and sgpu_run_advance() is what happens meanwhile.
+ *
+ * An input that does not verify ends with a code (judge() in inputs.c). The operations that read it
+ * fail with that code when their turn comes (is_due() in operations.c), and so does what depends on
+ * them; all others run. The response says so of each output, and the run returns SGPU_ESEGMENTS.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -159,26 +164,7 @@ static void settle(struct sgpu_run *run)
 }
 
 /* ---- the batch ---- */
-static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
-{
-	const struct sgpu_plan *plan = run->job.plan;
-	int rc;
-
-	run->rank = sgpu_now_ns() + plan->bytes / BYTES_PER_NS;
-	run->streams = calloc((size_t)stream_count(run), sizeof(struct sgpu_stream *));
-	if (!run->streams) {
-		return sgpu_fail_nomem(error);
-	}
-	/* before the buffers, since the sealed paths take memory, too */
-	rc = sgpu_moves_open(run, error);
-	rc = rc ? rc : sgpu_memory_create(run, error);
-	rc = rc ? rc : sgpu_operations_create(run, error);
-	rc = rc ? rc : sgpu_modules_create(run, error);
-	rc = rc ? rc : sgpu_payloads_create(run, error);
-	return rc ? rc : sgpu_respond_plan(run, error);
-}
-
-/* Does what precedes the payloads: checks the head, makes what the run needs, records the batch. */
+/* Everything that can refuse the batch, before its first payload is taken. */
 static int admit(struct sgpu_run *run, struct sgpu_error *error)
 {
 	int rc = sgpu_tar_open(run->submission.in_fd, run->submission.in_name, &run->tar, error);
@@ -188,8 +174,16 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_presence_enter(run, look_for_stop, error);
 	if (rc == SGPU_OK) {
 		atomic_store(&run->busy_ns, sgpu_now_ns());
-		rc = make_objects(run, error);
+		run->rank = sgpu_now_ns() + run->job.plan->bytes / BYTES_PER_NS;
+		run->streams = calloc((size_t)stream_count(run), sizeof(struct sgpu_stream *));
+		/* before the buffers, since the sealed paths take memory, too */
+		rc = run->streams ? sgpu_moves_open(run, error) : sgpu_fail_nomem(error);
 	}
+	rc = rc ? rc : sgpu_memory_create(run, error);
+	rc = rc ? rc : sgpu_operations_create(run, error);
+	rc = rc ? rc : sgpu_modules_create(run, error);
+	rc = rc ? rc : sgpu_payloads_create(run, error);
+	rc = rc ? rc : sgpu_respond_plan(run, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_respond_reserve(run, error);
 		run->result.descriptor_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
@@ -258,31 +252,7 @@ static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
 	return rc;
 }
 
-/* Why the run has no response, or SGPU_OK. */
-static int check_verdict(struct sgpu_run *run, struct sgpu_error *error)
-{
-	const int stop = atomic_load(&run->stop);
-	int rc;
-
-	if (run->broken_rule) {
-		return sgpu_fail(error, SGPU_EPOLICY, "%s", run->broken_rule);
-	}
-	rc = stop == SGPU_ETIMEOUT ? SGPU_OK : stopped(run, run->code, error);
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	if (stop == SGPU_OK) {
-		sgpu_modules_unload(run); /* all work has ended */
-	}
-	if (sgpu_modules_broke_rules(run)) {
-		return sgpu_fail(
-			error, SGPU_EPOLICY,
-			"a module made a system call that is refused, after its function had "
-			"returned");
-	}
-	return SGPU_OK;
-}
-
+/* Writes the response, unless the run was stopped, broke a rule, or cannot write it. */
 static void respond(struct sgpu_run *run)
 {
 	const struct sgpu_io_guard guard = { .wake_fd = run->wake_fd,
@@ -290,15 +260,25 @@ static void respond(struct sgpu_run *run)
 					     .argument = run,
 					     .deadline_ns = run->submission.options.deadline_ns,
 					     .stall_ns = STALL_MS * UINT64_C(1000000) };
+	const int stop = atomic_load(&run->stop);
 	struct stat status;
-	int rc;
+	int rc = stop == SGPU_ETIMEOUT ? SGPU_OK : stopped(run, run->code, &run->error);
 
 	/* A write to a file waits for nobody. */
 	if (fstat(run->submission.out_fd, &status) != 0 || !S_ISREG(status.st_mode)) {
 		sgpu_io_set_guard(&guard);
 	}
-	rc = check_verdict(run, &run->error);
-	if (rc == SGPU_OK && run->file_error.code != SGPU_OK) {
+	if (stop == SGPU_OK) {
+		sgpu_modules_unload(run); /* all work has ended */
+	}
+	if (run->broken_rule) {
+		rc = sgpu_fail(&run->error, SGPU_EPOLICY, "%s", run->broken_rule);
+	} else if (rc == SGPU_OK && sgpu_modules_broke_rules(run)) {
+		rc = sgpu_fail(
+			&run->error, SGPU_EPOLICY,
+			"a module made a system call that is refused, after its function had "
+			"returned");
+	} else if (rc == SGPU_OK && run->file_error.code != SGPU_OK) {
 		run->error = run->file_error;
 		rc = run->error.code;
 		run->result.descriptor_failed = true;
