@@ -8,6 +8,17 @@
 
 enum { DESCRIPTORS_MAX = 1 << 20 };
 
+/* A handle goes to `results`. */
+static int take_output(void *request, const char *value)
+{
+	struct run_request *r = request;
+	const bool is_handle = strncmp(value, "sgpu:", 5) == 0;
+
+	r->results = is_handle ? value : NULL;
+	r->output = is_handle ? NULL : value;
+	return 0;
+}
+
 const struct cli_option run_options[] = {
 	CLI_COMMON,
 	RUNNER_OPTIONS(struct run_request, runner),
@@ -32,7 +43,7 @@ const struct cli_option run_options[] = {
 	  CLI_INPUT(struct run_request, manifest) },
 	{ "output", 'o', "FILE",
 	  "write the response there, not to standard output; or its payloads to a handle",
-	  CLI_TEXT(struct run_request, output) },
+	  CLI_TAKE(take_output) },
 	{ "socket", 0, "PATH", "let the server there run the batch (default: see SGPU_SOCKET)",
 	  CLI_TEXT(struct run_request, socket) },
 	{ "wait", 0, "DURATION", "how long to try again if the server is not there, or busy",
@@ -52,14 +63,6 @@ const struct cli_option run_options[] = {
 	  CLI_NUMBER(struct run_request, serve, STDERR_FILENO + 1, DESCRIPTORS_MAX) },
 	CLI_END,
 };
-
-void runner_take_results(struct run_request *r)
-{
-	if (r->output && strncmp(r->output, "sgpu:", 5) == 0) {
-		r->results = r->output;
-		r->output = NULL;
-	}
-}
 
 int runner_devices(const char *text, char names[RUNNER_DEVICES_MAX][RUNNER_DEVICE_NAME], int *count,
 		   struct sgpu_error *error)

@@ -60,8 +60,6 @@ struct run_request {
 	bool stats, lease, local, session, info;
 };
 extern const struct cli_option run_options[];
-/* Moves a handle that was given as the output to `results`. */
-void runner_take_results(struct run_request *request);
 
 /* Parses "cpu", "cuda:0,1", "cuda:0,cuda:1", "cpu,cpu" (NULL: "auto") into the names of devices of
  * one kind. *count is 0 for "cuda:all". Errors: SGPU_EUSAGE. */

@@ -37,9 +37,6 @@ static int verb_run(int argc, char **argv)
 	int status = cli_read(argc, argv, &request, &paths);
 
 	status = status ? status : check_modes(&request, paths[0]);
-	if (!request.session && !request.serve) {
-		runner_take_results(&request);
-	}
 	if (status == 0) {
 		status = request.info	   ? show_info()
 			 : request.session ? run_session(&enclave)

@@ -54,7 +54,6 @@ static int verb_run(int argc, char **argv)
 		return status;
 	}
 	if (served) {
-		runner_take_results(&request);
 		cli_signals(NULL);
 		return submit_to_server(&request, &service, paths[0]);
 	}
