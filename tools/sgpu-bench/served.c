@@ -14,8 +14,8 @@
 #include <sgpu/base.h>
 
 #include "base/io.h"
-#include "enclave_link.h"
 #include "sizes.h"
+#include "start.h"
 
 enum { LOOK_MS = 10, DEPTH_MAX = 8 };
 

@@ -3,9 +3,8 @@
  * See spool.h. The states of a batch: claimed, (held,) under way, ended, and closed, which may be
  * to run once more.
  */
-#include "enclave_link.h"
 #include "spool.h"
-#include "wire.h"
+#include "start.h"
 
 #include <poll.h>
 #include <stdatomic.h>

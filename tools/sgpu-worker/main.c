@@ -9,7 +9,6 @@
 
 #include <sgpu/base.h>
 
-#include "enclave_link.h"
 #include "spool.h"
 #include "start.h"
 #include "wire.h"
@@ -91,8 +90,7 @@ static int work(struct request *r)
 		status = say_what_was_done(&counts, status);
 	}
 	spool_close(&spool);
-	link_end(&enclave);
-	link_wait(&enclave);
+	link_close(&enclave);
 	return status;
 }
 

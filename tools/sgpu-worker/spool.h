@@ -153,7 +153,7 @@ int spool_move_new(int from, const char *name, int to, const char *new_name);
 
 /* ---- drain.c: the loop over the batches, which a sgpu-enclave runs. One thread claims, submits,
  * hears and closes them. ---- */
-struct link; /* enclave_link.h */
+struct link; /* start.h */
 struct drain_counts {
 	uint64_t answered, partly; /* batches with a response; of these, with failed segments */
 	uint64_t failed;	   /* batches without a response */

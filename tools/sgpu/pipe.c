@@ -17,10 +17,10 @@
 #include "crypto/key.h"
 #include "host.h"
 #include "job.h"
-#include "enclave_link.h"
 #include "manifest/manifest.h"
 #include "ops/ops.h"
 #include "sgpu.h"
+#include "start.h"
 
 /* Bytes of a host's response, which is kept in memory. */
 #define RESPONSE_MAX ((uint64_t)64 << 30)
@@ -433,8 +433,7 @@ int verb_pipe(int argc, char **argv)
 	(void)setvbuf(stdout, waiting, _IOFBF, sizeof(waiting));
 	status = serve(&p);
 	sgpu_close(p.connection);
-	link_end(&p.link);
-	link_wait(&p.link);
+	link_close(&p.link);
 	sgpu_manifest_free(&p.manifest);
 	sgpu_key_clear(&p.key);
 	sgpu_key_set_clear(&p.owner);
