@@ -108,17 +108,12 @@ static int bring_manifest(struct remote *m, struct sgpu_error *error)
 	return rc;
 }
 
-static const char *out_name(const struct remote *m)
-{
-	return cli_is_standard(m->request->output) ? "standard output" : m->request->output;
-}
-
 static int copy_response(const struct remote *m, struct sgpu_error *error)
 {
 	uint64_t copied;
 
 	(void)lseek(m->memory_fd, 0, SEEK_SET);
-	return cli_copy(m->memory_fd, "the response", UINT64_MAX, m->response.fd, out_name(m),
+	return cli_copy(m->memory_fd, "the response", UINT64_MAX, m->response.fd, m->response.path,
 			&copied, error);
 }
 
@@ -142,7 +137,7 @@ static int send_request(const struct remote *m, struct sgpu_error *error)
 	message->manifest = m->manifest_fd >= 0;
 	snprintf(message->results, sizeof(message->results), "%s", r->results ? r->results : "");
 	snprintf(message->in_name, sizeof(message->in_name), "%s", m->in_name);
-	snprintf(message->out_name, sizeof(message->out_name), "%s", out_name(m));
+	snprintf(message->out_name, sizeof(message->out_name), "%s", m->response.path);
 	/* Sending may fail if the server has refused already; its answer is read next. */
 	(void)sgpu_wire_send(m->connection, WIRE_SUBMIT, message, sizeof(*message), fds, 3);
 	free(message);
