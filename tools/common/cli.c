@@ -21,8 +21,8 @@
 
 #include "cli.h"
 
-/* Widths of --help and of its column of options; the most verbs compared with a misspelt one. */
-enum { COLUMNS = 80, LEFT = 30, NAMES_MAX = 64, OPTIONS_MAX = 48 };
+/* Widths of --help and of its column of options. */
+enum { COLUMNS = 80, LEFT = 30, OPTIONS_MAX = 48 };
 
 unsigned cli_passphrase_fd = UINT_MAX;
 
@@ -135,19 +135,6 @@ static void list_options(void)
 	}
 }
 
-static const char *const *verb_names(void)
-{
-	static const char *names[NAMES_MAX];
-	size_t count = 0;
-
-	for (const struct cli_verb *v = tool->verbs; v->name && count + 1 < NAMES_MAX; v++) {
-		names[count] = v->name;
-		count += *v->name != '\0';
-	}
-	names[count] = NULL;
-	return names;
-}
-
 /* Opens descriptors 0 to 2 if closed, since the next file opened would get their number. */
 static bool open_standard(void)
 {
@@ -242,9 +229,7 @@ static const struct cli_option *find_row(const struct cli_option *options, int k
 /* Names the known option that is nearest to an unknown one. Returns 2. */
 static int refuse_option(const struct cli_option *options, const char *text, int kind)
 {
-	const char *names[OPTIONS_MAX];
 	char name[64];
-	size_t count = 0;
 
 	if (optopt > 0 && optopt < ROW && strncmp(text, "--", 2)) {
 		return cli_usage(kind == ':' ? "option '-%c' needs an argument"
@@ -257,13 +242,9 @@ static int refuse_option(const struct cli_option *options, const char *text, int
 	if (optopt > 0) {
 		return cli_usage("option '%.*s' takes no argument", (int)strcspn(text, "="), text);
 	}
-	for (; options->name && *options->name && count + 1 < OPTIONS_MAX; options++) {
-		names[count++] = options->name;
-	}
-	names[count] = NULL;
 	text += strspn(text, "-");
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(text, "="), text);
-	return cli_unknown("unknown option", name, "--", names);
+	return cli_unknown("unknown option", name, "--", options, sizeof(*options));
 }
 
 static int store_number(const struct cli_option *option, void *to, const char *value,
@@ -546,14 +527,13 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 		return flush_output(verb->run(argc - 1, argv + 1));
 	}
 	verb = find_verb("");
-	if (!verb) {
-		return argc < 2 ? cli_usage("a verb is missing")
-				: cli_unknown("unknown verb", argv[1], "", verb_names());
+	if (!verb && argc < 2) {
+		return cli_usage("a verb is missing");
 	}
 	/* What is no option would be an argument, of which it may take none. */
-	if (argc >= 2 && *argv[1] != '-' && !*verb->arguments) {
+	if (!verb || (argc >= 2 && *argv[1] != '-' && !*verb->arguments)) {
 		verb = NULL;
-		return cli_unknown("unknown verb", argv[1], "", verb_names());
+		return cli_unknown("unknown verb", argv[1], "", tool->verbs, sizeof(*tool->verbs));
 	}
 	return flush_output(verb->run(argc, argv));
 }

@@ -227,8 +227,10 @@ bool cli_input_stat(const char *path, struct stat *status);
 bool cli_is_input(const char *path);
 bool cli_is_standard(const char *path);
 
-/* "unknown verb 'sael'", with the nearest known name or --help as the hint. Returns 2. */
-int cli_unknown(const char *what, const char *given, const char *dashes, const char *const *names);
+/* "unknown verb 'sael'", with the nearest known name or --help as the hint. The rows of known
+ * things begin with the name, and end with one that is NULL; "" is none. Returns 2. */
+int cli_unknown(const char *what, const char *given, const char *dashes, const void *rows,
+		size_t row_size);
 
 /* Returns an operation; NULL after a message with the nearest name: exit status 2. */
 struct sgpu_op;

@@ -22,6 +22,8 @@
 
 #include "cli.h"
 
+enum { NAMES_MAX = 256 };
+
 bool cli_quiet, cli_verbose, cli_json;
 int cli_error_fd = STDERR_FILENO;
 
@@ -145,11 +147,20 @@ int cli_usage(const char *format, ...)
 	return refuse_usage(&error);
 }
 
-int cli_unknown(const char *what, const char *given, const char *dashes, const char *const *names)
+int cli_unknown(const char *what, const char *given, const char *dashes, const void *rows,
+		size_t row_size)
 {
-	const char *near = sgpu_nearest_name(given, names);
+	const char *names[NAMES_MAX + 1] = { NULL }, *near;
 	struct sgpu_error error = { .code = SGPU_EUSAGE };
+	size_t count = 0;
 
+	for (const char *row = rows; count < NAMES_MAX && *(const char *const *)row;
+	     row += row_size) {
+		names[count] = *(const char *const *)row;
+		count += *names[count] != '\0';
+	}
+	names[count] = NULL;
+	near = sgpu_nearest_name(given, names);
 	sgpu_fail(&error, SGPU_EUSAGE, "%s '%s%s'", what, dashes, SGPU_EXCERPT(given));
 	if (near) {
 		sgpu_hint(&error, "did you mean '%s%s'?", dashes, near);

@@ -21,7 +21,7 @@ const struct sgpu_op *cli_find_op(const char *name)
 	for (size_t i = 0; ops[i] && i + 1 < SGPU_ARRAY_LENGTH(names); i++) {
 		names[i] = ops[i]->name;
 	}
-	cli_unknown("unknown operation", name, "", names);
+	cli_unknown("unknown operation", name, "", names, sizeof(*names));
 	return NULL;
 }
 

@@ -369,19 +369,15 @@ struct request {
 static int take_need(void *values, const char *text)
 {
 	struct request *request = values;
-	const char *known[SGPU_ARRAY_LENGTH(checks)];
 	char name[LINE];
 	int i;
 
-	for (i = 0; i < (int)SGPU_ARRAY_LENGTH(checks); i++) {
-		known[i] = checks[i].name;
-	}
 	do {
 		snprintf(name, sizeof(name), "%.*s", (int)strcspn(text, ","), text);
-		for (i = 0; known[i] && strcmp(known[i], name) != 0; i++) {
+		for (i = 0; checks[i].name && strcmp(checks[i].name, name) != 0; i++) {
 		}
-		if (!known[i]) {
-			return cli_unknown("unknown check", name, "", known);
+		if (!checks[i].name) {
+			return cli_unknown("unknown check", name, "", checks, sizeof(*checks));
 		}
 		request->needed[i] = true;
 		text += strcspn(text, ",");

@@ -80,18 +80,17 @@ const struct cli_option run_options[] = {
 static int choose_cases(struct run *r, char *const *names)
 {
 	const bool all = !*names || (strcmp(*names, "all") == 0 && !names[1]);
-	const char *known[CASES_MAX + 1] = { NULL };
 	int i;
 
 	for (i = 0; bench_cases[i].name; i++) {
-		known[i] = bench_cases[i].name;
 		r->chosen[i] = all;
 	}
 	for (; !all && *names; names++) {
-		for (i = 0; known[i] && strcmp(known[i], *names) != 0; i++) {
+		for (i = 0; bench_cases[i].name && strcmp(bench_cases[i].name, *names) != 0; i++) {
 		}
-		if (!known[i]) {
-			return cli_unknown("unknown case", *names, "", known);
+		if (!bench_cases[i].name) {
+			return cli_unknown("unknown case", *names, "", bench_cases,
+					   sizeof(*bench_cases));
 		}
 		if (r->chosen[i]) {
 			return cli_usage("case '%s' is named twice", *names);
