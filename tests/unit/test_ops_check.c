@@ -99,6 +99,8 @@ UNIT_TEST(the_table_is_sorted_and_sound)
 			output |= strncmp(op->args[i].name, "output", 6) == 0;
 		}
 		CHECK(output && i <= SGPU_ARGUMENTS_MAX);
+		CHECK(!op->args[0].optional &&
+		      strncmp(op->args[0].name, "output", 6) != 0); /* a run waits for it */
 		for (i = 0; op->params[i].name; i++) {
 			const struct sgpu_op_param *param = &op->params[i];
 
