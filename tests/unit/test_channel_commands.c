@@ -310,6 +310,10 @@ UNIT_TEST(a_measurement_is_of_the_contents_and_for_the_owner_alone)
 	CHECK(measure(&b, 1, SPACE, 1, false) == SGPU_REFUSED_RANGE);
 	CHECK(measure(&b, 1, 1, UINT64_MAX, false) == SGPU_REFUSED_RANGE);
 	CHECK(measure(&b, 7, SMALL, 1, false) == SGPU_REFUSED_NO_CHANNEL);
+	/* The last bytes of the space. */
+	CHECK(pde(&b, 1, 2, 60, false) == OK);
+	CHECK(pte(&b, 1, 2, SGPU_CHANNEL_ENTRIES - 1, false, 1, &(uint32_t){ 61 }) == OK);
+	CHECK(measure(&b, 1, SPACE - SMALL, SMALL, false) == OK);
 	sgpu_session_close(&session);
 	bench_close(&b);
 }

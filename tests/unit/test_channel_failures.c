@@ -183,10 +183,30 @@ UNIT_TEST(what_a_dead_device_does_not_give_back_nobody_gets)
 	}
 }
 
+UNIT_TEST(a_processor_ends_each_channel_once_though_the_device_fails)
+{
+	struct sgpu_session *session;
+	struct bench b;
+	uint32_t before;
+
+	bench_open(&b);
+	session = open_first(&b);
+	CHECK(create(&b, 3, 50, &b.owner[1]) == OK);
+	CHECK(measure_first(&b, session) == OK); /* its context is the active one */
+	sgpu_session_close(&session);
+	b.fake.fail_in = 1;
+	b.fake.fail_on = true;
+	before = b.fake.calls[FAKE_ACCESS];
+	sgpu_processor_free(&b.processor);
+	CHECK(b.fake.calls[FAKE_ACCESS] == before + 1);
+	fake_pager_clear(&b.fake);
+}
+
 int main(void)
 {
 	UNIT_RUN(a_context_ends_with_its_channel_and_its_key_with_it);
 	UNIT_RUN(a_device_that_fails_once_changes_nothing);
 	UNIT_RUN(what_a_dead_device_does_not_give_back_nobody_gets);
+	UNIT_RUN(a_processor_ends_each_channel_once_though_the_device_fails);
 	return unit_done();
 }
