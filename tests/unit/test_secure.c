@@ -150,7 +150,7 @@ UNIT_TEST(too_much_is_out_of_memory_and_leaves_the_rest_as_it_was)
 /* The device keeps pages that were mapped, so what counts is all that ever were. */
 UNIT_TEST(a_limit_of_the_device_that_is_set_later_holds_for_a_context)
 {
-	const struct sgpu_device_config config = { .jobs = 1 };
+	struct sgpu_device_config config = { .jobs = 1 };
 	struct sgpu_device *own = NULL, *limited;
 	struct sgpu_secure *other = NULL;
 	struct sgpu_device_info info;
@@ -183,6 +183,16 @@ UNIT_TEST(a_limit_of_the_device_that_is_set_later_holds_for_a_context)
 	sgpu_device_set_limit(limited, 0);
 	CHECK(sgpu_device_alloc(limited, 16 * MIB, &one, &error) == SGPU_OK);
 	sgpu_device_free(limited, &one, 16 * MIB);
+	sgpu_secure_destroy(&other);
+	sgpu_device_close(&own);
+	/* All that is free, in one block. */
+	config.memory_limit = 16 * MIB;
+	REQUIRE(sgpu_device_open(test_device(), &config, &own, &error) == SGPU_OK);
+	REQUIRE(sgpu_secure_create(own, NULL, &other, &error) == SGPU_OK);
+	limited = sgpu_secure_device(other);
+	REQUIRE(sgpu_device_get_info(limited, &info, &error) == SGPU_OK);
+	CHECK(sgpu_device_alloc(limited, info.memory_free, &one, &error) == SGPU_OK);
+	sgpu_device_free(limited, &one, info.memory_free);
 	sgpu_secure_destroy(&other);
 	sgpu_device_close(&own);
 }
