@@ -136,6 +136,29 @@ UNIT_TEST(an_operation_is_one_exchange_of_messages)
 	CHECK(end_worker(&w) == SGPU_OK);
 }
 
+UNIT_TEST(four_pieces_that_just_fill_the_area_are_one_exchange)
+{
+	enum { EACH = SGPU_AREA_SIZE / 4 - 64 * SGPU_TAG_SIZE };
+	static uint8_t data[EACH];
+	struct sgpu_remote *remote;
+	struct worker w;
+	uint32_t buffer = 0;
+	int exchanges;
+
+	start_worker(&w);
+	remote = open_between(&w);
+	REQUIRE(remote && sgpu_remote_alloc(remote, 4 * EACH, &buffer, &error) == SGPU_OK);
+	CHECK(sgpu_remote_copy_in(remote, buffer, 0, data, 1, &error) == SGPU_OK);
+	CHECK(sgpu_remote_flush(remote, &error) == SGPU_OK); /* has brought the key */
+	exchanges = between.exchanges;
+	for (uint64_t i = 0; i < 4; i++) {
+		CHECK(sgpu_remote_copy_in(remote, buffer, i * EACH, data, EACH, &error) == SGPU_OK);
+	}
+	CHECK(sgpu_remote_flush(remote, &error) == SGPU_OK && between.exchanges == exchanges + 1);
+	sgpu_remote_close(&remote);
+	CHECK(end_worker(&w) == SGPU_OK);
+}
+
 UNIT_TEST(many_small_copies_fill_groups_and_the_area_again_and_again)
 {
 	enum { COPIES = 1000, EACH = 9000 };
@@ -399,6 +422,45 @@ UNIT_TEST(a_program_that_goes_leaves_nothing)
 	sgpu_remote_close(&remote);
 }
 
+/* KiB of mappings that no child gets, which are those of keys and of the CPU device. */
+static unsigned long kept_from_children(void)
+{
+	FILE *file = fopen("/proc/self/smaps", "re");
+	unsigned long size = 0, sum = 0;
+	char line[512];
+
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "Size: %lu", &size) != 1 && strncmp(line, "VmFlags:", 8) == 0 &&
+		    strstr(line, " dc")) {
+			sum += size;
+		}
+	}
+	if (file) {
+		fclose(file);
+	}
+	return sum;
+}
+
+UNIT_TEST(a_program_that_ends_its_session_keeps_no_keys)
+{
+	static struct adding a;
+	struct sgpu_remote *remote;
+	unsigned long had = 0;
+	struct worker w;
+
+	CPU_ONLY("a GPU's driver has such memory, too");
+	for (int i = 0; i < 3; i++) {
+		start_worker(&w);
+		remote = open_remote(&w);
+		REQUIRE(remote && load_adding(remote, &a) == SGPU_OK &&
+			add_once(remote, &a, i) == SGPU_OK);
+		sgpu_remote_close(&remote);
+		CHECK(end_worker(&w) == SGPU_OK);
+		had = i == 0 ? kept_from_children() : had;
+		CHECK(kept_from_children() == had);
+	}
+}
+
 static void alter_second(uint64_t offset, uint8_t *bytes, size_t size)
 {
 	(void)offset;
@@ -450,6 +512,7 @@ int main(void)
 	}
 	UNIT_RUN(data_of_all_sizes_go_there_and_come_back);
 	UNIT_RUN(an_operation_is_one_exchange_of_messages);
+	UNIT_RUN(four_pieces_that_just_fill_the_area_are_one_exchange);
 	UNIT_RUN(many_small_copies_fill_groups_and_the_area_again_and_again);
 	UNIT_RUN(equal_data_are_never_sealed_alike);
 	UNIT_RUN(an_old_piece_does_not_verify_on_the_way_in);
@@ -458,6 +521,7 @@ int main(void)
 	UNIT_RUN(a_piece_under_an_old_key_does_not_verify);
 	UNIT_RUN(a_large_copy_takes_new_keys_on_its_way);
 	UNIT_RUN(a_program_that_goes_leaves_nothing);
+	UNIT_RUN(a_program_that_ends_its_session_keeps_no_keys);
 	UNIT_RUN(no_job_runs_over_data_of_which_some_do_not_verify);
 	UNIT_RUN(a_session_that_is_stopped_says_so_and_leaves_nothing);
 	close_all();
