@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/descriptors.h"
+#include "device/cpu/module_wire.h"
 #include "device/device.h"
 
 #include "device_harness.h"
@@ -180,6 +181,29 @@ UNIT_TEST(one_module_more_than_run_at_once_is_refused)
 	sgpu_device_close(&device);
 }
 
+UNIT_TEST(a_function_whose_name_does_not_fit_is_refused)
+{
+	const struct sgpu_module_shape shape = { .grid = { 1, 1, 1 }, .block = { 1, 1, 1 } };
+	struct sgpu_stream *stream = NULL;
+	struct sgpu_task task = { 0 };
+	char name[SGPU_HOST_FUNCTION + 1] = "";
+
+	CPU_ONLY("a GPU's driver says what fits");
+	if (size == 0) {
+		SKIP("no library to load");
+	}
+	memset(name, 'f', sizeof(name) - 1);
+	REQUIRE(prepare() == SGPU_OK);
+	device = open_test_device(2, 0);
+	REQUIRE(load(1) == 1 && sgpu_stream_create(device, &stream, &error) == SGPU_OK);
+	CHECK(sgpu_device_module_launch_on(stream, modules[0], name, &shape, NULL, NULL, 0, NULL,
+					   &task) == SGPU_EINVALID);
+	CHECK(strstr(task.error.text, "name of a function is too long"));
+	sgpu_stream_free(&stream);
+	unload(1);
+	sgpu_device_close(&device);
+}
+
 static int lowest_free(void)
 {
 	const int fd = dup(STDOUT_FILENO);
@@ -259,6 +283,7 @@ int main(void)
 	UNIT_RUN(a_program_that_is_no_host_or_not_there_is_refused);
 	UNIT_RUN(the_host_starts_whichever_descriptors_are_free);
 	UNIT_RUN(one_module_more_than_run_at_once_is_refused);
+	UNIT_RUN(a_function_whose_name_does_not_fit_is_refused);
 	UNIT_RUN(a_module_without_descriptors_is_refused_and_the_next_one_loads);
 	UNIT_RUN(what_other_programs_of_the_user_send_ends_no_host);
 	return unit_done();
