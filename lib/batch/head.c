@@ -217,24 +217,15 @@ static int read_note(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
 }
 
 /* Payloads are in the stream unless locations.json says otherwise. */
-static void place_inline(struct sgpu_batch *batch)
-{
-	for (int i = 0; i < batch->segment_count; i++) {
-		struct sgpu_batch_segment *s = &batch->segments[i];
-
-		s->location.kind = (batch->response ? s->status == SGPU_OK : s->input)
-					   ? SGPU_LOCATION_INLINE
-					   : SGPU_LOCATION_NONE;
-	}
-}
-
 static int check_locations(struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	for (int i = 0; i < batch->segment_count; i++) {
 		struct sgpu_batch_segment *s = &batch->segments[i];
-		const enum sgpu_location_kind kind = s->location.kind;
 		const bool payload = batch->response ? s->status == SGPU_OK : s->input;
+		const enum sgpu_location_kind kind =
+			payload && !s->location.kind ? SGPU_LOCATION_INLINE : s->location.kind;
 
+		s->location.kind = kind;
 		if (!payload && kind != SGPU_LOCATION_NONE &&
 		    (batch->response || kind != SGPU_LOCATION_REGION)) {
 			return sgpu_segment_fail(s, SGPU_EINVALID, " has a location and no payload",
@@ -263,7 +254,6 @@ static int read_locations(struct sgpu_tar_reader *reader, struct sgpu_batch *bat
 	int rc = read_member(reader, "locations.json", true, SGPU_INDEX_SIZE_MAX, &text, &size,
 			     error);
 
-	place_inline(batch);
 	rc = rc || !text ? rc : sgpu_locations_parse(text, size, batch, error);
 	free(text);
 	for (int i = 0; batch->packed && !batch->manifest && i < batch->segment_count; i++) {

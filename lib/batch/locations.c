@@ -50,11 +50,9 @@ int sgpu_handle_parse(const char *text, const char *place, struct sgpu_location 
 static int parse_handle(const char *text, const char *place, uint64_t payload,
 			struct sgpu_location *location, struct sgpu_error *error)
 {
-	const enum sgpu_location_kind kind = location->kind;
 	uint64_t size = 0;
-	int rc = sgpu_handle_parse(text, place, location, &size, error);
+	const int rc = sgpu_handle_parse(text, place, location, &size, error);
 
-	location->kind = kind;
 	return rc || size >= payload
 		       ? rc
 		       : sgpu_fail(error, SGPU_EINVALID,
@@ -66,7 +64,7 @@ static int parse_handle(const char *text, const char *place, uint64_t payload,
 static int parse_place(const char *text, const char *place, struct sgpu_batch_segment *segment,
 		       struct sgpu_error *error)
 {
-	struct sgpu_location at = { .kind = SGPU_LOCATION_REGION };
+	struct sgpu_location at;
 	uint64_t sealed = 0;
 	int rc;
 
@@ -110,9 +108,12 @@ static int parse_location(const struct sgpu_list *list, struct sgpu_batch_segmen
 							     : 3,
 				  error);
 
+	if (!rc && kind != SGPU_LOCATION_FILE) {
+		rc = parse_handle(text, list->place, payload, location, error);
+	}
 	location->kind = (enum sgpu_location_kind)kind;
 	if (rc || kind != SGPU_LOCATION_FILE) {
-		return rc ? rc : parse_handle(text, list->place, payload, location, error);
+		return rc;
 	}
 	if (!text[0] || strlen(text) > SGPU_FILE_PATH_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: the path is not 1 to %d bytes long",
