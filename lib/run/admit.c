@@ -443,7 +443,7 @@ int sgpu_admit(struct sgpu_run *run, struct sgpu_error *error)
 	rc = rc ? rc : check_modules(job, error);
 	rc = rc ? rc : check_sizes(job, error);
 	if (rc == SGPU_OK && !job->prepared->plan) {
-		rc = sgpu_plan_create(job->manifest, run->device_count, &run->runner->costs,
+		rc = sgpu_plan_create(job->manifest, run->runner->device_count, &run->runner->costs,
 				      &job->prepared->plan, error);
 		if (rc == SGPU_OK) {
 			sgpu_prepared_keep(&run->runner->prepared, job->prepared);

@@ -61,7 +61,7 @@ void sgpu_modules_unload(struct sgpu_run *run)
 
 bool sgpu_modules_broke_rules(const struct sgpu_run *run)
 {
-	for (int i = 0; run->modules && i < run->device_count; i++) {
+	for (int i = 0; run->modules && i < run->runner->device_count; i++) {
 		if (sgpu_device_module_broke_rules(run->devices[i]->device)) {
 			return true;
 		}

@@ -140,16 +140,22 @@ static int place_arguments(struct launch *l, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Fills in a launch and enqueues it. */
-static int enqueue(struct launch *l, struct sgpu_error *error)
+static int enqueue(struct sgpu_run *run, int operation, struct sgpu_error *error)
 {
-	struct sgpu_run *run = l->run;
-	const struct sgpu_operation *op = &run->job.manifest->operations[l->operation];
-	const struct sgpu_plan_operation *planned = &run->job.plan->operations[l->operation];
+	const struct sgpu_operation *op = &run->job.manifest->operations[operation];
+	const struct sgpu_plan_operation *planned = &run->job.plan->operations[operation];
+	const size_t clears = op->module ? (size_t)op->arg_count : 0;
 	struct sgpu_device *device = run->devices[planned->device]->device;
-	struct operation *list = run->operations->list, *state = &list[l->operation];
-	int rc = sgpu_ops_prepare(run->job.manifest, l->operation, &l->call, error);
+	struct operation *list = run->operations->list, *state = &list[operation];
+	struct launch *l = calloc(1, sizeof(*l) + clears * sizeof(*l->clears));
+	int rc;
 
+	if (!l) {
+		return sgpu_fail_nomem(error);
+	}
+	l->run = run;
+	l->operation = operation;
+	rc = sgpu_ops_prepare(run->job.manifest, operation, &l->call, error);
 	l->on_device = sgpu_device_op(device, op->kernel);
 	rc = rc ? rc : place_arguments(l, error);
 	rc = rc ? rc : sgpu_run_get_stream(run, planned->stream, SGPU_RUN_PLAN, &l->stream, error);
@@ -164,7 +170,7 @@ static int enqueue(struct launch *l, struct sgpu_error *error)
 		}
 	}
 	if (rc == SGPU_OK && op->module) {
-		rc = sgpu_module_start(run, l->operation, &l->call, l->stream, l->clears, &l->task,
+		rc = sgpu_module_start(run, operation, &l->call, l->stream, l->clears, &l->task,
 				       error);
 	} else if (rc == SGPU_OK) {
 		rc = sgpu_op_enqueue(l->stream, run_kernel, l, &l->call, &l->task);
@@ -176,10 +182,11 @@ static int enqueue(struct launch *l, struct sgpu_error *error)
 	if (rc != SGPU_OK) {
 		run->unsure = true;
 		sgpu_event_free(&state->event);
+		free(l);
 		return rc;
 	}
 	if (!op->module) {
-		sgpu_outputs_follow(run, l->operation, &l->call, l->stream);
+		sgpu_outputs_follow(run, operation, &l->call, l->stream);
 	}
 	if (sgpu_event_record(l->stream, state->event) != SGPU_OK) {
 		/* this thread waits here, instead of the other streams */
@@ -192,32 +199,6 @@ static int enqueue(struct launch *l, struct sgpu_error *error)
 	state->state = ENQUEUED;
 	run->operations->ahead++;
 	return SGPU_OK;
-}
-
-static int start(struct sgpu_run *run, int operation, struct sgpu_error *error)
-{
-	const struct sgpu_operation *op = &run->job.manifest->operations[operation];
-	const size_t clears = op->module ? (size_t)op->arg_count : 0;
-	int rc = atomic_load(&run->stop);
-	struct launch *l;
-
-	rc = rc		  ? sgpu_fail(error, rc, "the run was stopped")
-	     : op->module ? sgpu_modules_ready(run, operation, error)
-			  : SGPU_OK;
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	l = calloc(1, sizeof(*l) + clears * sizeof(*l->clears));
-	if (!l) {
-		return sgpu_fail_nomem(error);
-	}
-	l->run = run;
-	l->operation = operation;
-	rc = enqueue(l, error);
-	if (rc != SGPU_OK) {
-		free(l);
-	}
-	return rc;
 }
 
 /* ---- what holds an operation back ---- */
@@ -270,15 +251,23 @@ static bool look_at_next(struct sgpu_run *run, int stream)
 		return false;
 	}
 	if (o->list[operation].state == WAITING) {
-		if (!is_due(run, operation, &rc, &text)) {
+		if (!is_due(run, operation, &rc, &text) ||
+		    (rc == SGPU_OK && o->ahead == AHEAD_MAX)) {
 			return false;
 		}
 		if (rc != SGPU_OK) {
 			mark_failed(run, operation, rc, text);
-		} else if (o->ahead == AHEAD_MAX) {
-			return false;
-		} else if ((rc = start(run, operation, &error)) != SGPU_OK) {
-			fail_itself(run, operation, rc, error.text);
+		} else {
+			const bool module = run->job.manifest->operations[operation].module;
+			const int stop = atomic_load(&run->stop);
+
+			rc = stop != SGPU_OK ? sgpu_fail(&error, stop, "the run was stopped")
+			     : module	     ? sgpu_modules_ready(run, operation, &error)
+					     : SGPU_OK;
+			rc = rc ? rc : enqueue(run, operation, &error);
+			if (rc != SGPU_OK) {
+				fail_itself(run, operation, rc, error.text);
+			}
 		}
 	}
 	o->next[stream] = run->job.plan->operations[operation].next;
@@ -286,18 +275,6 @@ static bool look_at_next(struct sgpu_run *run, int stream)
 }
 
 /* ---- what has ended ---- */
-static uint64_t call_bytes(const struct sgpu_op_call *call)
-{
-	uint64_t sum = 0, size = 0;
-
-	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
-		if (call->data[i] && sgpu_type_bytes(&call->type[i], &size)) {
-			sum += size;
-		}
-	}
-	return sum;
-}
-
 /* Returns a predecessor in this state. The device passes it first; this thread may notice later. */
 static const struct operation *find_before(const struct sgpu_run *run, int operation,
 					   enum state state)
@@ -319,20 +296,28 @@ static void end_operation(struct sgpu_run *run, int operation)
 	const struct operation *failed = find_before(run, operation, FAILED);
 	const int device = run->job.plan->operations[operation].device;
 	struct launch *l = op->launch;
+	uint64_t bytes = 0; /* of all arguments */
 
 	if (what->module) {
 		sgpu_module_end(run, operation, l->clears, &l->task);
+	}
+	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
+		uint64_t size = 0;
+
+		if (l->call.data[i] && sgpu_type_bytes(&l->call.type[i], &size)) {
+			bytes += size;
+		}
 	}
 	if (l->task.code != SGPU_EDEPENDENCY) {
 		sgpu_trace_add(run, &(struct sgpu_span){
 					    .kind = SGPU_SPAN_KERNEL,
 					    .device = run->devices[device]->number,
 					    .number = run->job.plan->operations[operation].stream /
-						      run->device_count,
+						      run->runner->device_count,
 					    .label = what->id,
 					    .begin_ns = l->task.begin_ns,
 					    .end_ns = l->task.end_ns,
-					    .bytes = call_bytes(&l->call) });
+					    .bytes = bytes });
 	}
 	sgpu_event_free(&op->event);
 	run->operations->ahead--;

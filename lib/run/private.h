@@ -211,7 +211,6 @@ struct sgpu_run {
 	struct sgpu_runner *runner;
 	struct sgpu_submission submission;
 	int first; /* its first device; the plan's device 0 */
-	int device_count;
 	struct sgpu_run_device *devices[SGPU_RUN_DEVICES_MAX]; /* in the plan's order */
 	struct sgpu_stream **streams;			       /* NULL: not taken yet */
 	bool unsure; /* a stream may have work left when all that the run waits for has ended */

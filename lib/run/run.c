@@ -135,7 +135,7 @@ static int by_begin(const void *a, const void *b)
 /* Each device has at least one of the plan's streams. */
 static int stream_count(const struct sgpu_run *run)
 {
-	const int count = run->job.plan->stream_count, devices = run->device_count;
+	const int count = run->job.plan->stream_count, devices = run->runner->device_count;
 
 	return SGPU_RUN_PLAN * devices + (count < devices ? devices : count);
 }
@@ -143,10 +143,11 @@ static int stream_count(const struct sgpu_run *run)
 int sgpu_run_get_stream(struct sgpu_run *run, int number, enum sgpu_run_stream which,
 			struct sgpu_stream **stream, struct sgpu_error *error)
 {
-	const int index = (int)which * run->device_count + number;
+	const int index = (int)which * run->runner->device_count + number;
 	struct sgpu_stream **own = &run->streams[index];
 	int rc = *own ? SGPU_OK
-		      : sgpu_streams_take(run->devices[index % run->device_count], own, error);
+		      : sgpu_streams_take(run->devices[index % run->runner->device_count], own,
+					  error);
 
 	*stream = *own;
 	return rc;
@@ -156,7 +157,7 @@ int sgpu_run_get_stream(struct sgpu_run *run, int number, enum sgpu_run_stream w
 static void settle(struct sgpu_run *run)
 {
 	for (int i = 0; run->streams && i < stream_count(run); i++) {
-		sgpu_streams_give(run->devices[i % run->device_count], &run->streams[i],
+		sgpu_streams_give(run->devices[i % run->runner->device_count], &run->streams[i],
 				  !run->unsure);
 	}
 	sgpu_presence_leave(run);
@@ -411,7 +412,6 @@ int sgpu_run_create(struct sgpu_runner *runner, const struct sgpu_submission *su
 	}
 	runner->begun[r->first]++;
 	pthread_mutex_unlock(&runner->mutex);
-	r->device_count = devices;
 	for (int i = 0; i < devices; i++) {
 		r->devices[i] = &runner->devices[(r->first + i) % devices];
 	}
