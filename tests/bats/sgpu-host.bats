@@ -22,7 +22,7 @@ setup() {
 # over_ssh: ssh executes on this machine; what it was given is in `asked`.
 over_ssh() {
 	cat >bin/ssh <<-'END'
-		#!/bin/sh
+		#!/usr/bin/env -S prlimit --nofile=256:256 sh
 		printf '%s\n' "$*" >>asked
 		[ "$1 $2" = "-T --" ] || exit 255
 		[ ! -e down ] || exit 255
@@ -265,7 +265,7 @@ run_there() {
 	serve_quotes
 	run --separate-stderr -0 sgpu host add lab gpu7.example --socket "$SOCKET" --yes --roots ca.crt
 	cat >client.py <<-'END'
-		import json, struct, subprocess, sys
+		import json, os, resource, struct, subprocess, sys
 		p = subprocess.Popen(["sgpu", "pipe", *sys.argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 		def hear():
 		    magic, n, m = struct.unpack("<4sIQ", p.stdout.read(16))
@@ -280,11 +280,21 @@ run_there() {
 		    p.stdin.flush()
 		    answer, out = hear()
 		    assert out == bytes(x >= 3 for x in data), (answer, out)
+		if "FULL" in os.environ: # no descriptor is left for the batch
+		    resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (5, 256))
+		    open("full", "w").close()
+		    p.stdin.write(2 * (struct.pack("<4sIQ", b"sgpu", len(job), len(data)) + job + data))
+		    p.stdin.close()
+		    assert "error" in hear()[0]
 		p.stdin.close()
 		sys.exit(p.wait())
 	END
 	run -0 python3 client.py --on lab
 	run -0 python3 client.py --device cpu
+	echo 'case $4 in *sgpu-run*) [ ! -e full ] || cat >stolen ;; esac' >hostile
+	FULL=1 run --separate-stderr -0 python3 client.py --on lab
+	assert_contains "$stderr" "cannot open what 'ssh' is to read"
+	assert_no_file stolen
 	kill "$SERVER" && wait "$SERVER" || true
 	run ! python3 client.py --on lab
 }

@@ -63,7 +63,7 @@ static void take_claims(const json_t *claims, struct facts *facts)
 
 int facts_read(int quote, struct facts *facts)
 {
-	struct program inspect = { .in = dup(quote), .speaks = true };
+	struct program inspect = { .in = program_input(quote), .speaks = true };
 	json_t *shown = NULL;
 	const json_t *authority;
 	int fd, status;

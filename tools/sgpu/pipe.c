@@ -233,7 +233,7 @@ static int run_there(struct pipe *p, struct sgpu_error *error)
 			   (unsigned long long)(p->timeout_ns / 1000000 + 1));
 	}
 	host_words(&p->host, "sgpu-run", arguments, &program.words);
-	program.in = fcntl(p->batch, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	program.in = program_input(p->batch);
 	program.out = p->response;
 	if (programs_run(&program, 1) == 0) {
 		return SGPU_OK;

@@ -141,6 +141,14 @@ static _Noreturn void become(const struct program *program, int in, int out)
 	_exit(NOT_STARTED);
 }
 
+int program_input(int fd)
+{
+	const int in = fd < 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC)
+			      : fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+
+	return in < 0 ? -2 : in; /* as -1, it would be what this program itself reads: data */
+}
+
 /* Starts a program; `in` is what the one before gives. *next: what the one behind gets, or -1. */
 static int start(struct program *program, int in, bool last, int *next, struct sgpu_error *error)
 {
@@ -149,6 +157,10 @@ static int start(struct program *program, int in, bool last, int *next, struct s
 	program->messages = -1;
 	if (program->words.full) {
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d arguments", WORDS_MAX);
+	}
+	if (program->in < -1) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "cannot open what '%s' is to read",
+				 program->words.list[0]);
 	}
 	if (!program->speaks) {
 		program->messages = memfd_create("messages", MFD_CLOEXEC);

@@ -138,7 +138,7 @@ void host_words(struct host *host, const char *program, const char *arguments, s
 
 int host_quote(struct host *host, char nonce[NONCE_TEXT], int *quote)
 {
-	struct program program = { .in = open("/dev/null", O_RDONLY | O_CLOEXEC) };
+	struct program program = { .in = program_input(-1) };
 	struct sgpu_error error = { 0 };
 	uint8_t bytes[NONCE_SIZE];
 	char arguments[NONCE_TEXT + 32];
@@ -166,7 +166,7 @@ int host_appraise(const struct host *host, const char *policy, const char *nonce
 	if (cli_json) {
 		words_add(&program.words, "--json");
 	}
-	program.in = fcntl(quote, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	program.in = program_input(quote);
 	(void)lseek(quote, 0, SEEK_SET);
 	return program_read(&program, "recipient", recipient);
 }

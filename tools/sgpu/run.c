@@ -393,7 +393,7 @@ static int attempt(struct run *run)
 	}
 	set_commands(run, list);
 	if (list[PACK].in >= 0) { /* which is closed after the start */
-		list[PACK].in = fcntl(list[PACK].in, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+		list[PACK].in = program_input(list[PACK].in);
 	}
 	(void)lseek(run->manifest_fd, 0, SEEK_SET);
 	(void)lseek(run->result_fd, 0, SEEK_SET);

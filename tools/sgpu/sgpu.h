@@ -30,7 +30,8 @@ void words_print(const struct words *words, const char *after);
 struct program {
 	struct words words;
 	int in, out; /* its standard input and output, closed after the start; -1: a pipe from the
-			one before and to the one behind, or this program's own */
+			one before and to the one behind, or this program's own; below: it is not
+			started */
 	/* Other descriptors that it inherits, or 0; `give` is then closed here. */
 	int keep[2], give;
 	bool speaks;   /* its messages are shown as they come; else in the end, if they matter */
@@ -43,6 +44,8 @@ struct program {
 	struct sgpu_error error;
 	bool retryable; /* its error says that the same can succeed later */
 };
+/* A copy of a descriptor, or the null device for -1, as `in`. */
+int program_input(int fd);
 /* Runs them in a pipe, and waits for all. Returns the exit status of the cause: the first program
  * that failed by itself. Shows the messages of the programs up to that one. */
 int programs_run(struct program *list, int count);
