@@ -214,7 +214,7 @@ int sgpu_read_fd(int fd, const char *name, size_t limit, char **data, size_t *si
 {
 	size_t capacity = 64 << 10, used = 0, got;
 	char *buffer = malloc(capacity);
-	int rc = SGPU_ENOMEM;
+	int rc;
 
 	if (!buffer) {
 		return sgpu_fail_nomem(error);
@@ -222,38 +222,33 @@ int sgpu_read_fd(int fd, const char *name, size_t limit, char **data, size_t *si
 	for (;;) {
 		/* One byte is kept for the NUL. */
 		rc = sgpu_read(fd, name, buffer + used, capacity - 1 - used, &got, error);
-		if (rc) {
-			goto fail;
-		}
 		used += got;
-		if (used > limit) {
+		if (!rc && used > limit) {
 			rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is longer than %zu bytes", name,
 				       limit);
-			goto fail;
 		}
-		if (used < capacity - 1) {
+		if (rc || used < capacity - 1) {
 			break;
 		}
 		/* realloc would not wipe the old copy, maybe of a key file. */
 		char *larger = malloc(2 * capacity);
 		if (!larger) {
 			rc = sgpu_fail_nomem(error);
-			goto fail;
+			break;
 		}
 		memcpy(larger, buffer, used);
-		explicit_bzero(buffer, used);
-		free(buffer);
+		sgpu_free_wiped(&buffer, used);
 		buffer = larger;
 		capacity *= 2;
+	}
+	if (rc) {
+		sgpu_free_wiped(&buffer, capacity);
+		return rc;
 	}
 	buffer[used] = '\0';
 	*data = buffer;
 	*size = used;
 	return 0;
-fail:
-	explicit_bzero(buffer, capacity);
-	free(buffer);
-	return rc;
 }
 
 bool sgpu_is_trusted(const struct stat *status)

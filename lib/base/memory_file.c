@@ -4,6 +4,7 @@
  * handed out, and the receiver checks the seals before it maps the file.
  */
 #include "base/base.h"
+#include "base/io.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,9 +38,7 @@ int sgpu_memory_file_create(const char *name, uint64_t size, bool filled, int *f
 	}
 	rc = sgpu_fail_errno(error, "cannot make a memory file '%s' of %llu bytes", name,
 			     (unsigned long long)size);
-	if (made >= 0) {
-		close(made);
-	}
+	sgpu_close(made);
 	return rc;
 }
 
@@ -55,13 +54,8 @@ int sgpu_memory_file_check(int fd, const char *what, uint64_t least, uint64_t mo
 	if (seals < 0 && errno == EBADF) {
 		return sgpu_fail_errno(error, "cannot look at %s", what);
 	}
-	if (seals < 0) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s is not a memory file", what);
-	}
-	if (fstat(fd, &status) != 0 || fstatfs(fd, &system) != 0) {
-		return sgpu_fail_errno(error, "cannot look at %s", what);
-	}
-	if (!S_ISREG(status.st_mode) || system.f_type != TMPFS_MAGIC) {
+	if (seals < 0 || fstat(fd, &status) != 0 || fstatfs(fd, &system) != 0 ||
+	    !S_ISREG(status.st_mode) || system.f_type != TMPFS_MAGIC) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s is not a memory file", what);
 	}
 	if ((seals & SIZE_SEALS) != SIZE_SEALS) {
