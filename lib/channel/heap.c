@@ -49,7 +49,8 @@ static void count_memory(struct sgpu_secure *context, uint64_t *total, uint64_t 
 	*available = *total - sgpu_min_u64(taken, *total);
 }
 
-/* The device counts all pages of this context as used; here those in no allocation are free. */
+/* The device counts the pages of this context as used, a GPU also those that were mapped once; here
+ * those in no allocation are free. */
 void sgpu_secure_info(struct sgpu_device_guard *guard, struct sgpu_device_info *info)
 {
 	struct sgpu_secure *context = sgpu_secure_guarded(guard);
@@ -57,7 +58,7 @@ void sgpu_secure_info(struct sgpu_device_guard *guard, struct sgpu_device_info *
 
 	pthread_mutex_lock(&context->arena_lock);
 	count_memory(context, &total, &available);
-	most = context->mapped_most;
+	most = info->opens_on_device ? context->mapped_most : context->arena.mapped_bytes;
 	info->memory_free += most - sgpu_min_u64(context->arena.used_bytes, most);
 	pthread_mutex_unlock(&context->arena_lock);
 	info->memory_total = sgpu_min_u64(total, info->memory_total);

@@ -274,9 +274,12 @@ secrets_in() {
 @test "no worker outlives the supervisor, whatever a client has it close" {
 	requires python3
 	start_server -k runner.jwk
-	client slow-close "$SERVER" 60 >closing 3>&- &
-	SERVERS+=($!)
-	wait_for grep -q "not a descriptor" closing
+	for at in 0 1 2; do # each holds up a thread
+		client slow-close "$SERVER" "$at" 60 >closing 3>&- &
+		SERVERS+=($!)
+		wait_for grep -q "not a descriptor" closing
+	done
+	run -0 sgpu-run -o response batch.tar
 	workers=$(status workers | awk '{ print $1 }')
 	[ -n "$workers" ]
 	kill -9 "$SERVER"

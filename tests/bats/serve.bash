@@ -111,9 +111,20 @@ hold_with() {
 }
 
 # hold: a submission that is with its worker, of which it has seen nothing yet.
+# The worker hears the client once a tick of its has passed.
 hold() {
 	hold_with +t
 	wait_for in_flight 1
+	wait_for hears_clients "$(serving_pid)"
+}
+
+# hears_clients PID: a worker watches more than its supervisor, its end and signals.
+hears_clients() {
+	[ "$(cat "/proc/$1/fdinfo/"* 2>/dev/null | grep -c ^tfd:)" -gt 3 ]
+}
+
+hears_none() {
+	! hears_clients "$1"
 }
 
 release() {
@@ -122,10 +133,9 @@ release() {
 
 # abandon: the client of `hold` dies, its worker sees that, and then goes on.
 abandon() {
-	local worker before
+	local worker
 	worker=$(serving_pid)
-	before=$(descriptors "$worker")
 	kill -9 "$HELD"
-	wait_for has_descriptors_left "$worker" "$((before - 1))"
+	wait_for hears_none "$worker"
 	release
 }

@@ -344,11 +344,14 @@ def crowd(path, count, most):
     print(refused)
 
 
-def slow_close(path, server, seconds):
+def slow_close(path, server, at, seconds):
     """Hands over a socket whose closing takes long. The worker is the last that has it: else it is we who close long."""
     late, peer = lingering()
     os.kill(server, signal.SIGSTOP)
-    s = submit(path, late.fileno(), place())
+    s = connect(path)
+    fds = [memory(b"batch"), place(), memory(b"manifest")]
+    fds[at] = late.fileno()
+    send(s, submission(), fds)
     late.close()
     os.kill(server, signal.SIGCONT)
     print(answer(s), flush=True)
@@ -518,7 +521,7 @@ DEEDS = {"garbage": garbage, "requests": requests, "descriptors": descriptors,
  "crowd": lambda p, n, m: crowd(p, int(n), int(m)),
  "linger": lambda p, s, t: linger(p, int(s), float(t)), "silent": lambda p, n, t: silent(p, int(n), float(t)),
  "queue": queue, "kinds": kinds, "flood": lambda p, b, n: flood(p, b, int(n)),
- "slow-close": lambda p, s, t: slow_close(p, int(s), float(t)),
+ "slow-close": lambda p, s, a, t: slow_close(p, int(s), int(a), float(t)),
  "direct": lambda p, b, n: direct(p, b, int(n)), "shrinking": lambda p, b, n: shrinking(p, b, int(n)), "many": lambda p, b, n: many(p, b, int(n)),
  "hang-up": lambda p, b, n: hang_up(p, b, int(n)), "dying": lambda p, b, n: dying(p, b, int(n)),
  "damaged": lambda p, b, n: damaged(p, b, int(n)), "refused": refused, "endlessly": endlessly}

@@ -139,14 +139,16 @@ UNIT_TEST(a_page_that_cannot_be_mapped_half_way_is_nobodys)
 	struct room room = make_room(8), other = make_room(8);
 	uint32_t frames[] = { 1, 5 };
 
-	advices = 1; /* they are mapped, but a child would inherit them */
+	advices = 1; /* a child would inherit them */
+	CHECK(sgpu_page_map(room.space, 0, frames, 2, info.small, &error) == SGPU_ENOMEM);
+	again();
+	protects = 0;
 	CHECK(sgpu_page_map(room.space, 0, frames, 2, info.small, &error) == SGPU_ENOMEM);
 	again();
 	CHECK(map_page(&room, 0, 1) == SGPU_OK);
 	CHECK(sgpu_page_unmap(room.space, 0, info.small, &error) == SGPU_OK);
-	advices = 1;
-	maps = 1;
-	protects = 0;
+	advices = maps = 0;
+	protects = 1;
 	CHECK(sgpu_page_map(room.space, 0, frames, 2, info.small, &error) == SGPU_EDEVICE);
 	again();
 	CHECK(is_lost(&room));

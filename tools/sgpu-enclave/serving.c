@@ -2,7 +2,7 @@
  *
  * See serving.h. Runs the batches of the tenant's clients. Its threads wait for events together,
  * and the one that the kernel wakes deals with the event: it runs and answers a batch itself.
- * Before that it starts another thread if none is left that waits.
+ * There are as many threads as processors, and more while some are held up.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -42,8 +42,7 @@ static struct tending {
 	bool over;	       /* all threads are to end */
 	unsigned threads;      /* that tend */
 	unsigned running;      /* those of them that have a batch */
-	unsigned spare;	       /* most that wait; more threads start when all are held up */
-	uint64_t ends;	       /* batches that have ended */
+	unsigned spare;	       /* most that wait, and least that are not held up by a batch */
 	uint64_t numbers;      /* given to connections so far */
 	struct work *work[SERVE_SUBMISSIONS_MAX];
 	unsigned count;
@@ -82,15 +81,15 @@ static bool watch_client(struct work *work)
 	return work->watched;
 }
 
+/* Nobody hears the connection any more. It is closed without the mutex: a descriptor in one of its
+ * messages may take as long to close as the client likes. */
 static void hang_up(struct work *work)
 {
-	if (work->connection >= 0) {
-		if (work->watched) { /* closing is not enough: the supervisor may have it, too */
-			(void)epoll_ctl(t.epoll_fd, EPOLL_CTL_DEL, work->connection, NULL);
-		}
-		close(work->connection);
-		work->connection = -1;
+	if (work->watched) { /* closing is not enough: the supervisor may have it, too */
+		(void)epoll_ctl(t.epoll_fd, EPOLL_CTL_DEL, work->connection, NULL);
 	}
+	work->watched = false;
+	work->gone = true;
 }
 
 /* Makes room for another. */
@@ -98,7 +97,6 @@ static void remove_work(struct work *work)
 {
 	unsigned i = 0;
 
-	hang_up(work);
 	while (t.work[i] != work) {
 		i++;
 	}
@@ -106,13 +104,13 @@ static void remove_work(struct work *work)
 	free(work);
 }
 
-/* Tells the client that its batch has been taken, and from now on hears it. */
+/* From now on hears the client, and tells it that its batch has been taken. */
 static void hear_of(struct work *work)
 {
-	if (!serving.begin.spool) {
+	work->heard = watch_client(work);
+	if (work->heard && !serving.begin.spool) {
 		(void)wire_say(work->connection, WIRE_TAKEN, -1);
 	}
-	work->heard = watch_client(work);
 }
 
 /* From now on the run can be cancelled. Most clients are heard by tick(), since waking them takes
@@ -136,20 +134,38 @@ static int show_run(struct work *work, struct sgpu_run *run, struct sgpu_error *
 	return rc;
 }
 
-/* Ends the work, or has a spool's connection wait for the next batch. */
+static void close_files(struct work *work)
+{
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(work->fds); i++) {
+		sgpu_close(work->fds[i]);
+		work->fds[i] = -1;
+	}
+}
+
+/* A spool's connection waits for the next batch. Any other is closed, with the files, before its
+ * place is free: a client for whom this takes long holds up its own place alone. */
 static void end_work(struct work *work, struct wire_answer *answer, const struct sgpu_error *error,
 		     bool has_gone)
 {
 	bool stays = serving.begin.spool && !has_gone;
 
+	if (serving.begin.spool) {
+		close_files(work); /* of a disk or in memory, and not the next one's */
+	}
 	pthread_mutex_lock(&t.mutex);
-	t.running--; /* first, as the next batch may follow the answer at once */
-	t.ends++;
-	if (work->connection >= 0) {
+	if (!work->gone) {
 		wire_answer(work->connection, answer, error);
 	}
-	stays = stays && work->connection >= 0 && (work->heard || watch_client(work));
 	work->run = NULL;
+	stays = stays && !work->gone && !t.left && (work->heard || watch_client(work));
+	if (!stays) {
+		hang_up(work);
+		pthread_mutex_unlock(&t.mutex);
+		close_files(work);
+		close(work->connection);
+		pthread_mutex_lock(&t.mutex);
+	}
+	t.running--;
 	work->busy = work->heard = false;
 	if (!stays) {
 		remove_work(work);
@@ -164,7 +180,7 @@ static void run_work(struct work *work)
 	struct sgpu_run *run = NULL;
 	struct sgpu_error error = { 0 };
 	struct wire_answer answer;
-	int rc, fds[3];
+	int rc;
 
 	memset(&answer, 0, sizeof(answer));
 	memset(work->fds, -1, sizeof(work->fds));
@@ -173,11 +189,7 @@ static void run_work(struct work *work)
 	rc = rc ? rc : sgpu_run_batch(run, &error);
 	error.code = rc;
 	work_report(work, run, &answer, &error);
-	memcpy(fds, work->fds, sizeof(fds));
 	end_work(work, &answer, &error, rc == SGPU_ECANCELED && !run);
-	for (int i = 0; i < 3; i++) {
-		sgpu_close(fds[i]);
-	}
 	sgpu_run_free(&run);
 }
 
@@ -223,8 +235,12 @@ static struct work *hear_client(uint64_t number)
 	work = t.work[i];
 	if (!work->busy) { /* the next batch of a spool */
 		work->busy = true;
+		work->held = false;
 		work->since_ns = sgpu_now_ns();
 		return work;
+	}
+	if (!work->run) {
+		return NULL; /* it is being closed */
 	}
 	if (wire_hear(work->connection, WIRE_PROGRESS, NULL, NULL) == SGPU_OK) {
 		memset(&answer, 0, sizeof(answer));
@@ -254,6 +270,7 @@ static void lose_supervisor(void)
 			hang_up(work);
 			sgpu_run_cancel(work->run);
 		} else if (!work->busy) {
+			close(work->connection); /* a spool's, without a batch */
 			remove_work(work);
 		}
 	}
@@ -391,34 +408,35 @@ static void *tend(void *unused)
 	return unused;
 }
 
-/* Every TICK_MS while there is work. If all threads were held up since the last tick, starts
- * another. Has clients be heard. Ends the process, and all runs, if the device does not let go of
- * one. */
+/* Every TICK_MS while there is work. A batch that was there at the last tick holds its thread up:
+ * the threads without one are to be as many as at first. Has clients be heard. Ends the process,
+ * and all runs, if the device does not let go of one. */
 static void tick(void)
 {
-	static uint64_t ended;
+	unsigned held = 0;
 
 	if (pthread_mutex_trylock(&t.mutex) != 0) { /* who has it may hang in a system call */
 		(void)tick_later();
 		return;
 	}
-	if (t.running == t.threads && !t.over && ended == t.ends) {
-		start_thread();
-	}
-	ended = t.ends;
 	for (unsigned i = 0; i < t.count; i++) {
 		struct work *work = t.work[i];
 		struct sgpu_run_progress progress = { .stopping_ns = 0 };
 
+		held += work->busy && work->held;
+		work->held = work->busy;
 		if (work->run) {
 			sgpu_run_get_progress(work->run, &progress);
 		}
 		if (progress.stopping_ns > ENCLAVE_STUCK_NS) {
 			enclave_give_up();
 		}
-		if (work->run && !work->heard) {
+		if (work->run && !work->heard && !work->gone) {
 			hear_of(work);
 		}
+	}
+	if (t.running == t.threads && t.threads < t.spare + held && !t.over) {
+		start_thread();
 	}
 	t.ticks = t.running > 0 && tick_later();
 	pthread_mutex_unlock(&t.mutex);

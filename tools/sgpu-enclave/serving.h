@@ -30,8 +30,9 @@ extern struct serving {
 
 /* A connection with a client, and its submission; a spool's worker sends the next one there. */
 struct work {
-	uint64_t number;	/* an event may still come for a connection that is closed */
-	int connection;		/* -1: the client has hung up */
+	uint64_t number; /* an event may still come for a connection that is closed */
+	int connection;
+	bool gone;		/* the client has hung up, or is to be left */
 	int fds[3];		/* the batch, the response, and the manifest or again the batch */
 	uint64_t uid, since_ns; /* since_ns: when the client connected */
 	char user[REPORT_USER_MAX];
@@ -39,6 +40,7 @@ struct work {
 	bool watched;	      /* the connection is, or was */
 	bool heard;	      /* it is watched while a batch runs */
 	bool busy;	      /* only the thread that has the batch may end this work */
+	bool held;	      /* it was busy at the last tick */
 	struct sgpu_run *run; /* NULL: not made yet, or nothing is under way */
 };
 

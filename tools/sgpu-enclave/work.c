@@ -71,7 +71,7 @@ int work_begin(struct work *work, struct sgpu_run **run, struct sgpu_error *erro
 	request->results[sizeof(request->results) - 1] = '\0';
 	if (!serving.begin.spool &&
 	    (!wire_takes_batch(work->fds[0]) || !wire_takes_response(work->fds[1]) ||
-	     (request->manifest && !wire_takes_batch(work->fds[2])))) {
+	     !wire_takes_batch(work->fds[2]))) {
 		return sgpu_fail(error, SGPU_EPOLICY,
 				 "a file of the batch is not a descriptor that a server takes");
 	}

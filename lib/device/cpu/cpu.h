@@ -58,7 +58,7 @@ SGPU_MUST_CHECK int sgpu_cpu_memory_promise(struct sgpu_cpu_memory *memory, uint
 					    struct sgpu_error *error);
 void sgpu_cpu_memory_return(struct sgpu_cpu_memory *memory, uint64_t size);
 uint64_t sgpu_cpu_memory_most(struct sgpu_cpu_memory *memory);
-/* Zeroes anonymous memory, and makes no page that was never written. */
+/* Zeroes anonymous memory, and makes no page that was never used. */
 void sgpu_cpu_clear(uint64_t address, uint64_t size);
 
 SGPU_MUST_CHECK int sgpu_cpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer,

@@ -26,7 +26,7 @@ static uint64_t round_up(uint64_t size, uint64_t multiple)
 	return (size + multiple - 1) / multiple * multiple;
 }
 
-/* Pages that are not in memory were never written, or are in swap, from which they are dropped. */
+/* Pages that are not in memory were never used, or are in swap, from which they are dropped. */
 static void clear_pages(uint64_t address, uint64_t size)
 {
 	unsigned char present[256];

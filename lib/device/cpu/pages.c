@@ -54,16 +54,21 @@ static int fault(struct sgpu_space *space, struct sgpu_error *error)
 }
 
 /* Replaces mappings by reserved addresses or, if the kernel allows no more mappings, makes them
- * inaccessible. The addresses are never released: other mappings could be placed there. False: the
- * kernel would have to cut a mapping in two and allows no more; nothing has changed, or the space
- * is faulted. */
+ * inaccessible and gives their memory back. The addresses are never released: other mappings could
+ * be placed there. False: the kernel would have to cut a mapping in two and allows no more; nothing
+ * has changed, or the space is faulted. */
 static bool reserve_again(struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	void *start = sgpu_cpu_pointer(space->range.address + at);
 
 	if (mmap(start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-		 -1, 0) != MAP_FAILED ||
-	    mprotect(start, size, PROT_NONE) == 0) {
+		 -1, 0) != MAP_FAILED) {
+		return true;
+	}
+	if (mprotect(start, size, PROT_NONE) == 0) {
+		if (madvise(start, size, MADV_DONTNEED) != 0) {
+			(void)fault(space, NULL);
+		}
 		return true;
 	}
 	/* The pages before the mapping that cannot be cut may have changed. */
@@ -113,22 +118,18 @@ static int lose(struct sgpu_space *space, struct sgpu_error *error)
 }
 
 /* ---- pages ---- */
+/* The reserved addresses become accessible: had they been replaced, a failure could leave none. */
 static int map_range(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error)
 {
-	const int protection = space->reachable ? PROT_READ | PROT_WRITE : PROT_NONE;
 	void *start = sgpu_cpu_pointer(space->range.address + at);
 
-	if (mmap(start, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-		 -1, 0) == MAP_FAILED) {
+	if ((space->reachable && mprotect(start, size, PROT_READ | PROT_WRITE) != 0) ||
+	    madvise(start, size, MADV_DONTDUMP) != 0 || madvise(start, size, MADV_DONTFORK) != 0) {
 		sgpu_fail(error, SGPU_ENOMEM, "cannot map %llu bytes of pages: %s",
 			  (unsigned long long)size, strerror(errno));
 		sgpu_hint(error, "see vm.max_map_count: every run of pages is a mapping");
-		return SGPU_ENOMEM;
-	}
-	if (madvise(start, size, MADV_DONTDUMP) != 0 || madvise(start, size, MADV_DONTFORK) != 0) {
-		sgpu_fail_errno(error, "cannot keep pages out of core dumps and children");
 		/* This cuts no mapping in two here. */
-		return reserve_again(space, at, size) ? error->code : fault(space, error);
+		return reserve_again(space, at, size) ? SGPU_ENOMEM : fault(space, error);
 	}
 	if (size >= HUGE_LEAST) {
 		(void)madvise(start, size, MADV_HUGEPAGE);
