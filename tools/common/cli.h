@@ -253,8 +253,8 @@ SGPU_MUST_CHECK int cli_output_take(struct sgpu_output *output, const char *path
 				    bool is_new, struct sgpu_error *error);
 
 /* ---- results ----
- * Prints a JSON value and a line feed, in ASCII, to stdout or stderr. Takes over the reference;
- * NULL: out of memory. Returns an exit status. */
+ * Prints a JSON value and a line feed, in ASCII. Takes over the reference; NULL: out of memory.
+ * Returns an exit status. */
 int cli_print_json(json_t *value, FILE *out, size_t flags);
 /* Makes a JSON string of a text; NULL for NULL. If the text is not UTF-8, as a file's name may be,
  * '?' replaces bytes that are not ASCII. */

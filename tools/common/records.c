@@ -12,7 +12,7 @@ int cli_print_json(json_t *value, FILE *out, size_t flags)
 {
 	char *line = value ? json_dumps(value, flags | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9))
 			   : NULL;
-	const int fd = out == stdout ? cli_output_fd : cli_error_fd;
+	const int fd = out == stdout ? cli_output_fd : out == stderr ? cli_error_fd : -1;
 	const size_t size = line ? strlen(line) : 0;
 	struct sgpu_error error;
 	bool written;
@@ -26,7 +26,8 @@ int cli_print_json(json_t *value, FILE *out, size_t flags)
 	}
 	/* One write, so that lines of several processes do not mix. */
 	line[size] = '\n'; /* in place of the NUL */
-	written = fflush(out) == 0 && sgpu_write(fd, "", line, size + 1, NULL) == SGPU_OK;
+	written = (fd >= 0 || fwrite(line, size + 1, 1, out) == 1) && fflush(out) == 0 &&
+		  (fd < 0 || sgpu_write(fd, "", line, size + 1, NULL) == SGPU_OK);
 	free(line);
 	if (!written) {
 		sgpu_fail_write(&error, out == stdout ? "standard output" : "standard error");
