@@ -280,7 +280,7 @@ assert d["verdict"] == "ambiguous" and d["beyond_threshold"] is False' "$output"
 @test "too few descriptors for another process are named as the reason" {
 	# shellcheck disable=SC2016 # the inner shell expands it
 	run --separate-stderr bash -c 'for fd in {3..255}; do eval "exec $fd>&-"; done
-		ulimit -n 8
+		ulimit -n 7
 		exec sgpu-bench run --device cpu --samples 3 --size 64K session'
 	[[ $output == *"Too many open files"* && $output != *"Invalid argument"* ]]
 }
