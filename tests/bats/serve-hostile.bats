@@ -63,6 +63,27 @@ END
 	done
 }
 
+@test "with --wait a batch on which servers hang up is tried four times" {
+	requires python3
+	python3 - fake.sock >fake.log 3>&- <<'END' &
+import socket, sys
+
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind(sys.argv[1])
+listener.listen()
+print("ready", flush=True)
+while True:
+    client = listener.accept()[0]
+    client.recv(1 << 17)
+    client.close()
+    print("hung up", flush=True)
+END
+	SERVERS+=("$!")
+	wait_for grep -qs ready fake.log
+	run --separate-stderr -3 timeout 100 sgpu-run --socket fake.sock --wait 10m -o response batch.tar
+	[ "$(grep -c "hung up" fake.log)" -eq 4 ]
+}
+
 # ---- hostile clients ----
 
 @test "garbage on the socket is refused, and disturbs nobody" {

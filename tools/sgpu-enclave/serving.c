@@ -114,8 +114,8 @@ static void hear_of(struct work *work)
 }
 
 /* From now on the run can be cancelled. Most clients are heard by tick(), since waking them takes
- * longer than a small batch. If batches are taken once, a client learns at once that this one has
- * been, and does not submit it again should the worker end. */
+ * longer than a small batch. If batches are recorded, a client learns before this one is, and does
+ * not submit it again should the worker end. */
 static int show_run(struct work *work, struct sgpu_run *run, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;

@@ -19,7 +19,7 @@
 #include "report.h"
 #include "wire.h"
 
-enum { SHOW_MS = 100, PAUSE_MS = 200 };
+enum { SHOW_MS = 100, PAUSE_MS = 200, HANG_UPS_MAX = 3 };
 
 /* For a server's first message, since a worker may have to be started. */
 static const uint64_t PATIENCE_NS = UINT64_C(90000000000);
@@ -38,6 +38,7 @@ struct remote {
 	int manifest_fd;      /* a copy of --manifest's; or -1 */
 	uint64_t deadline_ns; /* 0: none */
 	bool queued, taken;   /* queued: the batch waits for a turn */
+	unsigned hung_up;     /* servers that did, before they had taken the batch */
 	uint64_t heard_ns, asked_ns; /* when the worker last spoke, was last asked */
 	struct wire_answer answer;
 	bool answered;
@@ -265,7 +266,9 @@ static bool may_try_again(struct remote *m, const struct sgpu_error *error)
 	const bool not_there =
 		!m->answered && !m->taken && sgpu_retryable(error) && error->code != SGPU_ENOMEM;
 
-	if ((error->code != SGPU_ERETRY && !not_there) || is_late(m) ||
+	/* Who has hung up without an answer may have ended by this batch. */
+	m->hung_up += not_there && m->connection >= 0;
+	if ((error->code != SGPU_ERETRY && !not_there) || m->hung_up > HANG_UPS_MAX || is_late(m) ||
 	    sgpu_now_ns() >= m->wait_end_ns) {
 		return false;
 	}
