@@ -3,11 +3,8 @@
  * Pages of a device: mapping, what stays with a frame, what is refused, what is counted, what it
  * costs. Runs alone on a GPU, since it takes pages that others may have taken all of.
  */
-#include <stdatomic.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "crypto/crypto.h"
@@ -108,6 +105,38 @@ static size_t pages_in_memory(sgpu_devptr memory, uint64_t size)
 		count += present[i] & 1;
 	}
 	return count;
+}
+
+static bool swapped;
+
+/* In place of libc's, for the library too. */
+int mincore(void *start, size_t size, unsigned char *present)
+{
+	if (swapped) {
+		memset(present, 0, size / 4096);
+		return 0;
+	}
+	return (int)syscall(SYS_mincore, start, size, present);
+}
+
+UNIT_TEST(what_is_in_swap_is_cleared_too)
+{
+	struct sgpu_task task = { 0 };
+	struct room room;
+
+	CPU_ONLY("its memory is in no swap");
+	open_all(0);
+	room = make_room(64);
+	REQUIRE(sgpu_page_map(room.space, 0, (const uint32_t[]){ 0 }, 1, info.big, &error) ==
+		SGPU_OK);
+	CHECK(put(room.base + info.small, 7) == SGPU_OK);
+	swapped = true;
+	CHECK(sgpu_device_clear(stream, room.base, info.big, &task) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK);
+	swapped = false;
+	CHECK(holds(room.base + info.small, 0));
+	sgpu_space_free(&room.space);
+	close_all();
 }
 
 /* Pages that follow each other in the space and not in the device's memory, of which few are
@@ -343,6 +372,7 @@ int main(void)
 	UNIT_RUN(to_clear_what_was_never_written_takes_no_memory);
 	UNIT_RUN(contents_are_as_they_were_left_or_zero);
 	UNIT_RUN(clearing_reaches_all_that_was_written_and_makes_no_memory);
+	UNIT_RUN(what_is_in_swap_is_cleared_too);
 	UNIT_RUN(a_run_of_pages_is_one_range);
 	UNIT_RUN(big_and_small_take_turns);
 	UNIT_RUN(memory_is_counted_once_and_for_all_kinds);
