@@ -161,6 +161,7 @@ def main():
     jobs = int(os.environ.get("SGPU_MUTATE_JOBS", "1"))
     counts = {}
     with tempfile.TemporaryDirectory(prefix="sgpu-mutate-") as work:
+        os.chmod(work, 0o755)  # some tests are another user
         trees = queue.Queue()
         for i in range(jobs):
             make_tree(f"{work}/{i}", tests)
