@@ -30,26 +30,33 @@ load serve
 	done
 }
 
-@test "a server of another version, or whose messages are none, is no fault of what was asked" {
-	requires python3
-	python3 - fake.sock >fake.log 3>&- <<'END' &
-import socket, struct, sys
+# fake_server HEX...: says each message to three clients, and hangs up on those that follow.
+fake_server() {
+	python3 - "$@" >fake.log 3>&- <<'END' &
+import socket, sys
 
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-listener.bind(sys.argv[1])
+listener.bind("fake.sock")
 listener.listen()
 print("ready", flush=True)
-for said in (struct.pack("=IHHII", 0x53475055, 9999, 6, 2848, 0) + bytes(2832),  # an answer of another version
-             struct.pack("=IHHII", 0x53475055, 6, 6, 16, 0), b"half an answ"):
-    for _ in range(3):
-        client = listener.accept()[0]
-        client.recv(1 << 17)
-        client.send(said)
-        client.close()
+said = [bytes.fromhex(word) for word in sys.argv[1:] for _ in range(3)]
+while True:
+    client = listener.accept()[0]
+    client.recv(1 << 17)
+    if said:
+        client.send(said.pop(0))
+    client.close()
+    print("hung up", flush=True)
 END
 	SERVERS+=("$!")
 	wait_for grep -qs ready fake.log
-	local text
+}
+
+@test "a server of another version, or whose messages are none, is no fault of what was asked" {
+	requires python3
+	local text magic=55504753
+	# an answer of another version, an answer that is too short, and none
+	fake_server "$magic"0f2706001000000000000000 "$magic"060006001000000000000000 68616c6620616e
 	sgpu-manifest pack job.json >packed
 	for text in "a server has to be started again after an update" "not the one that is expected" "none of this protocol"; do
 		run --separate-stderr -3 sgpu-run --socket fake.sock -o response batch.tar
@@ -65,21 +72,7 @@ END
 
 @test "with --wait a batch on which servers hang up is tried four times" {
 	requires python3
-	python3 - fake.sock >fake.log 3>&- <<'END' &
-import socket, sys
-
-listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-listener.bind(sys.argv[1])
-listener.listen()
-print("ready", flush=True)
-while True:
-    client = listener.accept()[0]
-    client.recv(1 << 17)
-    client.close()
-    print("hung up", flush=True)
-END
-	SERVERS+=("$!")
-	wait_for grep -qs ready fake.log
+	fake_server
 	run --separate-stderr -3 timeout 100 sgpu-run --socket fake.sock --wait 10m -o response batch.tar
 	[ "$(grep -c "hung up" fake.log)" -eq 4 ]
 }

@@ -114,7 +114,7 @@ UNIT_TEST(a_batch_that_does_not_arrive_holds_up_nobody_and_ends_with_its_client)
 	for (int i = 2; i < SUBMISSIONS; i++) {
 		CHECK(submit_of_spool(control, ends[i][0], ends[i][1], false, 0) == SGPU_OK);
 	}
-	submit_nothing(control, ends[1], batch[0]); /* by now threads rest that could lead */
+	submit_nothing(control, ends[1], batch[0]); /* by now threads wait */
 	CHECK(submit_of_spool(control, ends[2][0], -1, false, 0) == SGPU_OK);
 	/* A thread a batch, as many as ran at once, one that waits, and one that watches. */
 	CHECK(UNIT_SANITIZED || count_threads(pid) <= 3 + 1 + 1);
