@@ -88,14 +88,14 @@ static bool works(void)
 }
 
 /* ---- the allocator's commands ---- */
-/* Puts pages into another order, of which the hash begins as before. */
+/* Puts pages into another order, of which the hash begins as before: of few there is none. */
 static void shuffled_pages(struct sgpu_command *command)
 {
 	static uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 	const uint32_t count = command->pte.count;
 	uint8_t before[SGPU_KT128_SIZE], after[SGPU_KT128_SIZE];
 
-	if (command->op != SGPU_CH_PTE || count < 2 || !command->pte.pages) {
+	if (command->op != SGPU_CH_PTE || count < 8 || !command->pte.pages) {
 		return;
 	}
 	memcpy(pages, command->pte.pages, count * sizeof(*pages));
