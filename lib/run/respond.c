@@ -435,7 +435,9 @@ int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error)
 	    most > INT64_MAX - (uint64_t)begin) {
 		return SGPU_OK; /* a batch that is too large fails with a better error */
 	}
-	run->reserved = fallocate(fd, FALLOC_FL_KEEP_SIZE, begin, (off_t)most) == 0;
+	/* In a file in memory that has its pages and its size, threads write at the same time. */
+	run->reserved = fallocate(fd, placed && status.st_nlink == 0 ? 0 : FALLOC_FL_KEEP_SIZE,
+				  begin, (off_t)most) == 0;
 	if (!run->reserved && recorded && (errno == ENOSPC || errno == EDQUOT)) {
 		run->result.response_size = most;
 		return sgpu_fail_errno(error, "cannot reserve %llu bytes for the response '%s'",

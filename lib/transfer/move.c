@@ -103,9 +103,7 @@ static void read_in_order(struct pieces *p, uint64_t bytes)
 
 static int copy_run(struct sgpu_transfer *t, struct sgpu_chunk_move *move, struct sgpu_error *error)
 {
-	/* The pages of a file are mapped for each piece, which costs less for large ones. */
-	const bool maps = !sgpu_transfer_is_in(t) && !t->memory;
-	const uint64_t grain = (maps ? 4 : 1) * PIECE_CHUNKS * sgpu_transfer_chunk(t);
+	const uint64_t grain = PIECE_CHUNKS * sgpu_transfer_chunk(t);
 	const uint64_t begin = sgpu_now_ns();
 	const bool alone = sgpu_transfer_is_in(t) ? t->request.end.ordered
 						  : !t->memory && !t->request.end.parallel;

@@ -74,8 +74,7 @@ static void look_at_ends(struct sgpu_transfer *t)
 	t->memory = end->memory;
 	t->registered = end->registered;
 	if (end->view) {
-		t->memory = end->view(end->context, bytes, !in);
-		t->registered = t->memory != NULL;
+		t->memory = end->view(end->context, bytes, !in, &t->registered);
 		if (t->memory && in) {
 			sgpu_transfer_note(t, SGPU_STEP_READ, begin, sgpu_now_ns(), bytes);
 		}

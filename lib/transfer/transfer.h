@@ -92,10 +92,10 @@ struct sgpu_endpoint {
 	/* Takes exactly `size` bytes at `position`. */
 	int (*write)(void *context, uint64_t position, const void *data, size_t size,
 		     struct sgpu_error *error);
-	/* NULL, or returns bytes [0, size) in registered memory that stays until close; if it
-	 * returns NULL, they are read or written. No processor touches the memory, so it may be a
+	/* NULL, or returns bytes [0, size) in memory that stays until close; if it returns NULL,
+	 * they are read or written. No processor touches memory that is registered, so it may be a
 	 * mapping that somebody cuts short. */
-	void *(*view)(void *context, uint64_t size, bool write);
+	void *(*view)(void *context, uint64_t size, bool write, bool *registered);
 	/* NULL, or called once when nothing uses the endpoint any more, before the transfer ends.
 	 * May call the device. */
 	void (*close)(void *context);

@@ -28,6 +28,8 @@ static int write_under_limit(bool shared)
 	struct sgpu_engine *engine = NULL;
 	struct rlimit before, none;
 	uint8_t *data = calloc(1, SIZE);
+	void *memory;
+	bool registered;
 	int rc = 1;
 
 	signal(SIGXFSZ, SIG_IGN);
@@ -38,7 +40,13 @@ static int write_under_limit(bool shared)
 	    sgpu_endpoint_in_file(engine, fd, "output", 0, false, &sink, NULL) == SGPU_OK) {
 		none = (struct rlimit){ .rlim_cur = 0, .rlim_max = before.rlim_max };
 		setrlimit(RLIMIT_FSIZE, &none);
-		rc = sink.write(sink.context, 0, data, SIZE, NULL);
+		memory = sink.view(sink.context, SIZE, true, &registered);
+		if (memory) {
+			memcpy(memory, data, SIZE);
+			rc = registered ? SGPU_EDEVICE : SGPU_OK;
+		} else {
+			rc = sink.write(sink.context, 0, data, SIZE, NULL);
+		}
 		setrlimit(RLIMIT_FSIZE, &before);
 		sink.close(sink.context);
 	}
