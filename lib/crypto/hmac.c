@@ -2,59 +2,84 @@
  *
  * SHA-256 and SHA-512, and HMAC with them (RFC 2104).
  */
-#include <pthread.h>
+#include <string.h>
 
-#include <openssl/core_names.h>
+/* Through EVP a short MAC takes eight times as long, nearly all of it for objects. */
+#define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/params.h>
+#include <openssl/sha.h>
+
+#include <sgpu/base.h>
 
 #include "crypto/internal.h"
 
-/* Contexts to be copied: looking up algorithms by name takes libcrypto as long as a short MAC. */
-static EVP_MAC_CTX *keyless[2];
+union hash {
+	SHA256_CTX sha256;
+	SHA512_CTX sha512;
+};
 
-static void make_keyless(void)
+static bool begin(union hash *hash, size_t digest_size)
 {
-	char digests[][8] = { "SHA256", "SHA512" };
-	EVP_MAC *algorithm = EVP_MAC_fetch(NULL, "HMAC", NULL);
+	return (digest_size == SGPU_SHA256_SIZE ? SHA256_Init(&hash->sha256)
+						: SHA512_Init(&hash->sha512)) == 1;
+}
 
-	for (size_t i = 0; algorithm && i < SGPU_ARRAY_LENGTH(digests); i++) {
-		const OSSL_PARAM params[] = {
-			OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digests[i], 0),
-			OSSL_PARAM_construct_end(),
-		};
-		EVP_MAC_CTX *made = EVP_MAC_CTX_new(algorithm);
+static bool add(union hash *hash, size_t digest_size, const void *data, size_t size)
+{
+	return size == 0 ||
+	       (digest_size == SGPU_SHA256_SIZE ? SHA256_Update(&hash->sha256, data, size)
+						: SHA512_Update(&hash->sha512, data, size)) == 1;
+}
 
-		if (made && EVP_MAC_CTX_set_params(made, params) == 1) {
-			keyless[i] = made;
-		} else {
-			EVP_MAC_CTX_free(made);
-		}
-	}
-	EVP_MAC_free(algorithm);
+static bool end(union hash *hash, size_t digest_size, uint8_t *digest)
+{
+	return (digest_size == SGPU_SHA256_SIZE ? SHA256_Final(digest, &hash->sha256)
+						: SHA512_Final(digest, &hash->sha512)) == 1;
+}
+
+static int digest_of(size_t digest_size, const void *data, size_t size, uint8_t *digest,
+		     struct sgpu_error *error)
+{
+	union hash hash;
+	const bool done = begin(&hash, digest_size) && add(&hash, digest_size, data, size) &&
+			  end(&hash, digest_size, digest);
+
+	sgpu_wipe(&hash, sizeof(hash));
+	return done ? 0 : sgpu_crypto_fail(error, "SHA-2");
 }
 
 int sgpu_hmac_pieces(size_t mac_size, const uint8_t *key, size_t key_size,
 		     const struct sgpu_piece *pieces, size_t count, uint8_t *mac,
 		     struct sgpu_error *error)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	EVP_MAC_CTX *from, *context;
-	size_t size = 0;
+	enum { INNER = 0x36, OUTER = 0x5c, BLOCK_MAX = SHA512_CBLOCK };
+	const size_t block = mac_size == SGPU_SHA256_SIZE ? SHA256_CBLOCK : SHA512_CBLOCK;
+	uint8_t pad[BLOCK_MAX] = { 0 }, inner[SGPU_SHA512_SIZE];
+	union hash hash;
+	int rc = SGPU_OK;
 	bool done;
 
-	pthread_once(&once, make_keyless);
-	from = keyless[mac_size != SGPU_SHA256_SIZE];
-	context = from ? EVP_MAC_CTX_dup(from) : NULL;
-	done = context &&
-	       EVP_MAC_init(context, key_size ? key : (const uint8_t *)"", key_size, NULL) == 1;
-	for (size_t i = 0; i < count; i++) {
-		done = done && (!pieces[i].size ||
-				EVP_MAC_update(context, pieces[i].data, pieces[i].size) == 1);
+	if (key_size > block) {
+		rc = digest_of(mac_size, key, key_size, pad, error);
+	} else if (key_size > 0) {
+		memcpy(pad, key, key_size);
 	}
-	done = done && EVP_MAC_final(context, mac, &size, mac_size) == 1 && size == mac_size;
-	EVP_MAC_CTX_free(context);
+	for (size_t i = 0; i < block; i++) {
+		pad[i] ^= INNER;
+	}
+	done = rc == SGPU_OK && begin(&hash, mac_size) && add(&hash, mac_size, pad, block);
+	for (size_t i = 0; i < count; i++) {
+		done = done && add(&hash, mac_size, pieces[i].data, pieces[i].size);
+	}
+	done = done && end(&hash, mac_size, inner);
+	for (size_t i = 0; i < block; i++) {
+		pad[i] ^= INNER ^ OUTER;
+	}
+	done = done && begin(&hash, mac_size) && add(&hash, mac_size, pad, block) &&
+	       add(&hash, mac_size, inner, mac_size) && end(&hash, mac_size, mac);
+	sgpu_wipe(&hash, sizeof(hash));
+	sgpu_wipe(pad, sizeof(pad));
+	sgpu_wipe(inner, sizeof(inner));
 	return done ? 0 : sgpu_crypto_fail(error, "HMAC");
 }
 
@@ -66,24 +91,16 @@ int sgpu_hmac_sha256(const uint8_t *key, size_t key_size, const void *data, size
 	return sgpu_hmac_pieces(SGPU_SHA256_SIZE, key, key_size, &piece, 1, mac, error);
 }
 
-static int hash(const EVP_MD *type, const void *data, size_t size, uint8_t *digest,
-		struct sgpu_error *error)
-{
-	return EVP_Digest(size ? data : "", size, digest, NULL, type, NULL) == 1
-		       ? 0
-		       : sgpu_crypto_fail(error, "SHA-2");
-}
-
 int sgpu_sha256(const void *data, size_t size, uint8_t digest[SGPU_SHA256_SIZE],
 		struct sgpu_error *error)
 {
-	return hash(EVP_sha256(), data, size, digest, error);
+	return digest_of(SGPU_SHA256_SIZE, data, size, digest, error);
 }
 
 int sgpu_sha512(const void *data, size_t size, uint8_t digest[SGPU_SHA512_SIZE],
 		struct sgpu_error *error)
 {
-	return hash(EVP_sha512(), data, size, digest, error);
+	return digest_of(SGPU_SHA512_SIZE, data, size, digest, error);
 }
 
 bool sgpu_equal(const void *a, const void *b, size_t size)
