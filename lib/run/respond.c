@@ -426,7 +426,8 @@ int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error)
 	    (status.st_nlink > 0 && !job->options->new_response) || fstatfs(fd, &about) != 0) {
 		return SGPU_OK;
 	}
-	placed = run->places && !run->runner->shared_files && about.f_type == TMPFS_MAGIC;
+	placed = run->places && !run->runner->shared_files && about.f_type == TMPFS_MAGIC &&
+		 status.st_nlink == 0;
 	/* In memory without a limit, as of a memfd, nothing is reserved for others: a batch's head
 	 * alone would occupy it. */
 	recorded = job->options->replay && !(about.f_type == TMPFS_MAGIC && about.f_blocks == 0);
@@ -435,10 +436,11 @@ int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error)
 	    most > INT64_MAX - (uint64_t)begin) {
 		return SGPU_OK; /* a batch that is too large fails with a better error */
 	}
-	/* In a file in memory that has its pages and its size, threads write at the same time. */
-	run->reserved = fallocate(fd, placed && status.st_nlink == 0 ? 0 : FALLOC_FL_KEEP_SIZE,
-				  begin, (off_t)most) == 0;
-	if (!run->reserved && recorded && (errno == ENOSPC || errno == EDQUOT)) {
+	if (placed) { /* threads write at the same time where a file in memory has its size */
+		(void)!ftruncate(fd, begin + (off_t)most);
+	}
+	run->reserved = recorded && fallocate(fd, FALLOC_FL_KEEP_SIZE, begin, (off_t)most) == 0;
+	if (recorded && !run->reserved && (errno == ENOSPC || errno == EDQUOT)) {
 		run->result.response_size = most;
 		return sgpu_fail_errno(error, "cannot reserve %llu bytes for the response '%s'",
 				       (unsigned long long)most, run->submission.out_name);

@@ -9,6 +9,7 @@
  */
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -25,6 +26,7 @@ enum {
 	KEPT_MAX = 256,
 	PAGES_WORKERS_MIN = 8,
 	PAGES_MIN = 256 << 10,
+	POPULATED = 2 << 20, /* bytes that a worker has allocated at a time */
 	STAT_BLOCK = 512,
 };
 
@@ -192,29 +194,53 @@ static int write_file(void *context, uint64_t position, const void *data, size_t
 	return sgpu_pwrite(file->fd, file->name, data, size, file->offset + position, error);
 }
 
-/* The kernel lets only one thread write to a file at a time, but many to its mapped pages. Pages
- * cannot fault if the file has them all and no name by which to cut it short. */
+struct populated {
+	uint8_t *pages;
+	atomic_bool failed;
+};
+
+static void populate(void *argument, uint64_t begin, uint64_t end)
+{
+	struct populated *p = argument;
+
+	if (madvise(p->pages + begin, end - begin, MADV_POPULATE_WRITE) != 0) {
+		atomic_store(&p->failed, true); /* no memory is left, or the kernel is too old */
+	}
+}
+
+/* The kernel lets only one thread write to a file at a time, but many to its mapped pages. These
+ * cannot fault if all of them are there, and the file has no name by which to cut it short. */
 static void *view_pages(struct file *file, uint64_t size)
 {
+	struct sgpu_pool *pool = file->engine->pool;
 	const uint64_t first = file->offset / PAGE * PAGE;
+	struct populated made = { .failed = false };
 	struct stat status;
 	uint64_t end;
 	void *pages;
+	int rc;
 
 	if (size < PAGES_MIN || file->engine->config.shared_files ||
-	    sgpu_pool_jobs(file->engine->pool) < PAGES_WORKERS_MIN || !is_in_memory(file->fd) ||
+	    sgpu_pool_jobs(pool) < PAGES_WORKERS_MIN || !is_in_memory(file->fd) ||
 	    fstat(file->fd, &status) != 0 || status.st_nlink > 0 ||
-	    !sgpu_add_u64(file->offset, size, &end) || end > (uint64_t)status.st_size ||
-	    (uint64_t)status.st_blocks * STAT_BLOCK < (uint64_t)status.st_size) {
+	    !sgpu_add_u64(file->offset, size, &end) || end > (uint64_t)status.st_size) {
 		return NULL;
 	}
 	pages = mmap(NULL, end - first, PROT_READ | PROT_WRITE, MAP_SHARED, file->fd, (off_t)first);
 	if (pages == MAP_FAILED) {
 		return NULL;
 	}
+	made.pages = pages;
+	sgpu_pool_enter(pool);
+	rc = sgpu_pool_share(pool, end - first, POPULATED, SGPU_POOL_JOBS_MAX, populate, &made);
+	sgpu_pool_leave(pool);
+	if (rc != SGPU_OK || atomic_load(&made.failed)) {
+		munmap(pages, end - first);
+		return NULL;
+	}
 	file->pages = pages;
 	file->mapped = end - first;
-	return (uint8_t *)pages + (file->offset - first);
+	return made.pages + (file->offset - first);
 }
 
 static void *view_file(void *context, uint64_t size, bool writable, bool *registered)
