@@ -31,12 +31,12 @@ struct member {
 struct sgpu_group {
 	struct sgpu_group *next;
 	int device, count, work_count, buffer_count;
-	struct member members[GROUP_MAX];
-	struct sgpu_work works[2 * GROUP_MAX];
 	struct sgpu_staging_buffer *buffers[GROUP_BUFFERS];
 	uint8_t *slab; /* where the next payload may begin, and how many bytes are left there */
 	uint64_t left;
 	struct sgpu_event *ended;
+	struct sgpu_work works[2 * GROUP_MAX]; /* set as payloads are added, as are members */
+	struct member members[GROUP_MAX];
 };
 
 /* ---- the end of an input ---- */
@@ -276,6 +276,7 @@ static void add_work(struct sgpu_payload *p, struct sgpu_group *group, const uin
 	struct sgpu_work *works = &group->works[group->work_count];
 	const uint64_t size = p->size - p->header;
 
+	*member = (struct member){ .of = p };
 	if (p->sealed) {
 		works[0] = (struct sgpu_work){ .kind = SGPU_WORK_OPEN_FROM,
 					       .from = from + p->header,
@@ -300,7 +301,6 @@ static void add_work(struct sgpu_payload *p, struct sgpu_group *group, const uin
 		group->work_count += 2;
 	}
 	atomic_fetch_add(&p->run->bytes_in, size);
-	member->of = p;
 }
 
 /* False: a small payload has to be brought in as a large one. */
@@ -316,7 +316,8 @@ static bool bring_small(struct sgpu_payload *p)
 	    (run->filling->device != p->device || run->filling->count == GROUP_MAX)) {
 		flush_group(run);
 	}
-	if (!run->filling && (run->filling = calloc(1, sizeof(*run->filling)))) {
+	if (!run->filling && (run->filling = malloc(sizeof(*run->filling)))) {
+		memset(run->filling, 0, offsetof(struct sgpu_group, works));
 		run->filling->device = p->device;
 	}
 	at = run->filling && !at ? find_room(p, run->filling) : at;
