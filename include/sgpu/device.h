@@ -37,8 +37,8 @@ struct sgpu_task {
 	bool mistimed;	/* begin_ns and end_ns are only bounds: the device gave impossible times */
 	uint64_t bad_chunk; /* of a failed opening: the chunk's number */
 	uint64_t actual; /* of a launch: elements written by an operation of unknown output size */
-	bool untimed; /* set by the caller: the device need not take the time; both times are then
-			 the moment when the work could begin */
+	bool untimed; /* set by the caller: the device need not take the time; end_ns is then when
+			 the host saw the end */
 };
 
 struct sgpu_device_info {

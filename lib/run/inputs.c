@@ -277,6 +277,7 @@ static void add_work(struct sgpu_payload *p, struct sgpu_group *group, const uin
 	const uint64_t size = p->size - p->header;
 
 	*member = (struct member){ .of = p };
+	member->copy.untimed = member->check.untimed = !sgpu_run_times(p->run, size);
 	if (p->sealed) {
 		works[0] = (struct sgpu_work){ .kind = SGPU_WORK_OPEN_FROM,
 					       .from = from + p->header,

@@ -24,6 +24,7 @@ struct launch {
 	/* the device's own implementation; NULL: the CPU's, in the table of operations */
 	sgpu_op_fn on_device;
 	struct sgpu_op_call call;
+	uint64_t bytes; /* of all arguments */
 	struct sgpu_task task;
 	struct sgpu_task clears[]; /* of a module: tasks that clear its outputs, by argument */
 };
@@ -120,6 +121,7 @@ static int place_arguments(struct launch *l, struct sgpu_error *error)
 	const int scratch = plan->operations[l->operation].scratch;
 
 	for (int i = 0; i < op->arg_count; i++) {
+		uint64_t size;
 		int segment = op->args[i].segment,
 		    at = op->module ? i : sgpu_op_arg(l->call.op, op->args[i].name);
 		int buffer = op->args[i].output
@@ -133,7 +135,9 @@ static int place_arguments(struct launch *l, struct sgpu_error *error)
 					 op->args[i].name);
 		}
 		l->call.data[at] = (void *)(uintptr_t)memory[buffer];
+		l->bytes += sgpu_type_bytes(&l->call.type[at], &size) ? size : 0;
 	}
+	l->task.untimed = !sgpu_run_times(run, l->bytes);
 	if (scratch >= 0) {
 		l->call.scratch = (void *)(uintptr_t)memory[scratch];
 	}
@@ -296,17 +300,9 @@ static void end_operation(struct sgpu_run *run, int operation)
 	const struct operation *failed = find_before(run, operation, FAILED);
 	const int device = run->job.plan->operations[operation].device;
 	struct launch *l = op->launch;
-	uint64_t bytes = 0; /* of all arguments */
 
 	if (what->module) {
 		sgpu_module_end(run, operation, l->clears, &l->task);
-	}
-	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
-		uint64_t size = 0;
-
-		if (l->call.data[i] && sgpu_type_bytes(&l->call.type[i], &size)) {
-			bytes += size;
-		}
 	}
 	if (l->task.code != SGPU_EDEPENDENCY) {
 		sgpu_trace_add(run, &(struct sgpu_span){
@@ -317,7 +313,7 @@ static void end_operation(struct sgpu_run *run, int operation)
 					    .label = what->id,
 					    .begin_ns = l->task.begin_ns,
 					    .end_ns = l->task.end_ns,
-					    .bytes = bytes });
+					    .bytes = l->bytes });
 	}
 	sgpu_event_free(&op->event);
 	run->operations->ahead--;

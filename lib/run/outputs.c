@@ -170,50 +170,51 @@ static struct sgpu_small *new_small(struct sgpu_payload *p, uint64_t size)
 	return small;
 }
 
-/* Enqueues an output's sealing, or copy and digest, to staging memory. What cannot follow now
- * begins when the operation has ended. */
-static void follow(struct sgpu_payload *p, struct sgpu_stream *stream, uint64_t size)
+/* Puts down an output's sealing, or copy and digest, to staging memory. Returns how much work that
+ * is. What cannot follow now begins when the operation has ended. */
+static int follow(struct sgpu_payload *p, uint64_t size, struct sgpu_work works[2])
 {
 	const struct sgpu_plan *plan = p->run->job.plan;
 	struct sgpu_small *small;
-	int rc;
 
 	if (!p->sealed && plan->buffers[plan->segments[p->segment].out_buffer].shared) {
-		return; /* if the operation does not run, another segment's plaintext is there */
+		return 0; /* if the operation does not run, another segment's plaintext is there */
 	}
 	if (sgpu_payload_key(p, NULL) != SGPU_OK || !(small = new_small(p, size))) {
-		return;
+		return 0;
 	}
 	p->small = small;
-	const struct sgpu_work seal = { .kind = SGPU_WORK_SEAL_TO,
-					.in = p->memory,
-					.to = small->host,
-					.size = size,
-					.key = p->key,
-					.last = true,
-					.alone = true,
-					.task = &small->seal };
-	const struct sgpu_work copy[] = { { .kind = SGPU_WORK_COPY_OUT,
-					    .in = p->memory,
-					    .to = small->host,
-					    .size = size,
-					    .task = &small->copy },
-					  { .kind = SGPU_WORK_DIGEST,
-					    .in = p->memory,
-					    .to = p->digest,
-					    .size = size,
-					    .task = &small->seal } };
-
-	rc = p->sealed ? sgpu_enqueue(stream, &seal, 1) : sgpu_enqueue(stream, copy, 2);
-	if (rc != SGPU_OK && small->copy.code == SGPU_OK && small->seal.code == SGPU_OK) {
-		small->seal.code = rc;
+	small->copy.untimed = small->seal.untimed = !sgpu_run_times(p->run, size);
+	if (p->sealed) {
+		works[0] = (struct sgpu_work){ .kind = SGPU_WORK_SEAL_TO,
+					       .in = p->memory,
+					       .to = small->host,
+					       .size = size,
+					       .key = p->key,
+					       .last = true,
+					       .alone = true,
+					       .task = &small->seal };
+		return 1;
 	}
+	works[0] = (struct sgpu_work){ .kind = SGPU_WORK_COPY_OUT,
+				       .in = p->memory,
+				       .to = small->host,
+				       .size = size,
+				       .task = &small->copy };
+	works[1] = (struct sgpu_work){ .kind = SGPU_WORK_DIGEST,
+				       .in = p->memory,
+				       .to = p->digest,
+				       .size = size,
+				       .task = &small->seal };
+	return 2;
 }
 
 void sgpu_outputs_follow(struct sgpu_run *run, int operation, const struct sgpu_op_call *call,
 			 struct sgpu_stream *stream)
 {
 	const struct sgpu_operation *op = &run->job.manifest->operations[operation];
+	struct sgpu_work works[2 * SGPU_ARGUMENTS_MAX];
+	int count = 0, rc;
 
 	if (call->op->at_most && call->op->at_most(call)) {
 		return; /* only the operation knows how large its outputs are */
@@ -224,8 +225,13 @@ void sgpu_outputs_follow(struct sgpu_run *run, int operation, const struct sgpu_
 
 		if (op->args[i].output && sgpu_segment_is_output(s) &&
 		    sgpu_type_bytes(&s->type, &size) && size <= SGPU_TRANSFER_SMALL) {
-			follow(sgpu_run_payload(run, op->args[i].segment, true), stream, size);
+			count += follow(sgpu_run_payload(run, op->args[i].segment, true), size,
+					&works[count]);
 		}
+	}
+	rc = count > 0 ? sgpu_enqueue(stream, works, count) : SGPU_OK;
+	for (int i = 0; rc != SGPU_OK && i < count; i++) {
+		works[i].task->code = works[i].task->code ? works[i].task->code : rc;
 	}
 }
 

@@ -160,6 +160,7 @@ int sgpu_payload_begin(struct sgpu_payload *p, struct sgpu_transfer_request *req
 	request->digested = !p->sealed;
 	request->memory = p->memory;
 	request->rank = run->rank;
+	request->untimed = !sgpu_run_times(run, request->size);
 	request->span = note_span;
 	request->argument = p;
 	rc = rc ? rc

@@ -285,6 +285,13 @@ static inline bool sgpu_run_is_small(uint64_t size)
 	return size <= SGPU_TRANSFER_SMALL + SGPU_SEALED_HEADER;
 }
 
+/* Whether the device takes the time of work on so many bytes: that costs as much as a launch, so
+ * what is short is timed by when the host sees its end, unless it is for a trace. */
+static inline bool sgpu_run_times(const struct sgpu_run *run, uint64_t bytes)
+{
+	return run->submission.options.spans || bytes > (1 << 20);
+}
+
 /* Adds a span, and to the sums of its kind, unless the step never ran (begin_ns is 0). */
 void sgpu_trace_add(struct sgpu_run *run, const struct sgpu_span *span);
 

@@ -141,8 +141,8 @@ static int copy_run(struct sgpu_transfer *t, struct sgpu_chunk_move *move, struc
 }
 
 /* ---- the device's part ---- */
-static int enqueue(struct sgpu_stream *stream, struct sgpu_work *work, struct sgpu_task *task,
-		   struct sgpu_error *error)
+static int enqueue(const struct sgpu_transfer *t, struct sgpu_stream *stream,
+		   struct sgpu_work *work, struct sgpu_task *task, struct sgpu_error *error)
 {
 	static const char *const whats[] = {
 		[SGPU_WORK_COPY_IN] = "copy to the device",
@@ -156,6 +156,7 @@ static int enqueue(struct sgpu_stream *stream, struct sgpu_work *work, struct sg
 	int rc;
 
 	work->task = task;
+	task->untimed = t->request.untimed;
 	rc = sgpu_enqueue(stream, work, 1);
 	return rc == SGPU_OK
 		       ? rc
@@ -215,18 +216,18 @@ static int enqueue_run(struct sgpu_transfer *t, struct sgpu_chunk_move *move,
 		crypt.from = copy.from;
 		crypt.to = copy.to;
 		*(in ? &crypt.in : &crypt.out) = 0;
-		return enqueue(request->crypt, &crypt, &move->crypt, error);
+		return enqueue(t, request->crypt, &crypt, &move->crypt, error);
 	}
 	if (!in && request->key) {
-		rc = enqueue(request->crypt, &crypt, &move->crypt, error);
+		rc = enqueue(t, request->crypt, &crypt, &move->crypt, error);
 		rc = rc ? rc : follow(t, move, request->crypt, request->copy, error);
 	}
 	if (rc == SGPU_OK && move->bytes > 0) {
-		rc = enqueue(request->copy, &copy, &move->copy, error);
+		rc = enqueue(t, request->copy, &copy, &move->copy, error);
 	}
 	if (in && request->key) {
 		rc = rc ? rc : follow(t, move, request->copy, request->crypt, error);
-		rc = rc ? rc : enqueue(request->crypt, &crypt, &move->crypt, error);
+		rc = rc ? rc : enqueue(t, request->crypt, &crypt, &move->crypt, error);
 	}
 	return rc;
 }
@@ -345,7 +346,7 @@ static void begin_digest(struct sgpu_transfer *t)
 	t->needs_digest = false;
 	rc = sgpu_transfer_is_in(t) ? follow(t, move, t->request.copy, t->request.crypt, &error)
 				    : SGPU_OK;
-	rc = rc ? rc : enqueue(t->request.crypt, &digest, &move->crypt, &error);
+	rc = rc ? rc : enqueue(t, t->request.crypt, &digest, &move->crypt, &error);
 	seal_move(t, move, rc, &error);
 }
 

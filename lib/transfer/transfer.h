@@ -166,6 +166,7 @@ struct sgpu_transfer_request {
 	uint64_t rank;		  /* transfers of lower ranks get staging buffers first */
 	/* Streams for copies, and for opening, sealing and digests; borrowed. */
 	struct sgpu_stream *copy, *crypt;
+	bool untimed; /* as of its tasks */
 	/* NULL, or called after each step, on the transfer's thread. */
 	void (*span)(void *argument, const struct sgpu_transfer_span *span);
 	void *argument;

@@ -74,10 +74,10 @@ static void end(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 
 	if (record->mark && atomic_load(&device->faulted) == 0) {
 		task->mistimed = !sgpu_cuda_time_of(device, record->mark, begin, &ended);
-	} else if (!task->untimed) {
+	} else {
 		ended = sgpu_now_ns();
 	}
-	stream->end_ns = task->untimed ? stream->end_ns : ended;
+	stream->end_ns = ended;
 	task->begin_ns = begin;
 	task->end_ns = ended;
 	task->code = outcome(device, record, task);
