@@ -223,7 +223,7 @@ static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block
 	const struct sgpu_device_range range = { block->range.address, block->range.extent };
 	int rc;
 
-	memset(&block->task, 0, sizeof(block->task));
+	block->task = (struct sgpu_task){ .untimed = true };
 	unpoison(context, block->range.address, block->range.extent);
 	rc = sgpu_processor_enter(context->ground->processor, context->grant.channel, &range, 1,
 				  NULL);

@@ -2,7 +2,7 @@
  *
  * Keys of sealed segments. They cross the bus sealed under the session key (agree.c), as parameters
  * of the kernel that makes their states. The keys of a launch are a group, whose states are in one
- * block that no copy reaches.
+ * block that no copy reaches. They are cleared together.
  *
  * Other streams wait for a key's set-up alone, by an event directly after it, since later work of
  * its stream may never end.
@@ -119,21 +119,19 @@ static int load_group(struct sgpu_stream *stream, const struct sgpu_sealed_keys 
 	return SGPU_OK;
 }
 
-/* Only an unused key's set-up may be pending. A group's last key is cleared with the group. */
+/* The last key ends its group. Of work with the keys only their set-up may be pending, if none was
+ * used. */
 void sgpu_cuda_key_free(struct sgpu_device_key *key)
 {
 	struct group *group = key->group;
-	struct sgpu_device *device = group->device;
 
-	if (sgpu_cuda_enter(device, NULL) == SGPU_OK &&
-	    (atomic_load(&group->done) || sgpu_cuda_wait(device, group->ready, NULL) == SGPU_OK) &&
-	    atomic_load(&group->live) > 1) {
-		sgpu_cuda_note(device, sgpu_cu.cuMemsetD8Async(key->state, 0, SGPU_CUDA_KEY_STATE,
-							       device->internal));
+	if (atomic_fetch_sub(&group->live, 1) > 1) {
+		return;
 	}
-	if (atomic_fetch_sub(&group->live, 1) == 1) {
-		end_group(group);
+	if (!atomic_load(&group->done) && sgpu_cuda_enter(group->device, NULL) == SGPU_OK) {
+		(void)!sgpu_cuda_wait(group->device, group->ready, NULL);
 	}
+	end_group(group);
 }
 
 int sgpu_cuda_keys_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material,
