@@ -2,7 +2,6 @@
  *
  * See enclave.h.
  */
-#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -60,77 +59,64 @@ static int row_of(const struct sgpu_span *span)
 				 span->number;
 }
 
-static void name_row(FILE *out, const struct sgpu_span *span, bool of_several)
+static json_t *name_row(const struct sgpu_span *span, bool of_several)
 {
 	static const char *const names[SGPU_SPAN_KINDS] = {
 		[SGPU_SPAN_COPY_IN] = "copy in",   [SGPU_SPAN_OPEN] = "open",
 		[SGPU_SPAN_KERNEL] = "stream",	   [SGPU_SPAN_SEAL] = "seal",
 		[SGPU_SPAN_COPY_OUT] = "copy out", [SGPU_SPAN_MOVE] = "move to device",
 	};
+	char name[64] = "";
 
-	fprintf(out,
-		",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,"
-		"\"args\":{\"name\":\"",
-		row_of(span));
 	if (row_of(span) > 0 && of_several) {
-		fprintf(out, "device %d, ", span->device);
+		cli_append(name, sizeof(name), "device %d, ", span->device);
 	}
-	fputs(row_of(span) > 0 ? names[span->kind] : "host", out);
+	cli_append(name, sizeof(name), "%s", row_of(span) > 0 ? names[span->kind] : "host");
 	if (span->kind == SGPU_SPAN_KERNEL || span->kind == SGPU_SPAN_MOVE) {
-		fprintf(out, " %d", span->number);
+		cli_append(name, sizeof(name), " %d", span->number);
 	}
-	fputs("\"}}", out);
+	return json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "name", "thread_name", "ph", "M", "pid",
+			 1, "tid", row_of(span), "args", "name", name);
 }
 
-static void print_trace(FILE *out, const struct sgpu_run *run, bool on_several)
+static json_t *trace_events(const struct sgpu_run_result *result, bool on_several)
 {
 	bool named[SGPU_RUN_DEVICES_MAX * SGPU_SPAN_KINDS * SGPU_PLAN_STREAMS_MAX + 1] = { false };
-	const struct sgpu_run_result *result = sgpu_run_get_result(run);
+	json_t *events = json_pack("[{s:s, s:s, s:i, s:i, s:{s:s}}]", "name", "process_name", "ph",
+				   "M", "pid", 1, "tid", 0, "args", "name", cli_tool_name());
 
-	fprintf(out,
-		"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{\"name\":\"process_name\","
-		"\"ph\":\"M\",\"pid\":1,\"tid\":0,\"args\":{\"name\":\"%s\"}}",
-		cli_tool_name());
 	for (size_t i = 0; i < result->span_count; i++) {
 		const struct sgpu_span *span = &result->spans[i];
-		const uint64_t begin = span->begin_ns - result->spans[0].begin_ns,
-			       length = span->end_ns - span->begin_ns;
 		const char *kind = sgpu_span_name(span->kind);
 
 		if (!named[row_of(span)]) {
-			name_row(out, span, on_several);
+			json_array_append_new(events, name_row(span, on_several));
 			named[row_of(span)] = true;
 		}
-		fprintf(out,
-			",\n{\"name\":\"%s %s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,",
-			kind, span->label, kind, row_of(span));
-		fprintf(out, "\"ts\":%" PRIu64 ".%03" PRIu64 ",\"dur\":%" PRIu64 ".%03" PRIu64 ",",
-			begin / 1000, begin % 1000, length / 1000, length % 1000);
-		fprintf(out, "\"args\":{\"%s\":\"%s\",\"bytes\":%" PRIu64 "}}",
-			span->kind == SGPU_SPAN_KERNEL ? "operation" : "segment", span->label,
-			span->bytes);
+		json_array_append_new(
+			events,
+			json_pack("{s:s++, s:s, s:s, s:i, s:i, s:f, s:f, s:{s:s, s:I}}", "name",
+				  kind, " ", span->label, "cat", kind, "ph", "X", "pid", 1, "tid",
+				  row_of(span), "ts",
+				  (double)(span->begin_ns - result->spans[0].begin_ns) / 1e3, "dur",
+				  (double)(span->end_ns - span->begin_ns) / 1e3, "args",
+				  span->kind == SGPU_SPAN_KERNEL ? "operation" : "segment",
+				  span->label, "bytes", (json_int_t)span->bytes));
 	}
-	fprintf(out, "\n]}\n");
+	return events;
 }
 
 int report_trace(const struct sgpu_run *run, const struct enclave *w,
 		 const struct sgpu_output *output, struct sgpu_error *error)
 {
-	char *text = NULL;
-	size_t size = 0;
-	FILE *out = open_memstream(&text, &size);
-	int rc;
+	json_t *trace = json_pack("{s:s, s:o}", "displayTimeUnit", "ns", "traceEvents",
+				  trace_events(sgpu_run_get_result(run), w->device_count > 1));
+	char *text = json_dumps(trace, JSON_COMPACT | JSON_REAL_PRECISION(15));
+	const int rc = text ? sgpu_write(output->fd, output->path, text, strlen(text), error)
+			    : sgpu_fail_nomem(error);
 
-	if (!out) {
-		return sgpu_fail_nomem(error);
-	}
-	print_trace(out, run, w->device_count > 1);
-	if (fclose(out) != 0) {
-		free(text);
-		return sgpu_fail_nomem(error);
-	}
-	rc = sgpu_write(output->fd, output->path, text, size, error);
 	free(text);
+	json_decref(trace);
 	return rc;
 }
 
