@@ -27,21 +27,6 @@ static void stop_running(void)
 	}
 }
 
-/* Checks options that exclude each other. */
-static int check_request(const struct submission *s)
-{
-	const struct run_request *r = s->enclave->request;
-	int standard = cli_is_standard(s->batch) + (r->manifest && cli_is_standard(r->manifest));
-
-	for (int i = 0; i < r->runner.keys.count; i++) {
-		standard += cli_is_standard(r->runner.keys.items[i]);
-	}
-	if (standard > 1) {
-		return cli_usage("the batch, its manifest and a key cannot share standard input");
-	}
-	return 0;
-}
-
 /* Shows both or none: the trace is written before the response is shown. */
 static int show_outputs(struct submission *s, const struct sgpu_run *run, struct sgpu_error *error)
 {
@@ -146,16 +131,12 @@ int run_batch(struct enclave *enclave, const char *path)
 	int status;
 
 	status = enclave_check(enclave);
-	status = status ? status : check_request(&s);
 	status = status ? status : enclave_begin(enclave, stop_running);
 	if (status) {
 		return status;
 	}
-	if (r->quote) {
-		cli_remember_input(path); /* opened after the quote is written */
-	} else {
-		status = cli_input(path, &s.run.in_name, &s.run.in_fd);
-	}
+	/* With a quote, it is opened after that is written. */
+	status = r->quote ? cli_take_input(path) : cli_input(path, &s.run.in_name, &s.run.in_fd);
 	status = status ? status : cli_binary_output(r->output);
 	status = status ? status : cli_output_prepare(r->output ? r->output : "-", 0666, false);
 	status = status ? status : cli_output_prepare(r->trace, 0666, false);

@@ -113,7 +113,9 @@ int enclave_begin(struct enclave *w, void (*stop)(void))
 	(void)mallopt(M_TRIM_THRESHOLD, KEPT_HEAP);
 #endif
 	for (int i = 0; i < w->request->runner.keys.count; i++) {
-		cli_remember_input(w->request->runner.keys.items[i]);
+		if (cli_take_input(w->request->runner.keys.items[i])) {
+			return sgpu_exit_status(SGPU_EUSAGE);
+		}
 	}
 	cli_harden();
 	(void)prctl(PR_SET_TIMERSLACK, SLACK_NS); /* all threads inherit it */
