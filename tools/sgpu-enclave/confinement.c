@@ -26,7 +26,7 @@ static json_t *modules_json(const struct sgpu_module_confinement *m)
 json_t *confinement_claim(const struct sgpu_module_confinement *m)
 {
 	return json_pack("{s:b, s:b, s:o*}", "seccomp", !cli_harden_off(), "landlock",
-			 landlock_version() > 0, "modules", m ? modules_json(m) : NULL);
+			 landlock_version() > 0, "modules", m->process ? modules_json(m) : NULL);
 }
 
 int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confinement *modules,

@@ -226,7 +226,7 @@ static int write_quote(struct enclave *w, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_output_commit(&output, error);
 	sgpu_output_close(&output);
 	free(text);
-	signer_end();
+	sgpu_close(signer_fd);
 	return rc;
 }
 

@@ -122,9 +122,8 @@ SGPU_MUST_CHECK int signer_claim(struct enclave *enclave, struct sgpu_error *err
 /* Gets a quote, in a memory file that the caller closes. One thread at a time. */
 SGPU_MUST_CHECK int signer_ask(const uint8_t *nonce, size_t size, int *quote,
 			       struct sgpu_error *error);
-/* Returns a descriptor that hangs up when the child ends; -1: there is none. */
-int signer_fd(void);
-void signer_end(void);
+/* The socket to the child, which ends when it is closed; -1: there is none. */
+extern int signer_fd;
 
 /* ---- collect.c: a run's report, trace and progress ---- */
 /* Writes the trace in Chrome's format, a row for each stream. The caller commits the output. */

@@ -74,8 +74,8 @@ int landlock_read_only(const char *const *paths, const char *more);
 SGPU_MUST_CHECK int confinement_of_modules(struct sgpu_device *device,
 					   struct sgpu_module_confinement *modules,
 					   struct sgpu_error *error);
-/* The claim `confinement` of a quote: "seccomp", "landlock", and "modules" unless `modules` is
- * NULL. Returns NULL if out of memory. */
+/* The claim `confinement` of a quote: "seccomp", "landlock", and "modules" if these have a process
+ * of their own. */
 json_t *confinement_claim(const struct sgpu_module_confinement *modules);
 
 /* The host of modules: this very program, even if its file was replaced. A sanitizer has no room

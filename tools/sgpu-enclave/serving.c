@@ -448,7 +448,7 @@ static void tick(void)
 static void *watch_others(void *unused)
 {
 	struct pollfd others[] = { { .fd = serving.control },
-				   { .fd = signer_fd() },
+				   { .fd = signer_fd },
 				   { .fd = t.timer_fd, .events = POLLIN } };
 	const struct timespec grace = { .tv_sec = GRACE_S };
 	uint64_t ticks;

@@ -20,7 +20,7 @@
 #include "attest/collect/evidence.h"
 #include "enclave.h"
 
-static int child_fd = -1; /* the socket to the child */
+int signer_fd = -1;
 
 /* ---- both sides ---- */
 /* SGPU_ECANCELED: the peer has gone. */
@@ -114,31 +114,28 @@ static _Noreturn void run_child(int fd, pid_t parent, const struct run_request *
 			wire_refuse(fd, &error);
 		}
 	}
-	json_decref(claims);
-	sgpu_chain_clear(&chain);
 	sgpu_signer_free(&ak);
 	_exit(0);
 }
 
 /* ---- the parent ---- */
 /* A WIRE_ANSWER in the place of the message carries an error. */
-static int hear_child(int fd, enum wire_kind kind, int *file, struct sgpu_error *error)
+static int hear_child(enum wire_kind kind, int *file, struct sgpu_error *error)
 {
-	enum wire_kind got = kind;
-	const int rc = wait_for(fd, &got, error);
+	enum wire_kind got;
+	const int rc = wait_for(signer_fd, &got, error);
 
-	if (rc == SGPU_OK) {
-		return got == WIRE_ANSWER ? ask_error(fd, error) : wire_hear(fd, kind, file, error);
-	}
 	return rc == SGPU_ECANCELED
 		       ? sgpu_fail(error, SGPU_ESYSTEM, "the process that signs quotes has ended")
-		       : rc;
+	       : rc != SGPU_OK	    ? rc
+	       : got == WIRE_ANSWER ? ask_error(signer_fd, error)
+				    : wire_hear(signer_fd, kind, file, error);
 }
 
 int signer_begin(const struct run_request *r, struct sgpu_error *error)
 {
 	const pid_t parent = getpid();
-	int ends[2], rc;
+	int ends[2];
 	pid_t child;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -149,18 +146,17 @@ int signer_begin(const struct run_request *r, struct sgpu_error *error)
 		close(ends[0]);
 		run_child(ends[1], parent, r);
 	}
-	rc = child < 0 ? sgpu_fail_errno(error, "cannot start a process") : SGPU_OK;
 	close(ends[1]);
-	child_fd = ends[0];
-	return rc == SGPU_OK ? hear_child(child_fd, WIRE_READY, NULL, error) : rc;
+	signer_fd = ends[0];
+	return child < 0 ? sgpu_fail_errno(error, "cannot start a process")
+			 : hear_child(WIRE_READY, NULL, error);
 }
 
 int signer_claim(struct enclave *w, struct sgpu_error *error)
 {
 	static const uint8_t any_nonce[SGPU_NONCE_MIN];
 	struct sgpu_key *key = &w->keys[w->key_count], recipient;
-	json_t *claims = NULL,
-	       *confinement = confinement_claim(w->modules.process ? &w->modules : NULL);
+	json_t *claims = NULL, *confinement = confinement_claim(&w->modules);
 	const struct sgpu_quote_subject subject = {
 		.nonce = any_nonce,
 		.nonce_size = sizeof(any_nonce),
@@ -178,8 +174,7 @@ int signer_claim(struct enclave *w, struct sgpu_error *error)
 	};
 	char *text = NULL;
 	size_t size = 0;
-	int rc = confinement ? sgpu_key_generate(SGPU_KEY_X25519, key, error)
-			     : sgpu_fail_nomem(error);
+	int rc = sgpu_key_generate(SGPU_KEY_X25519, key, error);
 
 	rc = rc ? rc : sgpu_key_public(key, &recipient, error);
 	if (rc == SGPU_OK) {
@@ -187,7 +182,7 @@ int signer_claim(struct enclave *w, struct sgpu_error *error)
 	}
 	rc = rc ? rc : sgpu_quote_claims(&subject, 0, &claims, error);
 	rc = rc ? rc : sgpu_json_canonical(claims, &text, &size, error);
-	rc = rc ? rc : wire_say_text(child_fd, WIRE_CLAIMS, text, size, error);
+	rc = rc ? rc : wire_say_text(signer_fd, WIRE_CLAIMS, text, size, error);
 	json_decref(claims);
 	json_decref(confinement);
 	free(text);
@@ -200,18 +195,7 @@ int signer_ask(const uint8_t *nonce, size_t size, int *quote, struct sgpu_error 
 				       .debugged = strcmp(sgpu_debug_status(), "disabled") != 0 };
 
 	memcpy(question.nonce, nonce, size);
-	return sgpu_wire_send(child_fd, WIRE_QUOTE, &question, sizeof(question), NULL, 0)
-		       ? hear_child(child_fd, WIRE_QUOTE_IS, quote, error)
+	return sgpu_wire_send(signer_fd, WIRE_QUOTE, &question, sizeof(question), NULL, 0)
+		       ? hear_child(WIRE_QUOTE_IS, quote, error)
 		       : sgpu_fail(error, SGPU_ESYSTEM, "the process that signs quotes has ended");
-}
-
-int signer_fd(void)
-{
-	return child_fd;
-}
-
-void signer_end(void)
-{
-	sgpu_close(child_fd);
-	child_fd = -1;
 }
