@@ -195,15 +195,18 @@ static int confine_files(const struct enclave *w, struct landlock_needs *needs,
 {
 	int rc;
 
-	needs->files = w->files;
-	needs->state = w->request->runner.state;
-	needs->gpu = w->named == 0 || strcmp(w->names[0], "cpu") != 0;
-	rc = landlock_confine(needs, error);
-	if (rc == SGPU_EUNAVAILABLE) {
-		cli_warning("%s", error->text);
+	if (landlock_version() == 0) {
+		if (!cli_harden_off()) {
+			cli_warning("files are not confined: this kernel has no Landlock, or it is "
+				    "off");
+		}
 		return SGPU_OK;
 	}
-	return rc == SGPU_OK && landlock_version() > 0 ? key_files_refuse(w, error) : rc;
+	needs->files = w->files;
+	needs->state = w->request->runner.state;
+	needs->kind = w->named > 0 && strcmp(w->names[0], "cpu") == 0 ? HARDEN_CPU : HARDEN_GPU;
+	rc = landlock_confine(needs, error);
+	return rc ? rc : key_files_refuse(w, error);
 }
 
 /* The private half of the key that the quote names never leaves this process and is lost with it.

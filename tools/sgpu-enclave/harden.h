@@ -51,18 +51,16 @@ struct landlock_needs {
 	const struct sgpu_files *files;	       /* to be read, or NULL */
 	const char *state;		       /* folder to read and write, or NULL */
 	const char *later[LANDLOCK_LATER_MAX]; /* files to open later, or NULL */
-	bool gpu;
-	bool bare; /* no files of the system, and no regions */
-	bool tpm;
+	enum harden_kind kind; /* HARDEN_SIGNER: no files of the system, and no regions */
 	const char *reports[LANDLOCK_REPORTS_MAX]; /* where the platform makes reports */
 };
 
 /* The kernel's version of Landlock; 0: none, or not used here. */
 int landlock_version(void);
 
-/* Confines this thread and those that it starts, so call this before there are others: they open
- * nothing but `needs`, and name prepared outputs (cli_output_prepare) alone. Errors:
- * SGPU_EUNAVAILABLE (no Landlock: nothing is confined), SGPU_ESYSTEM, SGPU_ENOMEM. */
+/* If there is Landlock, confines this thread and those that it starts, so call this before there
+ * are others: they open nothing but `needs`, and name prepared outputs (cli_output_prepare) alone.
+ * Errors: SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error);
 
 /* Confines the calling process, a worker of the module host: it reads `paths`, which end with NULL,

@@ -18,6 +18,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <sgpu/base.h>
+
 #include "cli.h"
 
 /* The calls' numbers, the same on all architectures. */
@@ -39,35 +41,28 @@ enum { LANDLOCK_CREATE = 444, LANDLOCK_ADD = 445, LANDLOCK_RESTRICT = 446 };
 #define OF_FILES \
 	(LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | WRITE | LANDLOCK_IOCTL_DEV)
 
-struct rule {
+/* Files of the system, by the first kind of process that opens them: what HARDEN_CPU may open, all
+ * but HARDEN_SIGNER may. */
+static const struct rule {
+	enum harden_kind kind;
 	const char *pattern;
 	uint64_t rights;
-};
-
-/* Libraries, what they read about the machine, and any program's devices. A run can read keys
- * there. */
-static const struct rule of_system[] = {
-	{ "/{usr,lib,lib32,lib64,libx32,proc/self/exe}", RUN },
-	{ "/etc/{ld.so.*,localtime,ssl/openssl.cnf}", READ },
-	{ "/proc/{self,sys,driver,meminfo,cpuinfo,stat,filesystems,devices,version,modules}",
+} of_system[] = {
+	/* Libraries, what they read about the machine, and any program's devices. A run can read
+	 * keys there. */
+	{ HARDEN_CPU, "/{usr,lib,lib32,lib64,libx32,proc/self/exe}", RUN },
+	{ HARDEN_CPU, "/etc/{ld.so.*,localtime,ssl/openssl.cnf}", READ },
+	{ HARDEN_CPU,
+	  "/proc/{self,sys,driver,meminfo,cpuinfo,stat,filesystems,devices,version,modules}",
 	  READ },
-	{ "/sys/{devices,bus,class,module,kernel/mm,fs/cgroup}", READ },
-	{ "/dev/{null,zero,full,random,urandom}", DEVICE },
-	{ NULL, 0 },
-};
-
-static const struct rule of_tpms[] = {
-	{ "/dev/tpm*", DEVICE },
-	{ NULL, 0 },
-};
-
-/* Files that NVIDIA's driver opens. */
-static const struct rule of_gpus[] = {
-	{ "/{dev/nvidia*,run/nvidia-*}", DEVICE | READ },
-	{ "/proc/self", READ | WRITE }, /* the driver names its threads */
-	{ "/etc/nvidia*", READ },
-	{ "/dev/dri/renderD*", DEVICE },
-	{ NULL, 0 },
+	{ HARDEN_CPU, "/sys/{devices,bus,class,module,kernel/mm,fs/cgroup}", READ },
+	{ HARDEN_CPU, "/dev/{null,zero,full,random,urandom}", DEVICE },
+	{ HARDEN_TPM_SIGNER, "/dev/tpm*", DEVICE },
+	/* NVIDIA's driver. */
+	{ HARDEN_GPU, "/{dev/nvidia*,run/nvidia-*}", DEVICE | READ },
+	{ HARDEN_GPU, "/proc/self", READ | WRITE }, /* it names its threads */
+	{ HARDEN_GPU, "/etc/nvidia*", READ },
+	{ HARDEN_GPU, "/dev/dri/renderD*", DEVICE },
 };
 
 /* 0: there is no Landlock. */
@@ -97,14 +92,15 @@ static const char *own_libraries(void)
 struct ruleset {
 	int fd;
 	uint64_t known;
-	int failure; /* errno of the first rule that failed, or 0 */
+	int failure; /* errno of a rule that failed, or 0 */
 };
 
 /* Makes rules that refuse every access to files and TCP that `version` knows and, if `scoped`,
  * signals and abstract sockets to processes outside. */
 static struct ruleset make_ruleset(int version, bool scoped)
 {
-	/* The kernel's structure, which later versions extend. */
+	/* The kernel's structure, which later versions extend. Earlier ones take it if what they do
+	 * not know is zero. */
 	struct {
 		uint64_t files, net, scoped;
 	} attributes = { .files = (1ULL << 13) - 1 };
@@ -116,11 +112,7 @@ static struct ruleset make_ruleset(int version, bool scoped)
 	attributes.net = version >= 4 ? 3 : 0;
 	attributes.scoped = scoped && version >= 6 ? 3 : 0;
 	rules.known = attributes.files;
-	rules.fd = (int)syscall(LANDLOCK_CREATE, &attributes,
-				version >= 6   ? sizeof(attributes)
-				: version >= 4 ? 2 * sizeof(uint64_t)
-					       : sizeof(uint64_t),
-				0);
+	rules.fd = (int)syscall(LANDLOCK_CREATE, &attributes, sizeof(attributes), 0);
 	rules.failure = rules.fd < 0 ? errno : 0;
 	return rules;
 }
@@ -151,7 +143,7 @@ static void allow_descriptor(struct ruleset *rules, int fd, uint64_t rights)
 	}
 	rule.allowed_access = rights;
 	if (rights && syscall(LANDLOCK_ADD, rules->fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0) {
-		rules->failure = rules->failure ? rules->failure : errno;
+		rules->failure = errno;
 	}
 }
 
@@ -164,18 +156,20 @@ static void allow(struct ruleset *rules, const char *path, uint64_t rights)
 		allow_descriptor(rules, fd, rights);
 		close(fd);
 	} else if (path && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
-		rules->failure = rules->failure ? rules->failure : errno;
+		rules->failure = errno;
 	}
 }
 
-static void allow_patterns(struct ruleset *rules, const struct rule *patterns)
+static void allow_system(struct ruleset *rules, enum harden_kind kind)
 {
-	for (; patterns->pattern; patterns++) {
+	for (const struct rule *rule = of_system; rule < of_system + SGPU_ARRAY_LENGTH(of_system);
+	     rule++) {
 		glob_t found;
 
-		if (glob(patterns->pattern, GLOB_BRACE, NULL, &found) == 0) {
+		if ((rule->kind == HARDEN_CPU || rule->kind == kind) &&
+		    glob(rule->pattern, GLOB_BRACE, NULL, &found) == 0) {
 			for (size_t k = 0; k < found.gl_pathc; k++) {
-				allow(rules, found.gl_pathv[k], patterns->rights);
+				allow(rules, found.gl_pathv[k], rule->rights);
 			}
 			globfree(&found);
 		}
@@ -203,7 +197,6 @@ static void allow_driver(struct ruleset *rules)
 	if (library && dlinfo(library, RTLD_DI_ORIGIN, path) == 0) {
 		allow(rules, path, RUN);
 	}
-	allow_patterns(rules, of_gpus);
 }
 
 static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
@@ -211,16 +204,13 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 	const struct sgpu_output *output;
 	const char *name;
 
-	if (!needs->bare) {
-		allow_patterns(rules, of_system);
-		allow(rules, own_libraries(), RUN);
-		allow_regions(rules);
-	}
-	if (needs->gpu) {
+	if (needs->kind == HARDEN_GPU) {
 		allow_driver(rules);
 	}
-	if (needs->tpm) {
-		allow_patterns(rules, of_tpms);
+	if (needs->kind != HARDEN_SIGNER) {
+		allow_system(rules, needs->kind);
+		allow(rules, own_libraries(), RUN);
+		allow_regions(rules);
 	}
 	for (int i = 0; i < LANDLOCK_REPORTS_MAX; i++) {
 		allow(rules, needs->reports[i], REPORT);
@@ -228,7 +218,7 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 	for (int i = 0; i < sgpu_files_count(needs->files); i++) {
 		allow_descriptor(rules, sgpu_files_directory(needs->files, i, &name), READ);
 	}
-	for (size_t i = 0; !needs->bare && !needs->tpm && (output = cli_output_prepared(i)); i++) {
+	for (size_t i = 0; needs->kind <= HARDEN_GPU && (output = cli_output_prepared(i)); i++) {
 		/* To give the output its name, and to remove folders made for it if the run
 		 * fails. */
 		if (output->directory >= 0) {
@@ -247,18 +237,8 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 
 int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error)
 {
-	const int version = landlock_version();
-	struct ruleset rules;
+	struct ruleset rules = make_ruleset(kernel_version(), false);
 
-	if (cli_harden_off()) {
-		return SGPU_OK;
-	}
-	if (version == 0) {
-		return sgpu_fail(
-			error, SGPU_EUNAVAILABLE,
-			"files are not confined: this kernel has no Landlock, or it is off");
-	}
-	rules = make_ruleset(version, false);
 	if (rules.failure == 0) {
 		allow_all(&rules, needs);
 	}
