@@ -120,10 +120,11 @@ int report_trace(const struct sgpu_run *run, const struct enclave *w,
 	return rc;
 }
 
+enum { WATCH_MS = 100 };
+
 struct watched {
 	const struct sgpu_run *run;
-	bool on_gpu;
-	int wait_ms, ended_fd;
+	int ended_fd;
 };
 
 /* A GPU abandons a stopped run's kernels within seconds, but a call of the driver may wait for a
@@ -134,9 +135,9 @@ static void *watch(void *argument)
 	struct pollfd ended = { .fd = w->ended_fd, .events = POLLIN };
 	struct sgpu_run_progress p;
 
-	while (poll(&ended, 1, w->wait_ms) <= 0) {
+	while (poll(&ended, 1, WATCH_MS) <= 0) {
 		sgpu_run_get_progress(w->run, &p);
-		if (w->on_gpu && p.stopping_ns > ENCLAVE_STUCK_NS) {
+		if (p.stopping_ns > ENCLAVE_STUCK_NS) {
 			enclave_give_up();
 		}
 		cli_progress_of(p.bytes_in, p.bytes_in_all);
@@ -147,7 +148,7 @@ static void *watch(void *argument)
 int run_watched(struct sgpu_run *run, const struct enclave *w, struct sgpu_error *error)
 {
 	const bool shows = isatty(cli_error_fd) && !cli_quiet && !cli_json;
-	struct watched watched = { run, w->on_gpu, shows ? 100 : 1000, -1 };
+	struct watched watched = { .run = run };
 	pthread_t watcher;
 	int rc = SGPU_OK;
 
