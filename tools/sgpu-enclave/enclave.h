@@ -23,18 +23,19 @@
 #include "runner.h"
 #include "wire.h"
 
+/* Keys of -k, and that of a quote or, among the files, the attestation key. */
+enum {
+	ENCLAVE_KEYS_MAX = 64,
+	KEY_FILES_MAX = ENCLAVE_KEYS_MAX + 1,
+	ENCLAVE_KEYS_SIZE = (ENCLAVE_KEYS_MAX + 1) * sizeof(struct sgpu_key)
+};
+
 /* Files of the runner's secrets, which are read once, before the first batch, and cannot be opened
  * later. */
-enum { KEY_FILES_MAX = 72 };
 struct key_files {
 	struct stat files[KEY_FILES_MAX];
 	const char *names[KEY_FILES_MAX]; /* as given */
 	int count;
-};
-
-enum {
-	ENCLAVE_KEYS_MAX = 64,
-	ENCLAVE_KEYS_SIZE = (ENCLAVE_KEYS_MAX + 1) * sizeof(struct sgpu_key)
 };
 
 struct enclave_device {
