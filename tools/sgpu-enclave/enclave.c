@@ -24,8 +24,6 @@ enum {
 
 #define SLACK_NS 1000UL /* of timers: runs wait for devices in short steps */
 
-static const uint64_t DEFAULT_WINDOW_US = SGPU_REPLAY_WINDOW_DAYS * UINT64_C(86400000000);
-
 static struct enclave *current;
 
 static int check_evidence(const struct run_request *r)
@@ -106,12 +104,10 @@ int enclave_begin(struct enclave *w, void (*stop)(void))
 	struct sgpu_error error = { 0 };
 
 	current = w;
-#if defined(M_TRIM_THRESHOLD) && defined(M_MMAP_THRESHOLD)
 	/* The next batch reuses this one's memory. By default the C library would return it to the
 	 * kernel after each batch of some ten KiB, and fault it in again. */
 	(void)mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK);
 	(void)mallopt(M_TRIM_THRESHOLD, KEPT_HEAP);
-#endif
 	for (int i = 0; i < w->request->runner.keys.count; i++) {
 		if (cli_take_input(w->request->runner.keys.items[i])) {
 			return sgpu_exit_status(SGPU_EUSAGE);
@@ -216,7 +212,6 @@ static int confine_files(const struct enclave *w, struct landlock_needs *needs,
 static int write_quote(struct enclave *w, struct sgpu_error *error)
 {
 	const struct run_request *r = w->request;
-	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	char *text = NULL;
 	size_t size = 0;
 	int quote = -1;
@@ -224,10 +219,7 @@ static int write_quote(struct enclave *w, struct sgpu_error *error)
 
 	rc = rc ? rc : signer_ask(r->nonce.data, r->nonce.size, &quote, error);
 	rc = rc ? rc : wire_take_text(quote, "the quote", SGPU_QUOTE_MAX, &text, &size, error);
-	rc = rc ? rc : cli_output_take(&output, r->quote, 0666, false, error);
-	rc = rc ? rc : sgpu_write(output.fd, r->quote, text, size, error);
-	rc = rc ? rc : sgpu_output_commit(&output, error);
-	sgpu_output_close(&output);
+	rc = rc ? rc : cli_write_text(r->quote, 0666, text, size, error);
 	free(text);
 	sgpu_close(signer_fd);
 	return rc;
@@ -236,9 +228,8 @@ static int write_quote(struct enclave *w, struct sgpu_error *error)
 int enclave_open(struct enclave *w, struct landlock_needs *needs, struct sgpu_error *error)
 {
 	static const uint8_t key[SGPU_KEY_SIZE];
-	const uint64_t window_us = w->request->runner.window_ns
-					   ? w->request->runner.window_ns / 1000
-					   : DEFAULT_WINDOW_US;
+	const uint64_t window_ns = w->request->runner.window_ns,
+		       usual_us = SGPU_REPLAY_WINDOW_DAYS * UINT64_C(86400000000);
 	struct sgpu_aead *aead = NULL;
 	int rc = SGPU_OK;
 
@@ -248,7 +239,8 @@ int enclave_open(struct enclave *w, struct landlock_needs *needs, struct sgpu_er
 	}
 	rc = rc ? rc : load_keys(w, error);
 	if (rc == SGPU_OK && w->owners.count > 0) {
-		rc = sgpu_replay_create(w->request->runner.state, window_us, &w->replay, error);
+		rc = sgpu_replay_create(w->request->runner.state,
+					window_ns ? window_ns / 1000 : usual_us, &w->replay, error);
 	}
 	/* Without an AEAD each sealed segment would fail. */
 	rc = rc ? rc : sgpu_aead_create(NULL, key, &aead, error);
