@@ -105,17 +105,6 @@ static enum serve_sum result_of(const struct sgpu_run *run, int rc)
 	}
 }
 
-static void count_batch(const struct sgpu_run *run, int rc, uint64_t since_ns,
-			const struct sgpu_run_progress *progress)
-{
-	_Atomic uint64_t *sums = serving.counters->sums;
-
-	atomic_fetch_add(&sums[result_of(run, rc)], 1);
-	atomic_fetch_add(&sums[SERVE_LATENCY_NS], sgpu_now_ns() - since_ns);
-	atomic_fetch_add(&sums[SERVE_BYTES_IN], progress->bytes_in);
-	atomic_fetch_add(&sums[SERVE_BYTES_OUT], progress->bytes_out);
-}
-
 void work_report(struct work *work, const struct sgpu_run *run, struct wire_answer *answer,
 		 struct sgpu_error *error)
 {
@@ -124,6 +113,8 @@ void work_report(struct work *work, const struct sgpu_run *run, struct wire_answ
 	const struct report_user by = { .uid = work->uid,
 					.name = work->user,
 					.reason = error->text };
+	const struct sgpu_run_progress *progress = &answer->report.progress;
+	_Atomic uint64_t *sums = serving.counters->sums;
 	const int rc = error->code;
 
 	if (run) {
@@ -139,7 +130,10 @@ void work_report(struct work *work, const struct sgpu_run *run, struct wire_answ
 				"if it is sealed to the key of a quote, the worker that gave the "
 				"quote has ended: ask for a new one with 'sgpu-serve quote'");
 	}
-	count_batch(run, rc, work->since_ns, &answer->report.progress);
+	atomic_fetch_add(&sums[result_of(run, rc)], 1);
+	atomic_fetch_add(&sums[SERVE_LATENCY_NS], sgpu_now_ns() - work->since_ns);
+	atomic_fetch_add(&sums[SERVE_BYTES_IN], progress->bytes_in);
+	atomic_fetch_add(&sums[SERVE_BYTES_OUT], progress->bytes_out);
 	if (!serving.begin.spool) { /* whose worker prints the line itself */
 		report_batch(&answer->report, NULL, rc, &by);
 	}
