@@ -3,6 +3,7 @@
  * sgpu-enclave: the runner, and the only program that is trusted with keys and data. See
  * sgpu-enclave(1).
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -54,9 +55,7 @@ static const struct cli_verb verbs[] = {
 int main(int argc, char **argv)
 {
 	/* If sgpu-run has become this program, messages are sgpu-run's. */
-	const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL, *called = slash ? slash + 1
-									       : argc > 0 ? argv[0]
-											  : "";
+	const char *called = program_invocation_short_name;
 	const struct cli_tool tool = {
 		.name = strcmp(called, "sgpu-run") == 0 ? "sgpu-run" : "sgpu-enclave",
 		.summary = "run batches on a device",
