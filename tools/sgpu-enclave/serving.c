@@ -75,9 +75,7 @@ static bool watch(int fd, uint64_t number, bool once, bool again)
 
 static bool watch_client(struct work *work)
 {
-	const bool again = work->watched;
-
-	work->watched = watch(work->connection, work->number, true, again);
+	work->watched = watch(work->connection, work->number, true, work->watched);
 	return work->watched;
 }
 
