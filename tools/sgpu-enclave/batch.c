@@ -56,7 +56,7 @@ static int run_open_batch(struct submission *s, struct sgpu_error *error)
 	options->new_response = s->response.temporary != NULL;
 	options->manifest = s->manifest_fd >= 0 ? &s->manifest_fd : NULL;
 	options->deadline_ns = r->timeout_ns ? sgpu_now_ns() + r->timeout_ns : 0;
-	rc = sgpu_run_create(w->devices[0].runner, &s->run, &run, error);
+	rc = sgpu_run_create(w->runner, &s->run, &run, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}

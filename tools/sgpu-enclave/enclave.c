@@ -291,37 +291,29 @@ static int filter_calls(const struct enclave *w, struct sgpu_error *error)
 	return rc;
 }
 
-/* The device that runs use, guarded by its context. */
-static struct sgpu_device *secure_device(const struct enclave_device *d)
-{
-	return d->context ? sgpu_secure_device(d->context) : d->device;
-}
-
 int enclave_start(struct enclave *w, int kept, struct sgpu_error *error)
 {
-	struct sgpu_runner_config config = w->runner;
-	struct sgpu_device *more[RUNNER_DEVICES_MAX];
+	struct sgpu_device *devices[RUNNER_DEVICES_MAX] = { NULL };
+	struct sgpu_runner_config config = { .more = devices + 1,
+					     .more_count = w->device_count - 1,
+					     .shared_files = w->shared_files };
 	int rc = key_files_close(w, kept, error);
 
 	/* What kernels print may be HIGH. */
 	rc = rc || cli_harden_off() ? rc : cli_silence(error);
 	for (int i = 0; rc == SGPU_OK && i < w->device_count; i++) {
-		rc = sgpu_secure_create(w->devices[i].device, NULL, &w->devices[i].context, error);
+		struct enclave_device *d = &w->devices[i];
+
+		rc = sgpu_secure_create(d->device, NULL, &d->context, error);
+		devices[i] = rc == SGPU_OK ? sgpu_secure_device(d->context) : d->device;
 		if (rc == SGPU_EUNAVAILABLE) {
 			cli_detail("no secure context: %s", error->text);
 			rc = SGPU_OK;
 		}
 	}
 	rc = rc ? rc : filter_calls(w, error);
-	for (int i = 1; i < w->device_count; i++) {
-		more[config.more_count++] = secure_device(&w->devices[i]);
-	}
-	config.more = more;
-	if (rc == SGPU_OK) {
-		config.device = secure_device(&w->devices[0]);
-		rc = sgpu_runner_create(&config, &w->devices[0].runner, error);
-	}
-	return rc;
+	config.device = devices[0];
+	return rc ? rc : sgpu_runner_create(&config, &w->runner, error);
 }
 
 struct sgpu_run_options enclave_run_options(const struct enclave *w)
@@ -337,11 +329,11 @@ struct sgpu_run_options enclave_run_options(const struct enclave *w)
 
 void enclave_stop(struct enclave *w)
 {
+	sgpu_runner_free(&w->runner);
 	for (int i = 0; i < w->device_count; i++) {
 		struct enclave_device *d = &w->devices[i];
 		struct sgpu_secure_stats stats;
 
-		sgpu_runner_free(&d->runner); /* the first runner may use all devices */
 		if (cli_verbose && d->context) {
 			sgpu_secure_get_stats(d->context, &stats);
 			cli_detail("secure context: %" PRIu64 " MiB of pages, %" PRIu64

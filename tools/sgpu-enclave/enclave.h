@@ -42,7 +42,6 @@ struct enclave_device {
 	struct sgpu_device *device;
 	struct sgpu_device_info about; /* for reports */
 	struct sgpu_secure *context;   /* NULL on a device that maps no pages */
-	struct sgpu_runner *runner;    /* NULL if the first one's uses all devices */
 };
 
 struct enclave {
@@ -61,7 +60,8 @@ struct enclave {
 	char names[RUNNER_DEVICES_MAX][RUNNER_DEVICE_NAME]; /* as passed to sgpu_device_open */
 	int named, device_count; /* devices named, 0: every GPU; devices open */
 	bool on_gpu;
-	struct sgpu_runner_config runner; /* what its user sets */
+	struct sgpu_runner *runner; /* of all devices */
+	bool shared_files;	    /* see struct sgpu_runner_config */
 };
 
 /* Notes the file of `key`, an argument of -k, before the key is read: no batch fetches a file with

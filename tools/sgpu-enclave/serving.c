@@ -570,7 +570,7 @@ int serve(struct enclave *enclave)
 	    (enclave->sessions != WIRE_SESSIONS_NONE && request->runner.allow_modules)) {
 		return cli_usage("sessions of owners need --owners, and none run beside modules");
 	}
-	enclave->runner.shared_files = !serving.begin.spool; /* with the clients */
+	enclave->shared_files = !serving.begin.spool; /* with the clients */
 	status = enclave_check(enclave);
 	if (!status && serving.begin.spool && request->runner.allow_modules &&
 	    enclave->owners.count > 1) {

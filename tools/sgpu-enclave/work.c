@@ -52,9 +52,7 @@ static int make_run(struct work *work, struct sgpu_run **run, struct sgpu_error 
 	submission.options.deadline_ns = timeout == 0			? 0
 					 : timeout < UINT64_MAX - since ? since + timeout
 									: UINT64_MAX;
-	return rc < 0 ? rc
-		      : sgpu_run_create(serving.enclave->devices[0].runner, &submission, run,
-					error);
+	return rc < 0 ? rc : sgpu_run_create(serving.enclave->runner, &submission, run, error);
 }
 
 int work_begin(struct work *work, struct sgpu_run **run, struct sgpu_error *error)
