@@ -239,11 +239,11 @@ seal_to_owner() {
 @test "the options of evidence are checked before anything is made" {
 	local all=(--nonce "$NONCE" --attestation-key ak.pem --certificate ak.crt)
 	run --separate-stderr -2 sgpu-run "${all[@]}" -o response /dev/null
-	assert_contains "$stderr" "--nonce is for a run with --quote"
+	assert_contains "$stderr" "are for a run with --quote"
 	run --separate-stderr -2 sgpu-run --owner owner.jwk -o response /dev/null
-	assert_contains "$stderr" "--owner is for a run with --quote"
+	assert_contains "$stderr" "and --owner are for a run with --quote"
 	run --separate-stderr -2 sgpu-run --quote quote "${all[@]:0:4}" -o response /dev/null
-	assert_contains "$stderr" "--quote needs --certificate"
+	assert_contains "$stderr" "--quote needs --nonce, --attestation-key and --certificate"
 	run --separate-stderr -2 sgpu-run --quote quote "${all[@]:2}" -o response /dev/null
 	assert_contains "$stderr" "--quote needs --nonce"
 	run --separate-stderr -2 sgpu-run --quote - "${all[@]}" -o response /dev/null

@@ -28,21 +28,15 @@ static struct enclave *current;
 
 static int check_evidence(const struct run_request *r)
 {
-	const struct {
-		const char *name;
-		bool given;
-	} needed[] = { { "--nonce", r->nonce.size > 0 },
-		       { "--attestation-key", r->runner.attestation_key != NULL },
-		       { "--certificate", r->runner.certificate != NULL },
-		       { "--owner", r->owner != NULL } };
-	const size_t optional = SGPU_ARRAY_LENGTH(needed) - 1;
+	const struct runner_options *o = &r->runner;
+	const bool all = r->nonce.size > 0 && o->attestation_key && o->certificate,
+		   any = r->nonce.size > 0 || o->attestation_key || o->certificate || r->owner;
 
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(needed); i++) {
-		if (needed[i].given != (r->quote != NULL) && !(r->quote && i == optional)) {
-			return cli_usage(r->quote ? "--quote needs %s"
-						  : "%s is for a run with --quote",
-					 needed[i].name);
-		}
+	if (r->quote ? !all : any) {
+		return cli_usage(r->quote ? "--quote needs --nonce, --attestation-key and "
+					    "--certificate"
+					  : "--nonce, --attestation-key, --certificate and "
+					    "--owner are for a run with --quote");
 	}
 	return r->quote && cli_is_standard(r->quote)
 		       ? cli_usage("the quote goes to a file, since standard output is for what "
