@@ -62,7 +62,7 @@ becomes() {
 		assert_contains "$stderr" "is about a runner of one's own, and --socket about a server's"
 	done
 	run --separate-stderr -2 sgpu-enclave --socket none batch.tar
-	assert_contains "$stderr" "--socket is for 'sgpu-run' and a server"
+	assert_contains "$stderr" "--socket, --lease and --wait are for 'sgpu-run' and a server"
 	run --separate-stderr -2 sgpu-enclave --lease batch.tar
 	run --separate-stderr -2 sgpu-enclave --memory 1M batch.tar
 	assert_contains "$stderr" "--memory is for --session"

@@ -18,9 +18,7 @@ static int check_modes(const struct run_request *r, const char *path)
 		return cli_usage("--serve, --session and --info exclude each other");
 	}
 	if (r->socket || r->lease || r->wait_ns) {
-		return cli_usage("%s is for 'sgpu-run' and a server", r->socket	 ? "--socket"
-								      : r->lease ? "--lease"
-										 : "--wait");
+		return cli_usage("--socket, --lease and --wait are for 'sgpu-run' and a server");
 	}
 	if (r->memory && !r->session) {
 		return cli_usage("--memory is for --session");
