@@ -180,12 +180,11 @@ void requests_take(int connection)
  * this. */
 #define DEVICE_SLACK (UINT64_C(1) << 30)
 
-static uint64_t set_aside;
-
 /* 0: no limit. Takes the reserve for staging before there is a limit, and keeps it as long as there
  * is one. */
 static void limit_host_memory(const struct enclave *w, uint64_t bytes)
 {
+	static bool limited;
 	const uint64_t staging = (uint64_t)w->device_count * SGPU_RUNNER_PINNED_MAX;
 
 	if (bytes && bytes <= staging) {
@@ -195,16 +194,15 @@ static void limit_host_memory(const struct enclave *w, uint64_t bytes)
 			    w->device_count, (unsigned long long)staging,
 			    (unsigned long long)bytes);
 	}
-	if (bytes && !set_aside) {
+	if (bytes && !limited) {
 		serve_lease_shrink(bytes > staging ? (bytes - staging) / 2 : 0);
-		set_aside =
-			sgpu_limit_take(SGPU_HOST_MEMORY, staging, NULL) == SGPU_OK ? staging : 0;
+		(void)!sgpu_limit_take(SGPU_HOST_MEMORY, staging, NULL); /* no limit yet */
 	}
 	sgpu_limit_set(SGPU_HOST_MEMORY, bytes);
-	if (!bytes && set_aside) {
-		sgpu_limit_give(SGPU_HOST_MEMORY, set_aside);
-		set_aside = 0;
+	if (!bytes && limited) {
+		sgpu_limit_give(SGPU_HOST_MEMORY, staging);
 	}
+	limited = bytes > 0;
 }
 
 void serve_limits(const struct wire_limits *limits)
