@@ -314,13 +314,17 @@ static void on_refused(int signal, siginfo_t *info, void *context)
 	_exit(sgpu_exit_status(SGPU_EPOLICY));
 }
 
-/* Returns 0, or a negative errno. */
-static int load(enum harden_kind kind)
+int harden_filter(enum harden_kind kind, struct sgpu_error *error)
 {
 	const struct sigaction action = { .sa_sigaction = on_refused, .sa_flags = SA_SIGINFO };
-	scmp_filter_ctx filter = seccomp_init(kind == HARDEN_GPU ? SCMP_ACT_ALLOW : UNKNOWN);
-	int rc = !filter ? -ENOMEM : sigaction(SIGSYS, &action, NULL) != 0 ? -errno : 0;
+	scmp_filter_ctx filter;
+	int rc;
 
+	if (cli_harden_off()) {
+		return SGPU_OK;
+	}
+	filter = seccomp_init(kind == HARDEN_GPU ? SCMP_ACT_ALLOW : UNKNOWN);
+	rc = !filter ? -ENOMEM : sigaction(SIGSYS, &action, NULL) != 0 ? -errno : 0;
 	if (kind == HARDEN_GPU) {
 		/* clone3()'s flags lie in memory, where a filter cannot look; the C library falls
 		 * back to clone(). Other kinds of filter do not know clone3() anyway. */
@@ -335,13 +339,6 @@ static int load(enum harden_kind kind)
 	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
 	rc = seccomp_put_on(filter, rc, TRAP);
 	seccomp_release(filter);
-	return rc;
-}
-
-int harden_filter(enum harden_kind kind, struct sgpu_error *error)
-{
-	const int rc = cli_harden_off() ? 0 : load(kind);
-
 	errno = -rc;
 	return rc == 0 ? SGPU_OK
 	       : rc != -ECANCELED && rc != -ESRCH
