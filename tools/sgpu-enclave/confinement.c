@@ -2,13 +2,9 @@
  *
  * Which protections this process and its modules have, as objects for --info.
  */
-#include <linux/seccomp.h>
-#include <stdint.h>
-#include <string.h>
+#include <seccomp.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/base.h"
 #include "device/device.h"
@@ -73,14 +69,13 @@ json_t *confinement_try(void)
 json_t *harden_look(void)
 {
 	const char *off = cli_harden_off();
-	const uint32_t trap = SECCOMP_RET_TRAP;
 	struct rlimit core = { 1, 1 };
 	bool closed, filters;
 
 	if (!off) {
 		cli_harden();
 	}
-	filters = !off && syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &trap) == 0;
+	filters = !off && seccomp_api_get() >= 2; /* filters of all threads */
 	(void)getrlimit(RLIMIT_CORE, &core);
 	closed = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 0;
 	return json_pack("{s:b, s:b, s:b, s:b, s:b, s:s, s:s*}", "no_core",
