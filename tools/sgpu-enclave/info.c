@@ -22,7 +22,7 @@ static json_t *look(const char *selector, int *code)
 	struct sgpu_device_info info;
 	struct sgpu_device *device = NULL;
 	struct sgpu_error missing = { 0 };
-	json_t *object, *of_gpu;
+	bool gpu;
 	int rc = sgpu_device_open(selector, NULL, &device, &missing);
 
 	rc = rc ? rc : sgpu_device_get_info(device, &info, &missing);
@@ -33,24 +33,22 @@ static json_t *look(const char *selector, int *code)
 		return json_pack("{s:s, s:b, s:s, s:s}", "selector", selector, "available", 0,
 				 "missing", missing.text, "hint", missing.hint);
 	}
-	object = json_pack("{s:s, s:b, s:s, s:i, s:I, s:I, s:b, s:b, s:b, s:I, s:o}", "selector",
-			   info.selector, "available", 1, "name", info.name, "compute_units",
-			   (int)info.compute_units, "memory_total_bytes",
-			   (json_int_t)info.memory_total, "memory_free_bytes",
-			   (json_int_t)info.memory_free, "opens_on_device", info.opens_on_device,
-			   "pins_host_memory", info.pins_host_memory, "registers_host_memory",
-			   info.registers, "piece_bytes", (json_int_t)info.piece, "numa_node",
-			   info.numa_node >= 0 ? json_integer(info.numa_node) : json_null());
-	if (info.uuid[0]) {
-		of_gpu = json_pack("{s:s, s:s, s:s, s:s, s:b, s:{s:b, s:s}}", "uuid", info.uuid,
-				   "compute_capability", info.capability, "driver", info.driver,
-				   "confidential_computing", info.confidential, "default", 0,
-				   "key_agreement", "agreed", agreement.agreed, "text",
-				   agreement.text);
-		json_object_update(object, of_gpu);
-		json_decref(of_gpu);
-	}
-	return object;
+	gpu = info.uuid[0] != '\0';
+	return json_pack(
+		"{s:s, s:b, s:s, s:i, s:I, s:I, s:b, s:b, s:b, s:I, s:o, s:s*, s:s*, s:s*, s:s*, "
+		"s:o*, s:o*}",
+		"selector", info.selector, "available", 1, "name", info.name, "compute_units",
+		(int)info.compute_units, "memory_total_bytes", (json_int_t)info.memory_total,
+		"memory_free_bytes", (json_int_t)info.memory_free, "opens_on_device",
+		info.opens_on_device, "pins_host_memory", info.pins_host_memory,
+		"registers_host_memory", info.registers, "piece_bytes", (json_int_t)info.piece,
+		"numa_node", info.numa_node >= 0 ? json_integer(info.numa_node) : json_null(),
+		"uuid", gpu ? info.uuid : NULL, "compute_capability", gpu ? info.capability : NULL,
+		"driver", gpu ? info.driver : NULL, "confidential_computing",
+		gpu ? info.confidential : NULL, "default", gpu ? json_false() : NULL,
+		"key_agreement",
+		gpu ? json_pack("{s:b, s:s}", "agreed", agreement.agreed, "text", agreement.text)
+		    : NULL);
 }
 
 /* Lists every GPU by its index and marks the one that "cuda" means, or says what is missing; then
