@@ -73,10 +73,9 @@ int enclave_check(struct enclave *w)
 							   : cli_error(&error);
 	}
 	if (w->named != 1 && (request->session || o->attestation_key)) {
-		sgpu_fail(&error, SGPU_EUSAGE,
-			  "--device: '%s' names several devices, and this takes one", o->device);
-		(void)sgpu_hint(&error, "a quote names one device, and a session has one");
-		return cli_error(&error);
+		return cli_usage("--device: '%s' names several devices: a quote names one device, "
+				 "and a session has one",
+				 o->device);
 	}
 	if (o->keys.count > ENCLAVE_KEYS_MAX) {
 		return cli_usage("more than %d keys", ENCLAVE_KEYS_MAX);
