@@ -124,6 +124,7 @@ enum { WATCH_MS = 100 };
 
 struct watched {
 	const struct sgpu_run *run;
+	const struct enclave *enclave;
 	int ended_fd;
 };
 
@@ -138,7 +139,7 @@ static void *watch(void *argument)
 	while (poll(&ended, 1, WATCH_MS) <= 0) {
 		sgpu_run_get_progress(w->run, &p);
 		if (p.stopping_ns > ENCLAVE_STUCK_NS) {
-			enclave_give_up();
+			enclave_give_up(w->enclave);
 		}
 		cli_progress_of(p.bytes_in, p.bytes_in_all);
 	}
@@ -148,7 +149,7 @@ static void *watch(void *argument)
 int run_watched(struct sgpu_run *run, const struct enclave *w, struct sgpu_error *error)
 {
 	const bool shows = isatty(cli_error_fd) && !cli_quiet && !cli_json;
-	struct watched watched = { .run = run };
+	struct watched watched = { .run = run, .enclave = w };
 	pthread_t watcher;
 	int rc = SGPU_OK;
 

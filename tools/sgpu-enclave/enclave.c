@@ -24,8 +24,6 @@ enum {
 
 #define SLACK_NS 1000UL /* of timers: runs wait for devices in short steps */
 
-static struct enclave *current;
-
 static int check_evidence(const struct run_request *r)
 {
 	const struct runner_options *o = &r->runner;
@@ -96,7 +94,6 @@ int enclave_begin(struct enclave *w, void (*stop)(void))
 {
 	struct sgpu_error error = { 0 };
 
-	current = w;
 	/* The next batch reuses this one's memory. By default the C library would return it to the
 	 * kernel after each batch of some ten KiB, and fault it in again. */
 	(void)mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK);
@@ -353,11 +350,11 @@ int enclave_end(struct enclave *w, int status)
 	return status;
 }
 
-void enclave_give_up(void)
+void enclave_give_up(const struct enclave *w)
 {
 	sigset_t all;
 
-	sgpu_wipe(current->keys, ENCLAVE_KEYS_SIZE);
+	sgpu_wipe(w->keys, ENCLAVE_KEYS_SIZE);
 	cli_fail(SGPU_EDEVICE, "the device does not stop what it was told to stop");
 	sigfillset(&all);
 	pthread_sigmask(SIG_UNBLOCK, &all, NULL);

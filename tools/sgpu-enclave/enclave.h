@@ -109,7 +109,7 @@ int enclave_end(struct enclave *enclave, int status);
 #define ENCLAVE_STUCK_NS UINT64_C(15000000000)
 /* For a device that does not end a stopped run: wipes the keys and ends the process with status 3.
  * Async-signal-unsafe. */
-void enclave_give_up(void);
+void enclave_give_up(const struct enclave *enclave);
 
 /* signer.c: a child, which alone has the attestation key, and no other secret, signs quotes. It
  * gets the claims once, before anybody is served, and later only nonces. So code that takes over

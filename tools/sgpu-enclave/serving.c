@@ -427,7 +427,7 @@ static void tick(void)
 			sgpu_run_get_progress(work->run, &progress);
 		}
 		if (progress.stopping_ns > ENCLAVE_STUCK_NS) {
-			enclave_give_up();
+			enclave_give_up(serving.enclave);
 		}
 		if (work->run && !work->heard && !work->gone) {
 			hear_of(work);
