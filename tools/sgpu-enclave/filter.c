@@ -90,18 +90,9 @@ struct seccomp_rule {
 	struct scmp_arg_cmp argument;
 };
 
-#define BITS(index, mask, value)                       \
-	{                                              \
-		index, SCMP_CMP_MASKED_EQ, mask, value \
-	}
-#define EQUAL(index, value)                                  \
-	{                                                    \
-		index, SCMP_CMP_EQ, (scmp_datum_t)(value), 0 \
-	}
-#define OTHER(index, value)                                  \
-	{                                                    \
-		index, SCMP_CMP_NE, (scmp_datum_t)(value), 0 \
-	}
+#define BITS(index, mask, value) SCMP_CMP64(index, SCMP_CMP_MASKED_EQ, mask, value)
+#define EQUAL(index, value) SCMP_CMP64(index, SCMP_CMP_EQ, (scmp_datum_t)(value), 0)
+#define OTHER(index, value) SCMP_CMP64(index, SCMP_CMP_NE, (scmp_datum_t)(value), 0)
 /* For an argument that is an int in the kernel: only its low 32 bits count. */
 #define INT(index, value) BITS(index, 0xffffffffU, (uint32_t)(value))
 
@@ -190,16 +181,14 @@ static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 					F_SETPIPE_SZ, F_GETPIPE_SZ, F_ADD_SEALS,  F_GET_SEALS,
 					F_SETLEASE };
 	static const char *const others[] = { "socketpair", "tkill", NULL };
-	static const struct scmp_arg_cmp unix_only = INT(0, AF_UNIX);
 
 	seccomp_add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(controls); i++) {
-		const struct scmp_arg_cmp command = INT(1, controls[i]);
-
-		seccomp_add(filter, rc, SCMP_ACT_ALLOW, "fcntl", 1, &command);
+		seccomp_add(filter, rc, SCMP_ACT_ALLOW, "fcntl", 1, &INT(1, controls[i]));
 	}
 	seccomp_add_all(filter, rc, TRAP, others);
-	seccomp_add(filter, rc, sockets ? SCMP_ACT_ALLOW : TRAP, "socket", sockets, &unix_only);
+	seccomp_add(filter, rc, sockets ? SCMP_ACT_ALLOW : TRAP, "socket", sockets,
+		    &INT(0, AF_UNIX));
 	if (sockets) {
 		seccomp_add(filter, rc, SCMP_ACT_ALLOW, "connect", 0, NULL);
 	}
@@ -210,7 +199,7 @@ static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 /* Allows no new threads, and no new executable memory. */
 static void add_signer_calls(scmp_filter_ctx filter, int *rc)
 {
-	static const struct seccomp_rule rules[] = {
+	const struct seccomp_rule rules[] = {
 		{ SCMP_ACT_ALLOW, "mmap", BITS(2, PROT_EXEC, 0) },
 		{ TRAP, "mmap", BITS(2, PROT_EXEC, PROT_EXEC) },
 		{ SCMP_ACT_ALLOW, "mprotect", BITS(2, PROT_EXEC, 0) },
@@ -230,7 +219,7 @@ static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
 	static const unsigned long namespaces[] = { CLONE_NEWNS,  CLONE_NEWCGROUP, CLONE_NEWUTS,
 						    CLONE_NEWIPC, CLONE_NEWUSER,   CLONE_NEWPID,
 						    CLONE_NEWNET };
-	static const struct seccomp_rule rules[] = {
+	const struct seccomp_rule rules[] = {
 		{ FORBID, "socket", OTHER(0, AF_UNIX) },
 		{ FORBID, "ioctl", INT(1, TIOCSTI) },
 		{ FORBID, "ioctl", INT(1, TIOCLINUX) },
