@@ -99,7 +99,7 @@ refuses() {
 	sgpu-seal seal -k keys/stranger.jwk -r runner.pub.jwk --by-reference packed >sealed
 	refuses 4 "none of the owners" --owners owners --files data sealed
 	run --separate-stderr -2 sgpu-run -k keys/runner.jwk --files data -o response sealed
-	assert_contains "$stderr" "--files needs --owners"
+	assert_contains "$stderr" "--files, --state and --replay-window need --owners"
 	assert_no_file response
 }
 

@@ -78,14 +78,9 @@ int enclave_check(struct enclave *w)
 	if (o->keys.count > ENCLAVE_KEYS_MAX) {
 		return cli_usage("more than %d keys", ENCLAVE_KEYS_MAX);
 	}
-	if (w->files && w->owners.count == 0) {
-		return cli_usage(
-			"--files needs --owners: whoever makes a batch chooses what is read there");
-	}
-	if ((o->state || o->window_ns) && w->owners.count == 0) {
-		return cli_usage(
-			"%s needs --owners: anybody could use up the ids of others' batches",
-			o->state ? "--state" : "--replay-window");
+	if ((w->files || o->state || o->window_ns) && w->owners.count == 0) {
+		return cli_usage("--files, --state and --replay-window need --owners: anybody's "
+				 "batch could read those files, or use up the ids of others");
 	}
 	return 0;
 }
