@@ -51,12 +51,10 @@ void report_collect(const struct sgpu_run *run, const struct enclave *w, struct 
 /* Returns the row of a span; 0: the host. */
 static int row_of(const struct sgpu_span *span)
 {
-	return span->kind == SGPU_SPAN_READ || span->kind == SGPU_SPAN_WRITE
-		       ? 0
-		       : 1 +
-				 (span->device * SGPU_SPAN_KINDS + (int)span->kind) *
-					 SGPU_PLAN_STREAMS_MAX +
-				 span->number;
+	const bool on_host = span->kind == SGPU_SPAN_READ || span->kind == SGPU_SPAN_WRITE;
+	const int kinds = span->device * SGPU_SPAN_KINDS + (int)span->kind;
+
+	return on_host ? 0 : 1 + kinds * SGPU_PLAN_STREAMS_MAX + span->number;
 }
 
 static json_t *name_row(const struct sgpu_span *span, bool of_several)
