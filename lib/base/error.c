@@ -122,22 +122,22 @@ int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...)
 		 : saved == ENOSPC || saved == EDQUOT ? SGPU_ENOSPACE
 						      : SGPU_ESYSTEM;
 
+	va_list arguments;
+
+	va_start(arguments, format);
+	(void)sgpu_vfail(error, rc, format, arguments);
+	va_end(arguments);
 	if (error) {
 		char buffer[128];
-		va_list arguments;
-		va_start(arguments, format);
-		sgpu_message_format(error->text, sizeof(error->text), format, arguments);
-		va_end(arguments);
 		size_t used = strlen(error->text);
 		/* GNU's strerror_r returns the text, which need not be in `buffer`. */
 		snprintf(error->text + used, sizeof(error->text) - used, ": %s",
 			 strerror_r(saved, buffer, sizeof(buffer)));
-		error->code = rc;
 		error->retryable = passes(saved);
-		snprintf(error->hint, sizeof(error->hint), "%s",
-			 saved == EMFILE
-				 ? "the limit of open files is too low: raise it with ulimit -n"
-				 : "");
+		if (saved == EMFILE) {
+			sgpu_hint(error,
+				  "the limit of open files is too low: raise it with ulimit -n");
+		}
 	}
 	errno = saved;
 	return rc;
