@@ -80,25 +80,14 @@ static void watch_forks(void)
 	(void)pthread_atfork(before_fork, after_fork, after_fork);
 }
 
-/* Returns 0 if the size is too large. */
-static size_t whole_pages(size_t size)
-{
-	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-
-	return size <= SIZE_MAX - page ? (size + page - 1) / page * page : 0;
-}
-
 void *sgpu_secret_alloc(size_t size)
 {
-	const size_t pages = whole_pages(size);
-	void *memory = NULL;
+	void *memory;
 
-	if (pages) {
-		pthread_once(&once, watch_forks);
-		pthread_mutex_lock(&making);
-		memory = map_pages(pages);
-		pthread_mutex_unlock(&making);
-	}
+	pthread_once(&once, watch_forks);
+	pthread_mutex_lock(&making);
+	memory = map_pages(size);
+	pthread_mutex_unlock(&making);
 	return memory;
 }
 
@@ -106,7 +95,7 @@ void sgpu_secret_free(void *memory, size_t size)
 {
 	if (memory) {
 		sgpu_wipe(memory, size);
-		munmap(memory, whole_pages(size));
+		munmap(memory, size);
 	}
 }
 
