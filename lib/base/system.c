@@ -63,9 +63,6 @@ bool sgpu_peek(const char *path, char *text, size_t room)
 
 	while (fd >= 0 && used < room - 1) {
 		got = read(fd, text + used, room - 1 - used);
-		if (got < 0 && errno == EINTR) {
-			continue;
-		}
 		if (got <= 0) {
 			break;
 		}
@@ -98,14 +95,8 @@ bool sgpu_peek_line(const char *path, char *line, size_t room)
 enum { PAGE = 4096 };
 
 static _Atomic uint64_t limits[SGPU_LIMITED], own_counters[SGPU_LIMITED];
-static _Atomic uint64_t *_Atomic counters[SGPU_LIMITED]; /* NULL: use own_counters */
-
-static _Atomic uint64_t *counter_of(enum sgpu_limited what)
-{
-	_Atomic uint64_t *counter = atomic_load(&counters[what]);
-
-	return counter ? counter : &own_counters[what];
-}
+static _Atomic uint64_t *_Atomic counters[SGPU_LIMITED] = { &own_counters[SGPU_DEVICE_MEMORY],
+							    &own_counters[SGPU_HOST_MEMORY] };
 
 static uint64_t whole_pages(uint64_t bytes)
 {
@@ -125,20 +116,21 @@ void sgpu_limit_set(enum sgpu_limited what, uint64_t bytes)
 
 void sgpu_limit_count_in(enum sgpu_limited what, _Atomic uint64_t *counter)
 {
-	atomic_store(counter, atomic_load(counter_of(what)));
+	atomic_store(counter, atomic_load(atomic_load(&counters[what])));
 	atomic_store(&counters[what], counter);
 }
 
 uint64_t sgpu_limit_left(enum sgpu_limited what)
 {
-	const uint64_t limit = atomic_load(&limits[what]), used = atomic_load(counter_of(what));
+	const uint64_t limit = atomic_load(&limits[what]);
+	const uint64_t used = atomic_load(atomic_load(&counters[what]));
 
 	return limit == 0 ? UINT64_MAX : used < limit ? limit - used : 0;
 }
 
 int sgpu_limit_take(enum sgpu_limited what, uint64_t bytes, struct sgpu_error *error)
 {
-	_Atomic uint64_t *counter = counter_of(what);
+	_Atomic uint64_t *counter = atomic_load(&counters[what]);
 	const uint64_t pages = whole_pages(bytes), limit = atomic_load(&limits[what]);
 	uint64_t used = atomic_load(counter);
 
@@ -163,5 +155,5 @@ int sgpu_limit_take(enum sgpu_limited what, uint64_t bytes, struct sgpu_error *e
 
 void sgpu_limit_give(enum sgpu_limited what, uint64_t bytes)
 {
-	atomic_fetch_sub(counter_of(what), whole_pages(bytes));
+	atomic_fetch_sub(atomic_load(&counters[what]), whole_pages(bytes));
 }
