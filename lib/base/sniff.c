@@ -55,6 +55,7 @@ static const struct row {
 	    "'sgpu-manifest pack' makes a batch of it"),
 	ROW(IN_JSON, "", JSON, "JSON text", NULL),
 	ROW(IN_TEXT, "", OTHER, "text", NULL),
+	ROW(0, "", OTHER, "data of no known kind", NULL),
 #undef ROW
 };
 
@@ -71,7 +72,7 @@ static bool fits(const struct row *row, const char *text, size_t size, char begi
 
 static const struct row *find(const void *first, size_t size)
 {
-	static const struct row unknown = { .what = "data of no known kind" };
+	const struct row *row = rows;
 	const char *text = first;
 	size_t plain = 0, controls = 0;
 	char begin = ' ';
@@ -86,12 +87,10 @@ static const struct row *find(const void *first, size_t size)
 	}
 	/* Bytes from 0x80 count as UTF-8 if three quarters of all are ASCII. */
 	begin = !controls && plain * 4 >= size * 3 ? begin : '\0';
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(rows); i++) {
-		if (fits(&rows[i], text, size, begin)) {
-			return &rows[i];
-		}
+	while (!fits(row, text, size, begin)) {
+		row++;
 	}
-	return &unknown;
+	return row;
 }
 
 enum sgpu_sniffed sgpu_sniff(const void *first, size_t size)
