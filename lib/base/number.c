@@ -12,8 +12,8 @@
 #include "base/base.h"
 
 /* Parses a number, which may end with one of the suffixes: the powers of 1024. */
-static int parse(const char *text, const char *what, const char *suffixes, const char *kind,
-		 uint64_t min, uint64_t max, uint64_t *value, struct sgpu_error *error)
+static int parse(const char *text, const char *what, const char *suffixes, uint64_t min,
+		 uint64_t max, uint64_t *value, struct sgpu_error *error)
 {
 	char *rest = NULL;
 
@@ -29,7 +29,7 @@ static int parse(const char *text, const char *what, const char *suffixes, const
 	}
 	if (!good) {
 		sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a %s", what, SGPU_EXCERPT(text),
-			  kind);
+			  *suffixes ? "size" : "whole number");
 		if (*suffixes) {
 			sgpu_hint(error, "a number of bytes, with K, M, G or T for powers of 1024");
 		}
@@ -47,13 +47,13 @@ static int parse(const char *text, const char *what, const char *suffixes, const
 int sgpu_parse_u64(const char *text, const char *what, uint64_t min, uint64_t max, uint64_t *value,
 		   struct sgpu_error *error)
 {
-	return parse(text, what, "", "whole number", min, max, value, error);
+	return parse(text, what, "", min, max, value, error);
 }
 
 int sgpu_parse_size(const char *text, const char *what, uint64_t min, uint64_t max, uint64_t *bytes,
 		    struct sgpu_error *error)
 {
-	return parse(text, what, "KMGT", "size", min, max, bytes, error);
+	return parse(text, what, "KMGT", min, max, bytes, error);
 }
 
 int sgpu_parse_duration(const char *text, const char *what, uint64_t *ns, struct sgpu_error *error)
