@@ -121,27 +121,27 @@ static ssize_t move_ready(int fd, void *data, size_t size, bool out)
 	return count;
 }
 
-/* The offset that stands for the descriptor's own position. */
-enum { AT_POSITION = -1 };
-
-static ssize_t move_once(int fd, void *data, size_t size, int64_t offset, bool out, bool waits)
+/* at: the offset, or NULL for the descriptor's own position. */
+static ssize_t move_once(int fd, void *data, size_t size, const off_t *at, bool out, bool waits)
 {
-	if (offset == AT_POSITION && waits) {
-		return move_ready(fd, data, size, out);
+	if (at) {
+		return out ? pwrite(fd, data, size, *at) : pread(fd, data, size, *at);
 	}
-	if (offset == AT_POSITION) {
-		return out ? write(fd, data, size) : read(fd, data, size);
-	}
-	return out ? pwrite(fd, data, size, (off_t)offset) : pread(fd, data, size, (off_t)offset);
+	return waits ? move_ready(fd, data, size, out)
+	       : out ? write(fd, data, size)
+		     : read(fd, data, size);
 }
 
 /* Reads or writes until all bytes are moved or the file ends; *done: bytes moved. */
-static int move_all(int fd, const char *name, void *data, size_t size, int64_t offset, bool out,
-		    size_t *done, struct sgpu_error *error)
+static int move_all(int fd, const char *name, void *data, size_t size, const uint64_t *offset,
+		    bool out, size_t *done, struct sgpu_error *error)
 {
-	bool waits = offset == AT_POSITION && size > 0 && (guard || !out) && can_block(fd);
+	bool waits = !offset && size > 0 && (guard || !out) && can_block(fd);
 
 	*done = 0;
+	if (offset && (size > INT64_MAX || *offset > INT64_MAX - size)) {
+		return sgpu_fail(error, SGPU_EINVALID, "offset is out of range in '%s'", name);
+	}
 	while (*done < size) {
 		const int rc = waits ? sgpu_io_wait(fd, out ? POLLOUT : POLLIN, name, error)
 			       : sgpu_io_interrupted()
@@ -150,9 +150,9 @@ static int move_all(int fd, const char *name, void *data, size_t size, int64_t o
 		if (rc) {
 			return rc;
 		}
-		const ssize_t count = move_once(
-			fd, (char *)data + *done, size - *done,
-			offset == AT_POSITION ? offset : offset + (int64_t)*done, out, waits);
+		const off_t at = offset ? (off_t)(*offset + *done) : 0;
+		const ssize_t count = move_once(fd, (char *)data + *done, size - *done,
+						offset ? &at : NULL, out, waits);
 		if (count > 0) {
 			*done += (size_t)count;
 		} else if (count == 0 && !out) {
@@ -168,25 +168,16 @@ static int move_all(int fd, const char *name, void *data, size_t size, int64_t o
 	return 0;
 }
 
-static int check_offset(const char *name, size_t size, uint64_t offset, struct sgpu_error *error)
-{
-	return size <= INT64_MAX && offset <= INT64_MAX - size
-		       ? 0
-		       : sgpu_fail(error, SGPU_EINVALID, "offset is out of range in '%s'", name);
-}
-
 int sgpu_read(int fd, const char *name, void *data, size_t size, size_t *got,
 	      struct sgpu_error *error)
 {
-	return move_all(fd, name, data, size, AT_POSITION, false, got, error);
+	return move_all(fd, name, data, size, NULL, false, got, error);
 }
 
 int sgpu_pread(int fd, const char *name, void *data, size_t size, uint64_t offset, size_t *got,
 	       struct sgpu_error *error)
 {
-	*got = 0;
-	int rc = check_offset(name, size, offset, error);
-	return rc ? rc : move_all(fd, name, data, size, (int64_t)offset, false, got, error);
+	return move_all(fd, name, data, size, &offset, false, got, error);
 }
 
 /* move_all reads as well, so it takes data that are not const. */
@@ -194,18 +185,15 @@ int sgpu_write(int fd, const char *name, const void *data, size_t size, struct s
 {
 	size_t done;
 
-	return move_all(fd, name, (void *)(uintptr_t)data, size, AT_POSITION, true, &done, error);
+	return move_all(fd, name, (void *)(uintptr_t)data, size, NULL, true, &done, error);
 }
 
 int sgpu_pwrite(int fd, const char *name, const void *data, size_t size, uint64_t offset,
 		struct sgpu_error *error)
 {
 	size_t done;
-	int rc = check_offset(name, size, offset, error);
 
-	return rc ? rc
-		  : move_all(fd, name, (void *)(uintptr_t)data, size, (int64_t)offset, true, &done,
-			     error);
+	return move_all(fd, name, (void *)(uintptr_t)data, size, &offset, true, &done, error);
 }
 
 /* The buffer grows as data arrive, whatever size the file states. */
