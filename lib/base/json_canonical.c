@@ -2,7 +2,6 @@
  *
  * Canonical JSON after RFC 8785.
  */
-#include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,16 +15,16 @@
 struct text {
 	char *data; /* NUL-terminated at the end */
 	size_t size, capacity;
-	bool failed;
+	int rc; /* the first failure */
 };
 
 static bool grow(struct text *out)
 {
 	size_t capacity = out->capacity ? 2 * out->capacity : 4096;
-	char *data = out->failed ? NULL : realloc(out->data, capacity);
+	char *data = out->rc ? NULL : realloc(out->data, capacity);
 
 	if (!data) {
-		out->failed = true;
+		out->rc = out->rc ? out->rc : SGPU_ENOMEM;
 		return false;
 	}
 	out->data = data;
@@ -91,17 +90,14 @@ static void write_string(struct text *out, const char *text, size_t size)
 }
 
 /* ECMAScript's Number::toString: the fewest digits that give the same double back. */
-static int write_real(struct text *out, double value)
+static void write_real(struct text *out, double value)
 {
 	char digits[40];
 	int precision, exponent;
 
-	if (!isfinite(value)) {
-		return SGPU_EINVALID;
-	}
 	if (value == 0) {
 		put(out, '0');
-		return 0;
+		return;
 	}
 	if (value < 0) {
 		put(out, '-');
@@ -125,7 +121,6 @@ static int write_real(struct text *out, double value)
 			   exponent < 0 ? '-' : '+', abs(exponent));
 	} else if (exponent < 0) {
 		put_format(out, "0.%.*d%s", -exponent - 1, 0, digits);
-		return 0;
 	} else {
 		for (int i = 0; i < count || i <= exponent; i++) {
 			if (i == exponent + 1) {
@@ -134,107 +129,102 @@ static int write_real(struct text *out, double value)
 			put(out, i < count ? digits[i] : '0');
 		}
 	}
-	return 0;
 }
 
-static int write_value(struct text *out, const json_t *value);
+static void write_value(struct text *out, const json_t *value);
 
-static int write_object(struct text *out, const json_t *value)
+static void write_object(struct text *out, const json_t *value)
 {
 	size_t count = json_object_size(value), used = 0;
 	const char **keys = malloc((count ? count : 1) * sizeof(*keys));
 	const char *key;
 	json_t *member;
-	int rc = 0;
 
 	if (!keys) {
-		return SGPU_ENOMEM;
+		out->rc = SGPU_ENOMEM;
+		return;
 	}
 	json_object_foreach ((json_t *)value, key, member) {
 		keys[used++] = key;
 	}
 	qsort(keys, count, sizeof(*keys), compare_keys);
 	put(out, '{');
-	for (size_t i = 0; i < count && !rc; i++) {
+	for (size_t i = 0; i < count && !out->rc; i++) {
 		if (i) {
 			put(out, ',');
 		}
 		write_string(out, keys[i], strlen(keys[i]));
 		put(out, ':');
-		rc = write_value(out, json_object_get(value, keys[i]));
+		write_value(out, json_object_get(value, keys[i]));
 	}
 	put(out, '}');
 	free(keys);
-	return rc;
 }
 
-static int write_array(struct text *out, const json_t *value)
+static void write_array(struct text *out, const json_t *value)
 {
 	size_t i;
 	json_t *item;
-	int rc = 0;
 
 	put(out, '[');
 	json_array_foreach (value, i, item) {
 		if (i) {
 			put(out, ',');
 		}
-		rc = rc ? rc : write_value(out, item);
+		write_value(out, item);
 	}
 	put(out, ']');
-	return rc;
 }
 
-static int write_integer(struct text *out, json_int_t number)
+static void write_integer(struct text *out, json_int_t number)
 {
 	uint64_t magnitude = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
 
 	if (magnitude >= SGPU_JSON_INTEGER_MAX) {
-		return SGPU_EINVALID;
+		out->rc = out->rc ? out->rc : SGPU_EINVALID;
 	}
 	put_format(out, "%" JSON_INTEGER_FORMAT, number);
-	return 0;
 }
 
 /* Depth is bounded: values come from sgpu_json_parse or are our own. */
-static int write_value(struct text *out, const json_t *value)
+static void write_value(struct text *out, const json_t *value)
 {
 	switch (json_typeof(value)) {
 	case JSON_OBJECT:
-		return write_object(out, value);
+		write_object(out, value);
+		break;
 	case JSON_ARRAY:
-		return write_array(out, value);
+		write_array(out, value);
+		break;
 	case JSON_STRING:
 		write_string(out, json_string_value(value), json_string_length(value));
-		return 0;
+		break;
 	case JSON_INTEGER:
-		return write_integer(out, json_integer_value(value));
+		write_integer(out, json_integer_value(value));
+		break;
 	case JSON_REAL:
-		return write_real(out, json_real_value(value));
+		write_real(out, json_real_value(value));
+		break;
 	default:
 		put_format(out, "%s",
 			   json_is_true(value)	  ? "true"
 			   : json_is_false(value) ? "false"
 						  : "null");
-		return 0;
 	}
 }
 
 int sgpu_json_canonical(const json_t *value, char **text, size_t *size, struct sgpu_error *error)
 {
 	struct text out = { .data = NULL };
-	int rc = write_value(&out, value);
 
+	write_value(&out, value);
 	put(&out, '\0');
-	if (out.failed && !rc) {
-		rc = SGPU_ENOMEM;
-	}
-	if (rc) {
+	if (out.rc) {
 		free(out.data);
-		return rc == SGPU_ENOMEM
+		return out.rc == SGPU_ENOMEM
 			       ? sgpu_fail_nomem(error)
 			       : sgpu_fail(
-					 error, rc,
+					 error, out.rc,
 					 "a number is not below 2^53, so it has no canonical form");
 	}
 	*text = out.data;
