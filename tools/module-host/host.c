@@ -102,12 +102,18 @@ static int start_worker(struct worker *worker, int image, int channel)
 	return worker->process < 0 ? EAGAIN : 0;
 }
 
-static void forget_worker(struct worker *worker)
+/* Ends a worker that has not ended by itself, and tells the device how it ended. */
+static void end_worker(struct worker *worker)
 {
+	struct sgpu_host_answer answer = { .kind = SGPU_HOST_ENDED, .call = worker->call };
+
 	if (worker->pid > 0) {
 		kill(worker->pid, SIGKILL);
-		(void)waitpid(worker->pid, NULL, 0);
+		(void)waitpid(worker->pid, &answer.status, 0);
 	}
+	memcpy(answer.text, worker->name, sizeof(worker->name));
+	/* the only message over this socket, whose other end may be closed */
+	(void)sgpu_host_send(worker->report, &answer, sizeof(answer), -1);
 	remove_image(worker);
 	forget(&worker->process);
 	forget(&worker->report);
@@ -115,26 +121,11 @@ static void forget_worker(struct worker *worker)
 	worker->pid = 0;
 }
 
-static void tell_end(struct worker *worker)
-{
-	struct sgpu_host_answer answer;
-
-	memset(&answer, 0, sizeof(answer));
-	answer.kind = SGPU_HOST_ENDED;
-	(void)waitpid(worker->pid, &answer.status, 0);
-	worker->pid = 0;
-	answer.call = worker->call;
-	memcpy(answer.text, worker->name, sizeof(worker->name));
-	/* the only message over this socket */
-	(void)sgpu_host_send(worker->report, &answer, sizeof(answer), -1);
-	forget_worker(worker);
-}
-
 /* Also makes the device's ends of the worker's sockets. Returns 0 or an errno. */
 static int make_worker(int image, int fds[SGPU_HOST_DESCRIPTORS])
 {
 	struct worker *worker = workers;
-	int channel[2] = { -1, -1 }, report[2] = { -1, -1 }, rc;
+	int channel[2], report[2], rc;
 
 	while (worker < workers + WORKERS && worker->pid) {
 		worker++;
@@ -142,20 +133,21 @@ static int make_worker(int image, int fds[SGPU_HOST_DESCRIPTORS])
 	if (worker == workers + WORKERS) {
 		return EUSERS;
 	}
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel) != 0 ||
-	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, report) != 0) {
-		forget(&channel[0]);
-		forget(&channel[1]);
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel) != 0) {
+		return errno;
+	}
+	fds[SGPU_HOST_CHANNEL] = channel[0];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, report) != 0) {
+		close(channel[1]);
 		return EMFILE;
 	}
+	fds[SGPU_HOST_REPORT] = report[0];
 	*worker = (struct worker){ .process = -1, .report = report[1], .listener = -1, .call = -1 };
 	rc = place_image(worker, image) ? start_worker(worker, image, channel[1]) : ENOSPC;
 	if (rc != 0) {
-		forget_worker(worker);
+		end_worker(worker);
 	}
 	close(channel[1]);
-	fds[SGPU_HOST_CHANNEL] = channel[0];
-	fds[SGPU_HOST_REPORT] = report[0];
 	return rc;
 }
 
@@ -289,13 +281,9 @@ static void serve(void)
 
 			if (of[1].revents & POLLIN) {
 				listen_to(&workers[i]);
-			} else if (of[1].revents) {
-				forget(&workers[i].listener);
 			}
-			if (of[0].revents & (POLLHUP | POLLERR)) {
-				forget_worker(&workers[i]);
-			} else if (of[2].revents) {
-				tell_end(&workers[i]);
+			if ((of[0].revents & (POLLHUP | POLLERR)) || of[2].revents) {
+				end_worker(&workers[i]);
 			}
 		}
 		if (fds[0].revents && !answer_request()) {
