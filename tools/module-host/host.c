@@ -57,14 +57,6 @@ static bool place_image(struct worker *worker, int image)
 	return copied == 0;
 }
 
-static void remove_image(struct worker *worker)
-{
-	if (worker->path[0]) {
-		unlink(worker->path);
-	}
-	worker->path[0] = '\0';
-}
-
 /* Keeps only the descriptors that the worker needs. Each had the lowest free number, the image
  * first: that may be 4, and the other two are above 5. */
 static _Noreturn void become_worker(const struct worker *worker, int image, int channel,
@@ -114,7 +106,7 @@ static void end_worker(struct worker *worker)
 	memcpy(answer.text, worker->name, sizeof(worker->name));
 	/* the only message over this socket, whose other end may be closed */
 	(void)sgpu_host_send(worker->report, &answer, sizeof(answer), -1);
-	remove_image(worker);
+	unlink(worker->path);
 	forget(&worker->process);
 	forget(&worker->report);
 	forget(&worker->listener);
@@ -218,7 +210,7 @@ static void decide(struct worker *worker, const struct seccomp_notif *request,
 	response->id = request->id;
 	if (strcmp(name, "prctl") == 0 && arguments[0] == HOST_ALL_LOADED && by_loader) {
 		worker->loaded = true;
-		remove_image(worker);
+		unlink(worker->path);
 	} else if (worker->loaded ? strcmp(name, "recvmsg") == 0 && arguments[0] == WORKER_CHANNEL
 				  : loads(name, arguments, by_loader)) {
 		response->flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
