@@ -263,8 +263,8 @@ int sgpu_check_trusted(int fd, const char *name, const char *what, struct sgpu_e
 				"can write: chmod go-w");
 }
 
-int sgpu_read_trusted_file(const char *path, const char *what, size_t limit, char **data,
-			   size_t *size, struct sgpu_error *error)
+int sgpu_read_file(const char *path, const char *trusted, size_t limit, char **data, size_t *size,
+		   struct sgpu_error *error)
 {
 	const bool standard = !strcmp(path, "-");
 	const int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
@@ -272,17 +272,11 @@ int sgpu_read_trusted_file(const char *path, const char *what, size_t limit, cha
 	if (fd < 0) {
 		return sgpu_fail_errno(error, "cannot open '%s'", path);
 	}
-	int rc = what ? sgpu_check_trusted(fd, path, what, error) : 0;
+	int rc = trusted ? sgpu_check_trusted(fd, path, trusted, error) : 0;
 	rc = rc ? rc
 		: sgpu_read_fd(fd, standard ? "standard input" : path, limit, data, size, error);
 	if (!standard) {
 		close(fd);
 	}
 	return rc;
-}
-
-int sgpu_read_file(const char *path, size_t limit, char **data, size_t *size,
-		   struct sgpu_error *error)
-{
-	return sgpu_read_trusted_file(path, NULL, limit, data, size, error);
 }

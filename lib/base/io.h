@@ -29,9 +29,10 @@ SGPU_MUST_CHECK int sgpu_pwrite(int fd, const char *name, const void *data, size
 				uint64_t offset, struct sgpu_error *error);
 
 /* Reads a whole file or pipe into memory from malloc, with a NUL that *size does not count; the
- * caller frees it. The path "-" is standard input. More than `limit` bytes are SGPU_EINVALID. */
-SGPU_MUST_CHECK int sgpu_read_file(const char *path, size_t limit, char **data, size_t *size,
-				   struct sgpu_error *error);
+ * caller frees it. The path "-" is standard input. More than `limit` bytes are SGPU_EINVALID.
+ * Unless `trusted` is NULL, checks the file as sgpu_check_trusted does. */
+SGPU_MUST_CHECK int sgpu_read_file(const char *path, const char *trusted, size_t limit, char **data,
+				   size_t *size, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_read_fd(int fd, const char *name, size_t limit, char **data, size_t *size,
 				 struct sgpu_error *error);
 /* Whether a file is not regular, or is the user's or root's and only its owner can write to it. */
@@ -40,8 +41,6 @@ bool sgpu_is_trusted(const struct stat *status);
  * work is taken". Errors: SGPU_EPOLICY. */
 SGPU_MUST_CHECK int sgpu_check_trusted(int fd, const char *name, const char *what,
 				       struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_read_trusted_file(const char *path, const char *what, size_t limit,
-					   char **data, size_t *size, struct sgpu_error *error);
 
 /* For a signal handler or a deadline: from now on, all reads and writes of the process end with
  * SGPU_ECANCELED. */

@@ -57,7 +57,7 @@ static int content_is(const char *name, const char *text)
 {
 	char *data = NULL;
 	size_t size = 0;
-	int same = sgpu_read_file(in_folder(name), 1 << 20, &data, &size, NULL) == 0 &&
+	int same = sgpu_read_file(in_folder(name), NULL, 1 << 20, &data, &size, NULL) == 0 &&
 		   size == strlen(text) && !memcmp(data, text, size);
 
 	free(data);
@@ -344,12 +344,12 @@ UNIT_TEST(reading_is_bounded)
 	struct sgpu_error error;
 
 	write_file("c", "12345", 0644);
-	CHECK(sgpu_read_file(in_folder("c"), 5, &data, &size, NULL) == 0 && size == 5 &&
+	CHECK(sgpu_read_file(in_folder("c"), NULL, 5, &data, &size, NULL) == 0 && size == 5 &&
 	      data[5] == 0);
 	free(data);
-	CHECK(sgpu_read_file(in_folder("c"), 4, &data, &size, &error) == SGPU_EINVALID);
-	CHECK(sgpu_read_file("/dev/zero", 1 << 20, &data, &size, &error) == SGPU_EINVALID);
-	CHECK(sgpu_read_file(in_folder("none"), 4, &data, &size, &error) == SGPU_ESYSTEM);
+	CHECK(sgpu_read_file(in_folder("c"), NULL, 4, &data, &size, &error) == SGPU_EINVALID);
+	CHECK(sgpu_read_file("/dev/zero", NULL, 1 << 20, &data, &size, &error) == SGPU_EINVALID);
+	CHECK(sgpu_read_file(in_folder("none"), NULL, 4, &data, &size, &error) == SGPU_ESYSTEM);
 	unlink(in_folder("c"));
 }
 

@@ -19,7 +19,7 @@ static int read_results(const char *path, struct sgpu_bench_results *results)
 	int rc;
 
 	cli_remember_input(path);
-	rc = sgpu_read_file(path, RESULTS_SIZE_MAX, &text, &size, &error);
+	rc = sgpu_read_file(path, NULL, RESULTS_SIZE_MAX, &text, &size, &error);
 	if (rc == SGPU_OK && size == 0) {
 		rc = sgpu_fail_sniffed(&error, STDIN_FILENO,
 				       cli_is_standard(path) ? "standard input" : path, text, size,

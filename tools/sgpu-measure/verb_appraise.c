@@ -37,8 +37,8 @@ static int check(struct task *task, struct sgpu_error *error)
 {
 	char *text = NULL;
 	size_t size = 0;
-	int rc = sgpu_read_trusted_file(task->policy_path, "says what is accepted", POLICY_MAX,
-					&text, &size, error);
+	int rc = sgpu_read_file(task->policy_path, "says what is accepted", POLICY_MAX, &text,
+				&size, error);
 
 	rc = rc ? rc : sgpu_policy_parse(text, size, task->policy_path, &task->policy, error);
 	free(text);

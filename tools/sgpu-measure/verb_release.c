@@ -153,7 +153,7 @@ int release_read(const char *path, const struct sgpu_key *key, json_t **release,
 		{ "payload", SGPU_FIELD_TEXT, .to = &payload },
 		{ "signatures", SGPU_FIELD_JSON, .to = &signatures },
 	};
-	int rc = sgpu_read_file(path, RELEASE_MAX, &text, &size, error);
+	int rc = sgpu_read_file(path, NULL, RELEASE_MAX, &text, &size, error);
 
 	*release = NULL;
 	rc = rc ? rc : sgpu_json_parse(text, size, where, &jws, error);

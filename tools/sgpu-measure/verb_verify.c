@@ -24,8 +24,8 @@ static int load_roots(const char *path, struct sgpu_chain *chain, struct sgpu_er
 	if (!path) {
 		return 0;
 	}
-	int rc = sgpu_read_trusted_file(path, "says whose quotes are believed", ROOTS_MAX, &text,
-					&size, error);
+	int rc = sgpu_read_file(path, "says whose quotes are believed", ROOTS_MAX, &text, &size,
+				error);
 	rc = rc ? rc : sgpu_chain_parse(text, size, path, chain, error);
 	free(text);
 	return rc;

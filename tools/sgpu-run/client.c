@@ -100,7 +100,7 @@ static int bring_manifest(struct remote *m, struct sgpu_error *error)
 	const char *path = m->request->manifest;
 	char *text = NULL;
 	size_t size = 0;
-	int rc = sgpu_read_file(path, SGPU_MANIFEST_SIZE_MAX, &text, &size, error);
+	int rc = sgpu_read_file(path, NULL, SGPU_MANIFEST_SIZE_MAX, &text, &size, error);
 
 	rc = rc ? rc : make_memory("sgpu-run manifest", &m->manifest_fd, error);
 	rc = rc ? rc : sgpu_write(m->manifest_fd, "memory", text, size, error);

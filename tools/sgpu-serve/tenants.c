@@ -166,8 +166,7 @@ int tenant_rules_load(const char *path, struct tenant_rules *rules, struct sgpu_
 	}
 	read->others = default_rule;
 	if (path) {
-		rc = sgpu_read_trusted_file(path, "says what users get", FILE_MAX, &text, &size,
-					    error);
+		rc = sgpu_read_file(path, "says what users get", FILE_MAX, &text, &size, error);
 	}
 	if (!rc && text && strlen(text) != size) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is no text", path);

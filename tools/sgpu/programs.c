@@ -258,7 +258,7 @@ static void show_messages(struct program *program)
 
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", program->messages);
 	if (program->messages < 0 ||
-	    sgpu_read_file(name, MESSAGES_MAX, &text, &size, &error) != SGPU_OK) {
+	    sgpu_read_file(name, NULL, MESSAGES_MAX, &text, &size, &error) != SGPU_OK) {
 		return;
 	}
 	for (char *rest = text, *line; (line = strsep(&rest, "\r\n")) != NULL;) {

@@ -48,7 +48,7 @@ static int read_text(const char *root, const char *name, size_t limit, char **da
 	int rc = path_of(root, name, path, error);
 
 	*data = NULL;
-	return rc < 0 ? rc : sgpu_read_file(path, limit, data, size, error);
+	return rc < 0 ? rc : sgpu_read_file(path, NULL, limit, data, size, error);
 }
 
 static int write_data(const char *root, const char *name, const uint8_t report_data[64],

@@ -131,7 +131,7 @@ int sgpu_chain_load(const char *path, struct sgpu_chain *chain, struct sgpu_erro
 	size_t size = 0;
 
 	memset(chain, 0, sizeof(*chain));
-	int rc = sgpu_read_file(path, PEM_MAX, &text, &size, error);
+	int rc = sgpu_read_file(path, NULL, PEM_MAX, &text, &size, error);
 	rc = rc ? rc : sgpu_chain_parse(text, size, path, chain, error);
 	free(text);
 	return rc;

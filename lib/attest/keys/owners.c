@@ -102,8 +102,7 @@ int sgpu_owners_load(const char *path, struct sgpu_owners *owners, struct sgpu_e
 	size_t size = 0;
 
 	memset(owners, 0, sizeof(*owners));
-	int rc = sgpu_read_trusted_file(path, "says whose work is taken", FILE_MAX, &text, &size,
-					error);
+	int rc = sgpu_read_file(path, "says whose work is taken", FILE_MAX, &text, &size, error);
 	rc = rc ? rc : sgpu_owners_parse(text, size, path, owners, error);
 	sgpu_free_wiped(&text, size); /* the file may be a key, given by mistake */
 	return rc;
