@@ -38,7 +38,7 @@ struct sgpu_pool {
 	atomic_bool cancelled;
 	bool stop;
 	unsigned thread_count;
-	pthread_t *threads;
+	pthread_t threads[];
 };
 
 static void run_pieces(struct sgpu_pool *pool, struct loop *loop)
@@ -120,15 +120,11 @@ int sgpu_pool_create(unsigned jobs, struct sgpu_pool **pool_out, struct sgpu_err
 		return sgpu_fail(error, SGPU_EUSAGE, "%u workers are more than %d", jobs,
 				 SGPU_POOL_JOBS_MAX);
 	}
-	struct sgpu_pool *pool = calloc(1, sizeof(*pool));
-	pthread_t *threads = calloc(jobs, sizeof(*threads));
-	if (!pool || !threads) {
-		free(pool);
-		free(threads);
+	struct sgpu_pool *pool = calloc(1, sizeof(*pool) + jobs * sizeof(*pool->threads));
+	if (!pool) {
 		return sgpu_fail_nomem(error);
 	}
 	pool->jobs = pool->tokens = jobs;
-	pool->threads = threads;
 	pthread_mutex_init(&pool->lock, NULL);
 	pthread_cond_init(&pool->token_free, NULL);
 	pthread_cond_init(&pool->work, NULL);
@@ -156,7 +152,6 @@ void sgpu_pool_free(struct sgpu_pool **pool_pointer)
 	pthread_cond_destroy(&pool->work);
 	pthread_cond_destroy(&pool->token_free);
 	pthread_mutex_destroy(&pool->lock);
-	free(pool->threads);
 	free(pool);
 	*pool_pointer = NULL;
 }
