@@ -135,22 +135,21 @@ static int rename_new(const struct sgpu_output *output)
 static int give_name(struct sgpu_output *output, struct sgpu_error *error)
 {
 	int result = output->temporary ? -1 : link_nameless(output, output->name);
-	int rc = 0;
 
-	if (!output->temporary && (result == 0 || errno != EEXIST || output->is_new)) {
-		rc = 0;
-	} else if (output->is_new) {
-		result = rename_new(output);
-	} else {
-		rc = output->temporary ? 0 : take_name(output, 0, error);
-		result = rc ? -1
-			    : renameat(output->directory, output->temporary, output->directory,
-				       output->name);
+	if (!output->temporary && result != 0 && errno == EEXIST && !output->is_new) {
+		const int rc = take_name(output, 0, error);
+		if (rc) {
+			return rc;
+		}
 	}
-	if (rc || result) {
-		return rc		 ? rc
-		       : errno == EEXIST ? exists(output, error)
-					 : sgpu_fail_errno(error, "cannot name '%s'", output->path);
+	if (output->temporary) {
+		result = output->is_new ? rename_new(output)
+					: renameat(output->directory, output->temporary,
+						   output->directory, output->name);
+	}
+	if (result != 0) {
+		return errno == EEXIST ? exists(output, error)
+				       : sgpu_fail_errno(error, "cannot name '%s'", output->path);
 	}
 	free(output->temporary);
 	output->temporary = NULL;
