@@ -136,7 +136,9 @@ bool sgpu_peek(const char *path, char *text, size_t room);
  * which the kernel marks the current choice ("this [that]"). */
 bool sgpu_peek_line(const char *path, char *line, size_t room);
 
-/* ---- json.c ---- */
+/* ---- json_split.c, json.c ---- */
+/* Skips a string from its opening to after its closing quote, or to the end. */
+const char *sgpu_json_string_end(const char *text, const char *end);
 /* Parses as sgpu_json_parse does, but accepts any value if `any` is set, and at most `values_max`
  * values. After an error, *position is the offset of the fault. */
 int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_max, json_t **value,

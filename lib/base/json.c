@@ -20,31 +20,17 @@ static int check_cost(const char *text, size_t size, size_t values_max, size_t *
 {
 	size_t values = 1;
 	int depth = 0;
-	bool in_string = false;
 
-	for (size_t i = 0; i < size; i++) {
-		char c = text[i];
-		if (in_string) {
-			if (c == '\\') {
-				i++;
-			} else if (c == '"') {
-				in_string = false;
-			}
-			continue;
-		}
-		*where = i;
-		if (c == '"') {
-			in_string = true;
-		} else if (c == '{' || c == '[') {
-			values++;
-			if (++depth > DEPTH_MAX) {
-				return sgpu_fail(error, SGPU_EINVALID,
-						 "nested deeper than %d levels", DEPTH_MAX);
-			}
-		} else if (c == '}' || c == ']') {
-			depth--;
-		} else if (c == ',') {
-			values++;
+	for (const char *at = text, *end = text + size; at < end;) {
+		const bool opens = *at == '{' || *at == '[';
+
+		*where = (size_t)(at - text);
+		values += opens || *at == ',';
+		depth += opens - (*at == '}' || *at == ']');
+		at = *at == '"' ? sgpu_json_string_end(at, end) : at + 1;
+		if (depth > DEPTH_MAX) {
+			return sgpu_fail(error, SGPU_EINVALID, "nested deeper than %d levels",
+					 DEPTH_MAX);
 		}
 		if (values > values_max) {
 			return sgpu_fail(error, SGPU_EINVALID, "more than %zu values", values_max);

@@ -20,8 +20,7 @@ static const char *skip_blanks(const char *text, const char *end)
 	return text;
 }
 
-/* Skips a string from its opening to after its closing quote, or to the end. */
-static const char *string_end(const char *text, const char *end)
+const char *sgpu_json_string_end(const char *text, const char *end)
 {
 	for (text++; text < end && *text != '"'; text++) {
 		text += *text == '\\' && text + 1 < end;
@@ -36,7 +35,7 @@ static const char *element_end(const char *text, const char *end, char closing)
 
 	while (text < end) {
 		if (*text == '"') {
-			text = string_end(text, end);
+			text = sgpu_json_string_end(text, end);
 			continue;
 		}
 		if (!depth && (*text == ',' || *text == closing)) {
@@ -60,7 +59,7 @@ static const char *next_entry(const char **at, const char *end, char closing, co
 	}
 	*value = entry;
 	if (closing == '}') {
-		*value = skip_blanks(string_end(entry, end), end); /* the colon */
+		*value = skip_blanks(sgpu_json_string_end(entry, end), end); /* the colon */
 		*value = skip_blanks(*value + (*value < end), end);
 	}
 	*at = element_end(*value, end, closing);
@@ -70,7 +69,7 @@ static const char *next_entry(const char **at, const char *end, char closing, co
 /* Whether the string that begins at `key` is `name`. jansson decodes keys with escapes. */
 static bool is_key(const char *key, const char *end, const char *name)
 {
-	const size_t size = (size_t)(string_end(key, end) - key), length = strlen(name);
+	const size_t size = (size_t)(sgpu_json_string_end(key, end) - key), length = strlen(name);
 
 	if (!memchr(key, '\\', size)) {
 		return size == length + 2 && !memcmp(name, key + 1, length);
