@@ -224,14 +224,8 @@ static void add_loop(struct sgpu_pool *pool, struct loop *loop)
 	}
 }
 
-int sgpu_pool_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
+int sgpu_pool_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain, unsigned helpers,
 		  void (*body)(void *argument, uint64_t begin, uint64_t end), void *argument)
-{
-	return sgpu_pool_share(pool, count, grain, pool->jobs, body, argument);
-}
-
-int sgpu_pool_share(struct sgpu_pool *pool, uint64_t count, uint64_t grain, unsigned helpers,
-		    void (*body)(void *argument, uint64_t begin, uint64_t end), void *argument)
 {
 	struct loop loop = {
 		.body = body, .argument = argument, .count = count, .grain = grain ? grain : 1
@@ -239,7 +233,7 @@ int sgpu_pool_share(struct sgpu_pool *pool, uint64_t count, uint64_t grain, unsi
 	const uint64_t pieces = count / loop.grain + (count % loop.grain != 0);
 	bool shared;
 
-	loop.most = helpers < pool->jobs ? helpers : pool->jobs - 1;
+	loop.most = helpers && helpers < pool->jobs ? helpers : pool->jobs - 1;
 	loop.most = loop.most < pieces ? loop.most : pieces ? (unsigned)pieces - 1 : 0;
 	shared = loop.most > 0;
 

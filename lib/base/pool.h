@@ -36,18 +36,14 @@ void sgpu_pool_cancel(struct sgpu_pool *pool, bool cancel);
 bool sgpu_pool_cancelled(const struct sgpu_pool *pool);
 
 /* Calls body(argument, begin, end) over [0, count) in pieces of at most `grain` (at least 1), on
- * the calling thread, which must hold a token, and on idle workers. Pieces start at multiples of
- * grain, so a reduction is deterministic if it keeps a partial result for each piece (begin /
- * grain). Returns SGPU_ECANCELED if the pool was cancelled before all pieces ran. */
+ * the calling thread, which must hold a token, and on at most `helpers` (0: all) idle workers.
+ * Pieces start at multiples of grain, so a reduction is deterministic if it keeps a partial result
+ * for each piece (begin / grain). Returns SGPU_ECANCELED if the pool was cancelled before all
+ * pieces ran. */
 SGPU_MUST_CHECK int sgpu_pool_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
+				  unsigned helpers,
 				  void (*body)(void *argument, uint64_t begin, uint64_t end),
 				  void *argument);
-
-/* As sgpu_pool_for, with at most `helpers` workers besides the caller. */
-SGPU_MUST_CHECK int sgpu_pool_share(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
-				    unsigned helpers,
-				    void (*body)(void *argument, uint64_t begin, uint64_t end),
-				    void *argument);
 
 #ifdef __cplusplus
 }

@@ -130,7 +130,7 @@ static int share_leaves(struct sgpu_kt128 *state, struct sgpu_pool *pool, const 
 		w.leaves = count < WINDOW ? count : WINDOW;
 		const uint64_t pieces = 1 + (w.leaves + PIECE - 1) / PIECE;
 		const bool shared = w.leaves * SGPU_KT128_CHUNK >= SHARED_MIN;
-		rc = sgpu_pool_for(pool, pieces, shared ? 1 : pieces, window_pieces, &w);
+		rc = sgpu_pool_for(pool, pieces, shared ? 1 : pieces, 0, window_pieces, &w);
 		w.before = w.values;
 		w.before_count = w.leaves;
 		w.values = w.values == values ? values + room : values;

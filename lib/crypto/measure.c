@@ -67,7 +67,7 @@ int sgpu_measure_pages_shared(struct sgpu_pool *pool, const void *data, uint64_t
 		p.size = now;
 		count = (now + SGPU_MEASURE_PAGE - 1) / SGPU_MEASURE_PAGE;
 		if (pool) {
-			rc = sgpu_pool_for(pool, count, 1, digest_pages, &p);
+			rc = sgpu_pool_for(pool, count, 1, 0, digest_pages, &p);
 		} else {
 			digest_pages(&p, 0, count);
 		}

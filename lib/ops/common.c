@@ -118,7 +118,7 @@ uint64_t sgpu_ops_parts_scratch(const struct sgpu_op_call *call)
 int sgpu_ops_for(struct sgpu_launch *launch, uint64_t count, uint64_t grain,
 		 void (*body)(void *argument, uint64_t begin, uint64_t end), void *argument)
 {
-	int rc = sgpu_pool_for(launch->pool, count, grain, body, argument);
+	int rc = sgpu_pool_for(launch->pool, count, grain, 0, body, argument);
 
 	return rc ? sgpu_fail(launch->error, rc, "stopped on request") : 0;
 }

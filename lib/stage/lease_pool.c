@@ -56,7 +56,7 @@ static int populate(const struct sgpu_lease_pool_info *m, struct sgpu_error *err
 		return rc;
 	}
 	sgpu_pool_enter(pool);
-	rc = sgpu_pool_for(pool, (m->size + SLICE - 1) / SLICE, 1, populate_slices, &population);
+	rc = sgpu_pool_for(pool, (m->size + SLICE - 1) / SLICE, 1, 0, populate_slices, &population);
 	sgpu_pool_leave(pool);
 	sgpu_pool_free(&pool);
 	return rc < 0 || !atomic_load(&population.failed)

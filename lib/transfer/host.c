@@ -597,7 +597,7 @@ static int move_all(struct move *move, struct sgpu_error *error)
 		w->out = w->in + size;
 	}
 	if (ready > 1 && sgpu_pool_create(ready, &pool, NULL) == 0) {
-		rc = sgpu_pool_for(pool, ready, 1, run_workers, workers);
+		rc = sgpu_pool_for(pool, ready, 1, 0, run_workers, workers);
 	} else if (ready) {
 		run_workers(workers, 0, 1);
 	} else {

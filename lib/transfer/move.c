@@ -124,8 +124,8 @@ static int copy_run(struct sgpu_transfer *t, struct sgpu_chunk_move *move, struc
 		copy_piece(&pieces, 0, move->bytes);
 	} else {
 		sgpu_pool_enter(t->engine->pool);
-		rc = sgpu_pool_share(t->engine->pool, move->bytes, grain, helpers, copy_piece,
-				     &pieces);
+		rc = sgpu_pool_for(t->engine->pool, move->bytes, grain, helpers, copy_piece,
+				   &pieces);
 		sgpu_pool_leave(t->engine->pool);
 	}
 	pthread_mutex_destroy(&pieces.lock);

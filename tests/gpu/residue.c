@@ -92,7 +92,8 @@ static void look_at(unsigned slot)
 		stop("cannot copy");
 	}
 	slots[slot].pending = false;
-	if (sgpu_pool_for(pool, PIECE, (uint64_t)1 << 20, search, slots[slot].memory) != SGPU_OK) {
+	if (sgpu_pool_for(pool, PIECE, (uint64_t)1 << 20, 0, search, slots[slot].memory) !=
+	    SGPU_OK) {
 		stop("cannot search");
 	}
 }

@@ -196,7 +196,7 @@ static void *call_loop(void *argument)
 	struct caller *caller = argument;
 
 	sgpu_pool_enter(caller->pool);
-	caller->code = sgpu_pool_for(caller->pool, 10007, 10, add_up, caller->sum);
+	caller->code = sgpu_pool_for(caller->pool, 10007, 10, 0, add_up, caller->sum);
 	sgpu_pool_leave(caller->pool);
 	return NULL;
 }
@@ -245,10 +245,10 @@ UNIT_TEST(a_cancelled_loop_says_so)
 
 	REQUIRE(sgpu_pool_create(3, &pool, NULL) == 0);
 	sgpu_pool_enter(pool);
-	CHECK(sgpu_pool_for(pool, 100000, 1, cancel_half_way, pool) == SGPU_ECANCELED);
+	CHECK(sgpu_pool_for(pool, 100000, 1, 0, cancel_half_way, pool) == SGPU_ECANCELED);
 	CHECK(sgpu_pool_cancelled(pool));
 	sgpu_pool_cancel(pool, false);
-	CHECK(sgpu_pool_for(pool, 40, 1, cancel_half_way, pool) == 0);
+	CHECK(sgpu_pool_for(pool, 40, 1, 0, cancel_half_way, pool) == 0);
 	sgpu_pool_leave(pool);
 	sgpu_pool_free(&pool);
 	CHECK(sgpu_pool_create(SGPU_POOL_JOBS_MAX + 1, &pool, NULL) == SGPU_EUSAGE);

@@ -414,7 +414,7 @@ static int long_kernel(struct sgpu_launch *launch, void *argument)
 
 	atomic_store((atomic_int *)argument, 1);
 	while (code == SGPU_OK) {
-		code = sgpu_pool_for(launch->pool, 100, 1, never, NULL);
+		code = sgpu_pool_for(launch->pool, 100, 1, 0, never, NULL);
 	}
 	return code;
 }

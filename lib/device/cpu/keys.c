@@ -145,7 +145,7 @@ static int run_chunks(struct sgpu_device *device, struct run *run, uint64_t *bad
 	grain = grain < GRAIN_MIN ? GRAIN_MIN : sgpu_min_u64(grain, GRAIN_MAX);
 	pthread_mutex_init(&run->lock, NULL);
 	if (run->count > GRAIN_MIN) {
-		rc = sgpu_pool_for(device->pool, run->count, grain, work_grain, run);
+		rc = sgpu_pool_for(device->pool, run->count, grain, 0, work_grain, run);
 	} else {
 		work_grain(run, 0, run->count);
 	}

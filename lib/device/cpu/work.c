@@ -31,7 +31,7 @@ static int perform_copy(struct sgpu_device *device, const struct sgpu_cpu_item *
 		copy_bytes((void *)(uintptr_t)item, 0, item->work.size);
 		return SGPU_OK;
 	}
-	return sgpu_pool_for(device->pool, item->work.size, GRAIN_BYTES, copy_bytes,
+	return sgpu_pool_for(device->pool, item->work.size, GRAIN_BYTES, 0, copy_bytes,
 			     (void *)(uintptr_t)item);
 }
 
@@ -50,7 +50,7 @@ static int perform_clear(struct sgpu_device *device, const struct sgpu_cpu_item 
 	if (item->work.size <= SGPU_CPU_BRIEF) {
 		memset(item->work.to, 0, item->work.size);
 	} else if (item->work.size < SHARED_BYTES ||
-		   sgpu_pool_for(device->pool, item->work.size, SHARED_BYTES, clear_bytes,
+		   sgpu_pool_for(device->pool, item->work.size, SHARED_BYTES, 0, clear_bytes,
 				 (void *)(uintptr_t)item) != SGPU_OK) {
 		sgpu_cpu_clear(item->work.out, item->work.size);
 	}
