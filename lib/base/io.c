@@ -65,17 +65,15 @@ static bool can_block(int fd)
 	return fstat(fd, &status) != 0 || !(S_ISREG(status.st_mode) || S_ISBLK(status.st_mode));
 }
 
-/* A signal may be blocked, or arrive just before poll() and not interrupt it, so a wait without a
- * wake_fd is made of short ones. */
+/* A signal may be blocked, or arrive just before poll() and not interrupt it, and a guard may end
+ * the wait, so it is made of short ones. */
 int sgpu_io_wait(int fd, short events, const char *name, struct sgpu_error *error)
 {
 	const struct sgpu_io_guard *g = guard;
-	const bool out = events == POLLOUT, late = g && g->deadline_ns;
-	struct pollfd fds[2] = { { .fd = fd, .events = events },
-				 { .fd = g ? g->wake_fd : -1, .events = POLLIN } };
-	const uint64_t stalled = late && g->stall_ns ? sgpu_now_ns() + g->stall_ns : UINT64_MAX,
-		       end = late && stalled < g->deadline_ns ? g->deadline_ns : stalled;
-	uint64_t count;
+	const bool out = events == POLLOUT, limited = g && g->deadline_ns && g->stall_ns;
+	struct pollfd one = { .fd = fd, .events = events };
+	const uint64_t stalled = limited ? sgpu_now_ns() + g->stall_ns : UINT64_MAX,
+		       end = limited && stalled < g->deadline_ns ? g->deadline_ns : stalled;
 
 	for (;;) {
 		const int rc = g ? g->ended(g->argument) : 0;
@@ -92,15 +90,13 @@ int sgpu_io_wait(int fd, short events, const char *name, struct sgpu_error *erro
 					 "the deadline passed before '%s' could be %s", name,
 					 out ? "written" : "read");
 		}
-		fds[0].revents = fds[1].revents = 0;
-		if (poll(fds, 2, g && g->wake_fd >= 0 && !late ? -1 : WAIT_MS) < 0 &&
-		    errno != EINTR) {
-			return sgpu_fail_errno(error, "cannot wait for '%s'", name);
-		}
-		if (fds[1].revents) {
-			(void)!read(g->wake_fd, &count, sizeof(count));
-		} else if (fds[0].revents) {
+		const int ready = poll(&one, 1, WAIT_MS);
+
+		if (ready > 0) {
 			return 0;
+		}
+		if (ready < 0 && errno != EINTR) {
+			return sgpu_fail_errno(error, "cannot wait for '%s'", name);
 		}
 	}
 }

@@ -47,13 +47,11 @@ SGPU_MUST_CHECK int sgpu_check_trusted(int fd, const char *name, const char *wha
 void sgpu_io_interrupt(void);
 bool sgpu_io_interrupted(void);
 /* Under a guard, sgpu_read and sgpu_write of this thread wait for a pipe, a terminal or a socket
- * only while `ended` returns 0; else they fail with its code. They call `ended` before each wait,
- * when wake_fd, a non-blocking eventfd or -1, becomes readable, and with deadline_ns (sgpu_now_ns()
- * clock, 0: none) every 50 ms. With deadline_ns and stall_ns, a wait of stall_ns fails with
- * SGPU_ETIMEOUT, but not before the deadline: a slow peer may go on while bytes move. NULL removes
- * the guard. */
+ * only while `ended` returns 0; else they fail with its code. They call `ended` before each wait
+ * and every 50 ms. With deadline_ns (sgpu_now_ns() clock) and stall_ns, a wait of stall_ns fails
+ * with SGPU_ETIMEOUT, but not before the deadline: a slow peer may go on while bytes move. NULL
+ * removes the guard. */
 struct sgpu_io_guard {
-	int wake_fd;
 	uint64_t deadline_ns, stall_ns;
 	int (*ended)(void *argument);
 	void *argument;

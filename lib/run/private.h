@@ -255,7 +255,6 @@ struct sgpu_run {
 	bool stop_seen;
 	atomic_int done_count, failed_count, operation_count; /* the graph's progress */
 	struct sgpu_io_guard guard;
-	int wake_fd;		      /* eventfd: wakes reads and writes of this run */
 	atomic_int stop;	      /* 0, or the code with which the run must end */
 	atomic_uint_fast64_t stop_ns; /* when `stop` was set */
 	atomic_uint_fast64_t busy_ns; /* since when the devices may have work of the run, or 0 */

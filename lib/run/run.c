@@ -13,7 +13,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/stat.h>
 
 #include <sgpu/base.h>
@@ -256,8 +255,7 @@ static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
 /* Writes the response, unless the run was stopped, broke a rule, or cannot write it. */
 static void respond(struct sgpu_run *run)
 {
-	const struct sgpu_io_guard guard = { .wake_fd = run->wake_fd,
-					     .ended = ended_while_writing,
+	const struct sgpu_io_guard guard = { .ended = ended_while_writing,
 					     .argument = run,
 					     .deadline_ns = run->submission.options.deadline_ns,
 					     .stall_ns = STALL_MS * UINT64_C(1000000) };
@@ -390,18 +388,10 @@ int sgpu_run_create(struct sgpu_runner *runner, const struct sgpu_submission *su
 	if (!r) {
 		return sgpu_fail_nomem(error);
 	}
-	r->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (r->wake_fd < 0) {
-		free(r);
-		return sgpu_fail_errno(error, "cannot make an event descriptor");
-	}
 	r->runner = runner;
 	r->submission = *submission;
 	r->job.options = &r->submission.options;
-	r->guard = (struct sgpu_io_guard){ .wake_fd = r->wake_fd,
-					   .ended = look_for_stop,
-					   .argument = r,
-					   .deadline_ns = submission->options.deadline_ns };
+	r->guard = (struct sgpu_io_guard){ .ended = look_for_stop, .argument = r };
 	atomic_store(&r->begin_ns, sgpu_now_ns());
 	/* Reader and writer of a larger pipe alternate less often. Failure only slows reading. */
 	(void)fcntl(submission->in_fd, F_SETPIPE_SZ, PIPE_SIZE);
@@ -421,12 +411,8 @@ int sgpu_run_create(struct sgpu_runner *runner, const struct sgpu_submission *su
 
 void sgpu_run_cancel(struct sgpu_run *run)
 {
-	const int saved = errno;
-
 	sgpu_run_stop(run, SGPU_ECANCELED);
 	atomic_store(&run->stop, SGPU_ECANCELED); /* whatever has stopped it before */
-	(void)eventfd_write(run->wake_fd, 1);	  /* a full counter wakes as well */
-	errno = saved;
 }
 
 void sgpu_run_free(struct sgpu_run **run)
@@ -452,7 +438,6 @@ void sgpu_run_free(struct sgpu_run **run)
 	free(r->streams);
 	sgpu_job_clear(&r->job);
 	free(r->result.spans);
-	sgpu_close(r->wake_fd);
 	free(r);
 	*run = NULL;
 }

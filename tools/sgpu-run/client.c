@@ -68,9 +68,7 @@ static int why_end(void *remote)
 static int bring_batch(struct remote *m, struct sgpu_error *error)
 {
 	static const char first_name[] = "seal.json";
-	const struct sgpu_io_guard guard = {
-		.wake_fd = -1, .deadline_ns = m->deadline_ns, .ended = why_end, .argument = m
-	};
+	const struct sgpu_io_guard guard = { .ended = why_end, .argument = m };
 	char first[sizeof(first_name)] = "";
 	uint64_t all = 0, rest;
 	size_t got;
