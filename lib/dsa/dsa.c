@@ -6,7 +6,6 @@
  */
 #include "dsa/dsa.h"
 
-#include <cpuid.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -23,7 +22,6 @@
 #include "base/io.h"
 
 enum {
-	PORTAL = 4096,
 	PROOF = 4096,
 	PAUSES = 256,
 	/* of a file */
@@ -33,22 +31,8 @@ enum {
 #define PATIENCE_NS 10000000ull
 
 /* ---- descriptors ---- */
-/* ENQCMD is written as bytes, so that no compiler flag is needed. SFENCE makes earlier stores to
- * the job's memory visible. The whole page is one portal; writes to one cache line would wait for
- * each other. */
-static int submit_portal(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor)
-{
-	bool full;
-
-	__asm__ volatile("sfence\n\t.byte 0xf2, 0x0f, 0x38, 0xf8, 0x02" /* enqcmd (%rdx), %rax */
-			 : "=@ccz"(full)
-			 : "a"(dsa->portal + dsa->place), "d"(descriptor)
-			 : "memory");
-	dsa->place = (dsa->place + sizeof(*descriptor)) % PORTAL;
-	return full ? SGPU_ERETRY : SGPU_OK;
-}
-
-/* Linux since 6.10 allows only write(2) where direct access could harm others (INTEL-SA-01084). */
+/* Linux has write(2) for this since 6.10, and allows nothing else where direct access could harm
+ * others (INTEL-SA-01084). The call is short beside a job that is worth giving away. */
 static int submit_write(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor)
 {
 	ssize_t sent = write(dsa->fd, descriptor, sizeof(*descriptor));
@@ -149,18 +133,12 @@ int sgpu_dsa_copy(struct sgpu_dsa *dsa, void *to, const void *from, size_t size,
 }
 
 /* ---- opening ---- */
-/* With the last mapping and descriptor the kernel closes the queue: it waits for this process's
- * jobs and ends the device's access to the process's memory. */
+/* With its descriptor the kernel closes the queue: it waits for this process's jobs and ends the
+ * device's access to the process's memory. */
 static void stop(struct sgpu_dsa *dsa)
 {
-	if (dsa->portal) {
-		munmap(dsa->portal, PORTAL);
-		dsa->portal = NULL;
-	}
-	if (dsa->fd >= 0) {
-		close(dsa->fd);
-		dsa->fd = -1;
-	}
+	sgpu_close(dsa->fd);
+	dsa->fd = -1;
 }
 
 int sgpu_dsa_create(struct sgpu_dsa **dsa, struct sgpu_error *error)
@@ -172,6 +150,7 @@ int sgpu_dsa_create(struct sgpu_dsa **dsa, struct sgpu_error *error)
 	memset(*dsa, 0, sizeof(**dsa));
 	pthread_mutex_init(&(*dsa)->lock, NULL); /* on Linux it does not fail */
 	(*dsa)->fd = -1;
+	(*dsa)->submit = submit_write;
 	(*dsa)->stop = stop;
 	(*dsa)->patience_ns = PATIENCE_NS;
 	return SGPU_OK;
@@ -188,24 +167,6 @@ void sgpu_dsa_close(struct sgpu_dsa **dsa)
 	pthread_mutex_destroy(&(*dsa)->lock);
 	free(*dsa);
 	*dsa = NULL;
-}
-
-/* Uses the portal if the CPU has ENQCMD and the kernel maps the portal. */
-static int reach(struct sgpu_dsa *dsa, const char *node, bool has_enqcmd, struct sgpu_error *error)
-{
-	void *portal = MAP_FAILED;
-
-	dsa->fd = open(node, O_RDWR | O_CLOEXEC);
-	if (dsa->fd < 0) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "cannot open '%s': %s", node,
-				 strerror(errno));
-	}
-	if (has_enqcmd) {
-		portal = mmap(NULL, PORTAL, PROT_WRITE, MAP_SHARED | MAP_POPULATE, dsa->fd, 0);
-	}
-	dsa->portal = portal == MAP_FAILED ? NULL : portal;
-	dsa->submit = dsa->portal ? submit_portal : submit_write;
-	return SGPU_OK;
 }
 
 int sgpu_dsa_prove(struct sgpu_dsa *dsa, struct sgpu_error *error)
@@ -228,7 +189,7 @@ int sgpu_dsa_prove(struct sgpu_dsa *dsa, struct sgpu_error *error)
 	return rc;
 }
 
-static int open_queue(const char *node, bool has_enqcmd, uint64_t timeout_ns, struct sgpu_dsa **dsa,
+static int open_queue(const char *node, uint64_t timeout_ns, struct sgpu_dsa **dsa,
 		      struct sgpu_error *error)
 {
 	int rc = sgpu_dsa_create(dsa, error);
@@ -238,8 +199,10 @@ static int open_queue(const char *node, bool has_enqcmd, uint64_t timeout_ns, st
 	}
 	snprintf((*dsa)->name, sizeof((*dsa)->name), "%.23s", strrchr(node, '/') + 1);
 	(*dsa)->timeout_ns = timeout_ns;
-	rc = reach(*dsa, node, has_enqcmd, error);
-	rc = rc ? rc : sgpu_dsa_prove(*dsa, error);
+	(*dsa)->fd = open(node, O_RDWR | O_CLOEXEC);
+	rc = (*dsa)->fd >= 0 ? sgpu_dsa_prove(*dsa, error)
+			     : sgpu_fail(error, SGPU_EUNAVAILABLE, "cannot open '%s': %s", node,
+					 strerror(errno));
 	if (rc != SGPU_OK) {
 		sgpu_dsa_close(dsa);
 	}
@@ -247,7 +210,7 @@ static int open_queue(const char *node, bool has_enqcmd, uint64_t timeout_ns, st
 }
 
 /* Tries queues in the order of their names, up to one that does not answer. */
-int sgpu_dsa_open_in(const char *nodes, bool has_enqcmd, uint64_t timeout_ns, struct sgpu_dsa **dsa,
+int sgpu_dsa_open_in(const char *nodes, uint64_t timeout_ns, struct sgpu_dsa **dsa,
 		     struct sgpu_error *error)
 {
 	struct sgpu_error lack = { 0 };
@@ -259,7 +222,7 @@ int sgpu_dsa_open_in(const char *nodes, bool has_enqcmd, uint64_t timeout_ns, st
 	snprintf(pattern, sizeof(pattern), "%s/wq*", nodes);
 	(void)glob(pattern, 0, NULL, &found);
 	for (size_t i = 0; i < found.gl_pathc && rc != SGPU_OK && rc != SGPU_ETIMEOUT; i++) {
-		rc = open_queue(found.gl_pathv[i], has_enqcmd, timeout_ns, dsa, &lack);
+		rc = open_queue(found.gl_pathv[i], timeout_ns, dsa, &lack);
 	}
 	globfree(&found);
 	if (rc == SGPU_OK || rc == SGPU_ENOMEM) {
@@ -277,7 +240,6 @@ int sgpu_dsa_open_in(const char *nodes, bool has_enqcmd, uint64_t timeout_ns, st
 int sgpu_dsa_open(struct sgpu_dsa **dsa, struct sgpu_error *error)
 {
 	struct sgpu_platform platform;
-	unsigned a, b, c, d;
 
 	*dsa = NULL;
 	sgpu_platform_detect(&platform);
@@ -285,9 +247,7 @@ int sgpu_dsa_open(struct sgpu_dsa **dsa, struct sgpu_error *error)
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
 				 "the accelerator is not trusted in a confidential VM or enclave");
 	}
-	return sgpu_dsa_open_in("/dev/dsa",
-				__get_cpuid_count(7, 0, &a, &b, &c, &d) && c & (1u << 29),
-				1000000000, dsa, error);
+	return sgpu_dsa_open_in("/dev/dsa", 1000000000, dsa, error);
 }
 
 /* ---- files ----

@@ -35,8 +35,6 @@ struct sgpu_dsa {
 	/* Makes the device accept no jobs, and returns when none is under way. */
 	void (*stop)(struct sgpu_dsa *dsa);
 	int fd;
-	uint8_t *portal;      /* page for descriptors; NULL: write(2) is used */
-	unsigned place;	      /* of the next descriptor in the portal */
 	uint64_t timeout_ns;  /* for an answer, plus 1 ns for each byte */
 	uint64_t patience_ns; /* how long to wait for room in a full queue */
 	bool dead;
@@ -67,9 +65,9 @@ SGPU_MUST_CHECK int sgpu_dsa_pread(struct sgpu_dsa *dsa, int fd, const char *nam
 				   struct sgpu_error *error);
 
 /* ---- for sgpu_dsa_open and tests ---- */
-/* nodes: "/dev/dsa". has_enqcmd: of the CPU; else write(2) is used. */
-SGPU_MUST_CHECK int sgpu_dsa_open_in(const char *nodes, bool has_enqcmd, uint64_t timeout_ns,
-				     struct sgpu_dsa **dsa, struct sgpu_error *error);
+/* nodes: "/dev/dsa". */
+SGPU_MUST_CHECK int sgpu_dsa_open_in(const char *nodes, uint64_t timeout_ns, struct sgpu_dsa **dsa,
+				     struct sgpu_error *error);
 /* Makes a queue without a device; the caller fills in name, submit and timeout_ns. */
 SGPU_MUST_CHECK int sgpu_dsa_create(struct sgpu_dsa **dsa, struct sgpu_error *error);
 /* Copies a page. Errors: SGPU_EDEVICE if the copy is wrong. */

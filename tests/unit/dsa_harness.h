@@ -27,6 +27,7 @@ struct order {
 
 struct fake_dsa {
 	_Alignas(64) _Atomic uint64_t portal[LINES][8];
+	unsigned place;	     /* of the next descriptor in the portal */
 	_Atomic int from_fd; /* descriptors come from there; -1: from the portal */
 	struct order orders[64], always;
 	unsigned order_count;
@@ -136,12 +137,13 @@ static void *fake_live(void *unused)
 	return unused;
 }
 
-/* As ENQCMD: a line that is still taken is a queue that is full. */
+/* A line that is still taken is a queue that is full. */
 static int fake_submit(struct sgpu_dsa *dsa, const struct dsa_hw_desc *d)
 {
-	_Atomic uint64_t *line = (_Atomic uint64_t *)(void *)(dsa->portal + dsa->place);
+	_Atomic uint64_t *line = fake->portal[fake->place];
 	uint64_t words[8];
 
+	(void)dsa;
 	if (fake->refusals > 0) {
 		fake->refusals--;
 		return SGPU_ERETRY;
@@ -154,7 +156,7 @@ static int fake_submit(struct sgpu_dsa *dsa, const struct dsa_hw_desc *d)
 		atomic_store_explicit(&line[i], words[i], memory_order_relaxed);
 	}
 	atomic_store_explicit(&line[0], words[0], memory_order_release);
-	dsa->place = (dsa->place + 64) % 4096;
+	fake->place = (fake->place + 1) % LINES;
 	return SGPU_OK;
 }
 
@@ -208,7 +210,6 @@ static inline struct sgpu_dsa *fake_open(void)
 	memcpy(dsa->name, "wq7.3", 6);
 	dsa->submit = fake_submit;
 	dsa->stop = fake_stop;
-	dsa->portal = (uint8_t *)fake->portal;
 	fake_be_patient(dsa);
 	return dsa;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding a work queue, and the ways to the device, of which one is a write to its node. A terminal
- * stands in for the node: a device that takes what is written to it, and maps nothing.
+ * Finding a work queue, and the way to the device, a write to its node. A terminal stands in for
+ * the node: a device that takes what is written to it.
  */
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -64,21 +64,20 @@ static void tear_down(void)
 	CHECK(system(command) == 0);
 }
 
-/* enqcmd: as with a CPU that has the instruction. */
-static int open_with(bool enqcmd, struct sgpu_dsa **dsa)
+static int open_nodes(struct sgpu_dsa **dsa)
 {
 	char nodes[128];
 
 	snprintf(nodes, sizeof(nodes), "%s/dev", folder);
 	memset(&error, 0, sizeof(error));
-	return sgpu_dsa_open_in(nodes, enqcmd, 60000000000ull, dsa, &error);
+	return sgpu_dsa_open_in(nodes, 60000000000ull, dsa, &error);
 }
 
 static void check_refused(const char *text)
 {
 	struct sgpu_dsa *dsa = NULL;
 
-	CHECK(open_with(false, &dsa) == SGPU_EUNAVAILABLE);
+	CHECK(open_nodes(&dsa) == SGPU_EUNAVAILABLE);
 	CHECK(dsa == NULL);
 	if (!strstr(error.text, text)) {
 		printf("# '%s' is not in '%s'\n", text, error.text);
@@ -90,7 +89,7 @@ UNIT_TEST(a_machine_without_queues_says_so)
 {
 	struct sgpu_dsa *dsa = NULL;
 
-	CHECK(sgpu_dsa_open_in("/nonexistent", false, 0, &dsa, &error) == SGPU_EUNAVAILABLE);
+	CHECK(sgpu_dsa_open_in("/nonexistent", 0, &dsa, &error) == SGPU_EUNAVAILABLE);
 	CHECK(strstr(
 		error.text,
 		"no work queue of a Data Streaming Accelerator is configured ('/nonexistent')"));
@@ -161,21 +160,21 @@ static int open_terminal(void)
 	return master;
 }
 
-static void check_written(bool enqcmd)
+static void check_written(void)
 {
 	static uint8_t from[5000], to[5000];
 	struct sgpu_dsa *dsa = NULL;
 
 	memset(from, 0x3c, sizeof(from));
 	memset(to, 0, sizeof(to));
-	REQUIRE(open_with(enqcmd, &dsa) == SGPU_OK);
-	CHECK(!dsa->portal && strcmp(dsa->name, "wq0.1") == 0);
+	REQUIRE(open_nodes(&dsa) == SGPU_OK);
+	CHECK(strcmp(dsa->name, "wq0.1") == 0);
 	CHECK(sgpu_dsa_copy(dsa, to, from, sizeof(from), sizeof(from), 1, &error) == SGPU_OK &&
 	      memcmp(from, to, sizeof(from)) == 0);
 	sgpu_dsa_close(&dsa);
 }
 
-UNIT_TEST(the_kernel_submits_where_the_portal_is_refused_or_the_instruction_is_missing)
+UNIT_TEST(a_write_to_its_node_gives_the_device_a_job)
 {
 #if defined(__SANITIZE_THREAD__)
 	SKIP("the thread sanitizer does not see that a terminal orders memory");
@@ -184,8 +183,7 @@ UNIT_TEST(the_kernel_submits_where_the_portal_is_refused_or_the_instruction_is_m
 	fake_begin();
 	fake->from_fd = open_terminal();
 	REQUIRE(fake->from_fd >= 0);
-	check_written(true);
-	check_written(false);
+	check_written();
 	fake->always = (struct order){ .deed = LIE };
 	check_refused("wq0.1 gives a wrong copy");
 	close(fake->from_fd);
@@ -208,7 +206,7 @@ UNIT_TEST(of_devices_that_do_not_answer_one_is_waited_for)
 	REQUIRE(fake->from_fd >= 0);
 	link_node("wq0.2", ptsname(fake->from_fd));
 	snprintf(nodes, sizeof(nodes), "%s/dev", folder);
-	CHECK(sgpu_dsa_open_in(nodes, false, 50000000, &dsa, &error) == SGPU_EUNAVAILABLE && !dsa);
+	CHECK(sgpu_dsa_open_in(nodes, 50000000, &dsa, &error) == SGPU_EUNAVAILABLE && !dsa);
 	CHECK(strstr(error.text, "wq0.1 did not answer in 50 ms") &&
 	      fake->taken <= 1); /* the proof has one job */
 	close(fake->from_fd);
@@ -222,7 +220,7 @@ int main(void)
 	UNIT_RUN(this_machine_has_an_accelerator_that_works_or_a_reason);
 	UNIT_RUN(a_confidential_guest_opens_none);
 	UNIT_RUN(a_node_that_cannot_be_used_is_a_reason);
-	UNIT_RUN(the_kernel_submits_where_the_portal_is_refused_or_the_instruction_is_missing);
+	UNIT_RUN(a_write_to_its_node_gives_the_device_a_job);
 	UNIT_RUN(of_devices_that_do_not_answer_one_is_waited_for);
 	return unit_done();
 }

@@ -74,8 +74,7 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 		const uint64_t count = copies > depths[i] ? copies : depths[i];
 		const struct sgpu_bench_point point = {
 			.parameters = { { "size_bytes", NULL, size },
-					{ "depth", NULL, depths[i] },
-					{ "submission", w->dsa->portal ? "portal" : "write", 0 } },
+					{ "depth", NULL, depths[i] } },
 			.operations = count,
 			.bytes = count * size,
 		};
