@@ -94,8 +94,7 @@ int sgpu_dsa_copy(struct sgpu_dsa *dsa, void *to, const void *from, size_t size,
 	struct sgpu_error why = { 0 }, late;
 	size_t begun = 0, ended = 0;
 
-	depth = depth < 1 ? 1 : depth < SGPU_DSA_DEPTH_MAX ? depth : SGPU_DSA_DEPTH_MAX;
-	if (dsa->dead) {
+	if (dsa->why.code) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
 				 "the accelerator is not used any more: %s", dsa->why.text);
 	}
@@ -123,7 +122,6 @@ int sgpu_dsa_copy(struct sgpu_dsa *dsa, void *to, const void *from, size_t size,
 	}
 	if (why.code == SGPU_ETIMEOUT || why.code == SGPU_EDEVICE) {
 		dsa->stop(dsa);
-		dsa->dead = true;
 		dsa->why = why;
 	}
 	if (why.code && error) {
@@ -161,9 +159,7 @@ void sgpu_dsa_close(struct sgpu_dsa **dsa)
 	if (!*dsa) {
 		return;
 	}
-	if (!(*dsa)->dead) {
-		(*dsa)->stop(*dsa);
-	}
+	(*dsa)->stop(*dsa);
 	pthread_mutex_destroy(&(*dsa)->lock);
 	free(*dsa);
 	*dsa = NULL;
@@ -171,12 +167,9 @@ void sgpu_dsa_close(struct sgpu_dsa **dsa)
 
 int sgpu_dsa_prove(struct sgpu_dsa *dsa, struct sgpu_error *error)
 {
-	uint8_t *from = aligned_alloc(PROOF, 2 * PROOF), *to = from + PROOF;
+	uint8_t from[PROOF], to[PROOF];
 	int rc;
 
-	if (!from) {
-		return sgpu_fail_nomem(error);
-	}
 	for (unsigned i = 0; i < PROOF; i++) {
 		from[i] = (uint8_t)(i * i >> 4 ^ i);
 		to[i] = (uint8_t)~from[i];
@@ -185,7 +178,6 @@ int sgpu_dsa_prove(struct sgpu_dsa *dsa, struct sgpu_error *error)
 	if (rc == SGPU_OK && memcmp(from, to, PROOF) != 0) {
 		rc = sgpu_fail(error, SGPU_EDEVICE, "%s gives a wrong copy", dsa->name);
 	}
-	free(from);
 	return rc;
 }
 
@@ -216,7 +208,9 @@ int sgpu_dsa_open_in(const char *nodes, uint64_t timeout_ns, struct sgpu_dsa **d
 	struct sgpu_error lack = { 0 };
 	glob_t found = { 0 };
 	char pattern[512];
-	int rc = SGPU_EUNAVAILABLE;
+	int rc = sgpu_fail(&lack, SGPU_EUNAVAILABLE,
+			   "no work queue of a Data Streaming Accelerator is configured ('%s')",
+			   nodes);
 
 	*dsa = NULL;
 	snprintf(pattern, sizeof(pattern), "%s/wq*", nodes);
@@ -225,15 +219,9 @@ int sgpu_dsa_open_in(const char *nodes, uint64_t timeout_ns, struct sgpu_dsa **d
 		rc = open_queue(found.gl_pathv[i], timeout_ns, dsa, &lack);
 	}
 	globfree(&found);
-	if (rc == SGPU_OK || rc == SGPU_ENOMEM) {
-		return rc ? sgpu_fail_nomem(error) : rc;
-	}
-	return lack.text[0] ? sgpu_fail(error, SGPU_EUNAVAILABLE, "no work queue can be used: %s",
-					lack.text)
-			    : sgpu_fail(error, SGPU_EUNAVAILABLE,
-					"no work queue of a Data Streaming Accelerator is "
-					"configured ('%s')",
-					nodes);
+	return rc == SGPU_OK ? rc
+			     : sgpu_fail(error, rc == SGPU_ENOMEM ? rc : SGPU_EUNAVAILABLE, "%s",
+					 lack.text);
 }
 
 /* A confidential VM does not trust the accelerator, which cannot reach private memory. */
@@ -262,10 +250,8 @@ static bool has(int fd, uint64_t end)
 	       end <= (uint64_t)status.st_size;
 }
 
-/* SGPU_ESYSTEM if the file cannot be mapped or was cut short: the caller then uses pread(2), which
- * says why. */
-static int by_device(struct sgpu_dsa *dsa, int fd, uint8_t *data, size_t size, uint64_t offset,
-		     struct sgpu_error *error)
+/* False if the caller has to read: pread(2) says why a file cannot be mapped or was cut short. */
+static bool by_device(struct sgpu_dsa *dsa, int fd, uint8_t *data, size_t size, uint64_t offset)
 {
 	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), begin = offset / page * page;
 	const size_t length = size + (size_t)(offset - begin);
@@ -273,19 +259,18 @@ static int by_device(struct sgpu_dsa *dsa, int fd, uint8_t *data, size_t size, u
 	uint64_t end;
 	int rc;
 
-	if (sgpu_add_u64(offset, size, &end) && end <= INT64_MAX && has(fd, end)) {
-		map = mmap(NULL, length, PROT_READ, MAP_PRIVATE, fd, (off_t)begin);
+	/* Both ranges have all their pages now, so that no access faults. */
+	if (sgpu_add_u64(offset, size, &end) && has(fd, end)) {
+		map = mmap(NULL, length, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, (off_t)begin);
 	}
 	if (map == MAP_FAILED) {
-		return sgpu_fail(error, SGPU_ESYSTEM, "the file cannot be mapped");
+		return false;
 	}
-	/* Maps all pages now, so that no access faults. */
-	(void)madvise(map, length, MADV_POPULATE_READ);
 	(void)madvise(data - (uintptr_t)data % page, size + (uintptr_t)data % page,
 		      MADV_POPULATE_WRITE);
-	rc = sgpu_dsa_copy(dsa, data, map + (offset - begin), size, PART, DEPTH, error);
+	rc = sgpu_dsa_copy(dsa, data, map + (offset - begin), size, PART, DEPTH, NULL);
 	munmap(map, length);
-	return rc || has(fd, end) ? rc : sgpu_fail(error, SGPU_ESYSTEM, "the file was cut short");
+	return rc == SGPU_OK && has(fd, end);
 }
 
 int sgpu_dsa_pread(struct sgpu_dsa *dsa, int fd, const char *name, void *data, size_t size,
@@ -294,7 +279,7 @@ int sgpu_dsa_pread(struct sgpu_dsa *dsa, int fd, const char *name, void *data, s
 	bool read = false;
 
 	if (dsa && size >= SGPU_DSA_READ_LEAST && pthread_mutex_trylock(&dsa->lock) == 0) {
-		read = by_device(dsa, fd, data, size, offset, NULL) == SGPU_OK;
+		read = by_device(dsa, fd, data, size, offset);
 		dsa->copied += read ? size : 0;
 		pthread_mutex_unlock(&dsa->lock);
 	}

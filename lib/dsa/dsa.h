@@ -32,15 +32,14 @@ struct sgpu_dsa {
 	char name[24]; /* of its node: "wq0.1" */
 	/* Returns SGPU_OK, SGPU_ERETRY (the queue is full) or an error. */
 	int (*submit)(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor);
-	/* Makes the device accept no jobs, and returns when none is under way. */
+	/* Makes the device accept no jobs, and returns when none is under way. May be repeated. */
 	void (*stop)(struct sgpu_dsa *dsa);
 	int fd;
-	uint64_t timeout_ns;  /* for an answer, plus 1 ns for each byte */
-	uint64_t patience_ns; /* how long to wait for room in a full queue */
-	bool dead;
-	struct sgpu_error why;
-	pthread_mutex_t lock; /* held to read a file with the device */
-	uint64_t copied;      /* bytes of files */
+	uint64_t timeout_ns;   /* for an answer, plus 1 ns for each byte */
+	uint64_t patience_ns;  /* how long to wait for room in a full queue */
+	struct sgpu_error why; /* with a code: the device is not used any more */
+	pthread_mutex_t lock;  /* held to read a file with the device */
+	uint64_t copied;       /* bytes of files */
 };
 
 /* Opens the first queue that copies a page correctly. Errors: SGPU_EUNAVAILABLE: there is none, or
@@ -49,11 +48,11 @@ SGPU_MUST_CHECK int sgpu_dsa_open(struct sgpu_dsa **dsa, struct sgpu_error *erro
 /* Accepts NULL; clears the caller's pointer. */
 void sgpu_dsa_close(struct sgpu_dsa **dsa);
 
-/* Copies by jobs of `part` bytes, at most `depth` at a time, and polls for their end. `to` and
- * `from` do not overlap. After an error no job is under way, and all must be copied again. Errors:
- * SGPU_ERETRY: the queue stayed full; SGPU_ESYSTEM: memory is not mapped; SGPU_ETIMEOUT,
- * SGPU_EDEVICE: the device did not answer or failed. After these two, every call returns
- * SGPU_EUNAVAILABLE. */
+/* Copies by jobs of `part` bytes, at most `depth` (1 to SGPU_DSA_DEPTH_MAX) at a time, and polls
+ * for their end. `to` and `from` do not overlap. After an error no job is under way, and all must
+ * be copied again. Errors: SGPU_ERETRY: the queue stayed full; SGPU_ESYSTEM: memory is not mapped;
+ * SGPU_ETIMEOUT, SGPU_EDEVICE: the device did not answer or failed. After these two, every call
+ * returns SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int sgpu_dsa_copy(struct sgpu_dsa *dsa, void *to, const void *from, size_t size,
 				  size_t part, unsigned depth, struct sgpu_error *error);
 

@@ -289,7 +289,7 @@ static int fill(struct load *load, struct sgpu_error *error)
 	rc = copy_payloads(load, error);
 	if (load->dsa) {
 		cli_detail("an accelerator copied %llu bytes%s%s",
-			   (unsigned long long)load->dsa->copied, load->dsa->dead ? ": " : "",
+			   (unsigned long long)load->dsa->copied, load->dsa->why.code ? ": " : "",
 			   load->dsa->why.text);
 	}
 	sgpu_dsa_close(&load->dsa);
