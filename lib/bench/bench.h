@@ -147,10 +147,11 @@ void sgpu_bench_leave_guest(void);
 struct sgpu_bench_exit sgpu_bench_measure_exit(void);
 
 /* ---- work on streams ---- */
-/* Makes the streams wait for a gate, a copy, while enqueue(argument, error) enqueues work with
- * these zeroed tasks, then waits for the work's end. If the copy ends too early, the work is
- * enqueued again after a longer one. The sample is from the start of the first task to the end of
- * the last. */
+enum { SGPU_BENCH_STREAMS_MAX = 4 };
+/* Makes streams of bench->device wait for a gate, a copy, while enqueue(argument, error) enqueues
+ * work with these zeroed tasks, then waits for the work's end. If the copy ends too early, the work
+ * is enqueued again after a longer one. The sample is from the start of the first task to the end
+ * of the last. */
 SGPU_MUST_CHECK int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *streams,
 				       int count,
 				       int (*enqueue)(void *argument, struct sgpu_error *error),
@@ -196,13 +197,12 @@ struct sgpu_bench_options {
 	enum sgpu_device_timer timer; /* of devices that a case opens */
 };
 
-/* The gate (gate.c), made on first use. */
+enum { SGPU_BENCH_GATE = 1 << 20 };
 struct sgpu_bench_gate {
 	struct sgpu_stream *stream;
-	sgpu_devptr device_memory;
-	void *host_memory;
-	uint64_t capacity; /* bytes of each memory; 0: there is no gate */
-	uint64_t size;	   /* bytes that the next gate copies */
+	sgpu_devptr to;
+	void *from; /* SGPU_BENCH_GATE bytes each */
+	int copies; /* of the next gate */
 };
 
 /* The environment of a case. */

@@ -94,9 +94,12 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 		   struct sgpu_device *device, void (*record)(void *argument, const json_t *record),
 		   void *argument, enum sgpu_bench_status *status, struct sgpu_error *error)
 {
-	struct sgpu_bench bench = {
-		.options = *options, .row = row, .record = record, .argument = argument
-	};
+	struct sgpu_bench bench = { .options = *options,
+				    .row = row,
+				    .record = record,
+				    .argument = argument,
+				    .gate.copies = 1 };
+	struct sgpu_bench_gate *gate = &bench.gate;
 	struct sgpu_error local = { 0 };
 	int rc = SGPU_OK;
 
@@ -105,6 +108,10 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 		bench.device = device;
 		rc = sgpu_device_get_info(device, &bench.info, &local);
 		rc = rc ? rc : sgpu_bench_new_stream(&bench, device, &bench.stream, &local);
+		rc = rc ? rc : sgpu_bench_new_stream(&bench, device, &gate->stream, &local);
+		rc = rc ? rc : sgpu_bench_new_pinned(&bench, SGPU_BENCH_GATE, &gate->from, &local);
+		rc = rc ? rc
+			: sgpu_bench_new_device_memory(&bench, SGPU_BENCH_GATE, &gate->to, &local);
 	}
 	rc = rc ? rc : row->run(&bench, &local);
 	sgpu_bench_release(&bench, NULL);
