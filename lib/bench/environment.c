@@ -35,13 +35,6 @@ static const struct {
 	{ "transparent_huge_pages", "/sys/kernel/mm/transparent_hugepage/enabled" },
 };
 
-static json_t *text_json(const char *text)
-{
-	json_t *value = json_string(text);
-
-	return value ? value : json_string("");
-}
-
 static json_t *number_or_null(bool is_known, uint64_t number)
 {
 	return is_known ? json_integer((json_int_t)number) : json_null();
@@ -89,9 +82,9 @@ static void set_host(json_t *object)
 	sgpu_host_memory(&memory, NULL);
 	json_object_update_new(
 		object,
-		json_pack("{s:o, s:I, s:o, s:o, s:I, s:o, s:I, s:s, s:s, s:s}", "processor",
-			  text_json(processor), "processors", (json_int_t)sgpu_cpu_count(),
-			  "numa_nodes", number_or_null(has_nodes, nodes.gl_pathc), "load_average",
+		json_pack("{s:s, s:I, s:o, s:o, s:I, s:o, s:I, s:s, s:s, s:s}", "processor",
+			  processor, "processors", (json_int_t)sgpu_cpu_count(), "numa_nodes",
+			  number_or_null(has_nodes, nodes.gl_pathc), "load_average",
 			  getloadavg(&load, 1) == 1 ? json_real(round(load * 100) / 100)
 						    : json_null(),
 			  "cycles_per_second", (json_int_t)costs.cycles_per_second,
@@ -112,27 +105,24 @@ json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
 	const time_t now = time(NULL);
 	struct utsname system;
 	struct tm utc;
-	char date[32] = "", text[4096];
+	char date[32], text[4096];
 	json_t *object;
 
-	if (gmtime_r(&now, &utc)) {
-		strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", &utc);
-	}
+	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
 	object = json_pack(
-		"{s:s, s:s, s:s, s:o, s:s, s:b, s:i}", "record", "environment", "sgpu_version",
-		SGPU_VERSION, "date", date, "operating_system", text_json(system_name(text)),
-		"kernel", uname(&system) == 0 ? system.release : "unknown", "quick", options->quick,
-		"jobs", options->jobs ? options->jobs : sgpu_cpu_count());
+		"{s:s, s:s, s:s, s:s, s:s, s:b, s:i}", "record", "environment", "sgpu_version",
+		SGPU_VERSION, "date", date, "operating_system", system_name(text), "kernel",
+		uname(&system) == 0 ? system.release : "unknown", "quick", options->quick, "jobs",
+		options->jobs ? options->jobs : sgpu_cpu_count());
 	set_host(object);
 	if (info) {
 		json_object_update_new(
 			object,
-			json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "device",
-				  text_json(info->name), "device_selector",
-				  text_json(info->selector), "device_uuid", text_json(info->uuid),
-				  "device_driver", text_json(info->driver),
-				  "device_confidential_computing", text_json(info->confidential),
-				  "device_timer", text_json(info->timer), "device_numa_node",
+			json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I}", "device",
+				  info->name, "device_selector", info->selector, "device_uuid",
+				  info->uuid, "device_driver", info->driver,
+				  "device_confidential_computing", info->confidential,
+				  "device_timer", info->timer, "device_numa_node",
 				  number_or_null(info->numa_node >= 0, (uint64_t)info->numa_node),
 				  "device_memory_bytes", (json_int_t)info->memory_total,
 				  "device_compute_units", (json_int_t)info->compute_units));
