@@ -28,7 +28,7 @@ struct sgpu_bench_statistics {
 	double low, high; /* 95 % confidence interval of the median; below 6 samples: all */
 };
 /* All zero if n is 0. Overwrites the samples with their distances from the median. */
-void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statistics *statistics);
+struct sgpu_bench_statistics sgpu_bench_summarise(double *samples, uint64_t n);
 
 /* ---- cases ---- */
 /* Units of the value shown to people. */

@@ -21,7 +21,6 @@ enum { EXITS = 1001, RATE_NS = 5000000 };
 static uint64_t measure_guest_exit(void)
 {
 	double cycles[EXITS];
-	struct sgpu_bench_statistics statistics;
 	unsigned a, b, c = 0, d;
 
 	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & (1u << 31))) {
@@ -33,8 +32,7 @@ static uint64_t measure_guest_exit(void)
 		sgpu_bench_leave_guest();
 		cycles[i] = (double)(__builtin_ia32_rdtsc() - begin);
 	}
-	sgpu_bench_summarise(cycles, EXITS, &statistics);
-	return (uint64_t)statistics.median;
+	return (uint64_t)sgpu_bench_summarise(cycles, EXITS).median;
 }
 
 struct sgpu_bench_exit sgpu_bench_measure_exit(void)

@@ -100,11 +100,9 @@ static struct sgpu_bench_statistics summarise(struct measurement *m, int variant
 					      enum series series)
 {
 	double *sorted = series_of(m, m->count, 0);
-	struct sgpu_bench_statistics statistics;
 
 	memcpy(sorted, series_of(m, variant, series), m->rounds * sizeof(*sorted));
-	sgpu_bench_summarise(sorted, m->rounds, &statistics);
-	return statistics;
+	return sgpu_bench_summarise(sorted, m->rounds);
 }
 
 /* The more samples, the rarer the checks, which sort them. */

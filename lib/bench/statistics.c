@@ -4,7 +4,6 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "bench/bench.h"
 
@@ -39,27 +38,28 @@ static uint64_t outside_of_interval(uint64_t n)
 	return k > 0 ? k - 1 : 0;
 }
 
-void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statistics *statistics)
+struct sgpu_bench_statistics sgpu_bench_summarise(double *samples, uint64_t n)
 {
-	memset(statistics, 0, sizeof(*statistics));
+	struct sgpu_bench_statistics s = { .n = n };
+
 	if (n == 0) {
-		return;
+		return s;
 	}
 	qsort(samples, n, sizeof(*samples), by_value);
-	statistics->n = n;
-	statistics->min = samples[0];
-	statistics->median = middle(samples, n);
-	statistics->p90 = samples[(n * 90 + 99) / 100 - 1];
-	statistics->p95 = samples[(n * 95 + 99) / 100 - 1];
-	statistics->p99 = samples[(n * 99 + 99) / 100 - 1];
-	statistics->low = samples[outside_of_interval(n)];
-	statistics->high = samples[n - 1 - outside_of_interval(n)];
-	if (statistics->median > 0) {
-		statistics->spread = (statistics->p95 - statistics->min) / statistics->median;
+	s.min = samples[0];
+	s.median = middle(samples, n);
+	s.p90 = samples[(n * 90 + 99) / 100 - 1];
+	s.p95 = samples[(n * 95 + 99) / 100 - 1];
+	s.p99 = samples[(n * 99 + 99) / 100 - 1];
+	s.low = samples[outside_of_interval(n)];
+	s.high = samples[n - 1 - outside_of_interval(n)];
+	if (s.median > 0) {
+		s.spread = (s.p95 - s.min) / s.median;
 	}
 	for (uint64_t i = 0; i < n; i++) {
-		samples[i] = fabs(samples[i] - statistics->median);
+		samples[i] = fabs(samples[i] - s.median);
 	}
 	qsort(samples, n, sizeof(*samples), by_value);
-	statistics->mad = middle(samples, n);
+	s.mad = middle(samples, n);
+	return s;
 }

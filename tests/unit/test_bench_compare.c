@@ -131,7 +131,7 @@ static json_t *made_run(double (*shift)(void), double (*scatter)(void))
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(samples); i++) {
 		samples[i] = 1000 * moved * (1 + 0.01 * scatter());
 	}
-	sgpu_bench_summarise(samples, SGPU_ARRAY_LENGTH(samples), &ns);
+	ns = sgpu_bench_summarise(samples, SGPU_ARRAY_LENGTH(samples));
 	set(r, "min_ns", ns.min);
 	set(r, "median_ns", ns.median);
 	set(r, "p95_ns", ns.p95);

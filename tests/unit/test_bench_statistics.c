@@ -19,20 +19,20 @@ UNIT_TEST(statistics_of_known_samples)
 	double one[] = { 5 }, two[] = { 4, 2 }, many[20], odd[] = { 9, 1, 4, 100, 3 };
 	struct sgpu_bench_statistics s;
 
-	sgpu_bench_summarise(one, 1, &s);
+	s = sgpu_bench_summarise(one, 1);
 	CHECK(s.n == 1 && s.min == 5 && s.median == 5 && s.p95 == 5 && s.mad == 0 && s.spread == 0);
-	sgpu_bench_summarise(two, 2, &s);
+	s = sgpu_bench_summarise(two, 2);
 	CHECK(s.min == 2 && s.median == 3 && s.p95 == 4 && s.mad == 1 && near(s.spread, 2.0 / 3));
 	for (int i = 0; i < 20; i++) {
 		many[i] = 20 - i; /* 20 ... 1 */
 	}
-	sgpu_bench_summarise(many, 20, &s);
+	s = sgpu_bench_summarise(many, 20);
 	CHECK(s.n == 20 && s.min == 1 && s.median == 10.5 && s.p90 == 18 && s.p95 == 19 &&
 	      s.mad == 5);
-	sgpu_bench_summarise(odd, 5, &s);
+	s = sgpu_bench_summarise(odd, 5);
 	/* Distances from 4: 0, 1, 3, 5, 96. */
 	CHECK(s.median == 4 && s.mad == 3 && s.p95 == 100);
-	sgpu_bench_summarise(odd, 0, &s);
+	s = sgpu_bench_summarise(odd, 0);
 	CHECK(s.n == 0 && s.median == 0);
 }
 
@@ -41,17 +41,17 @@ UNIT_TEST(median_distance_of_equal_and_of_many_samples)
 	double equal[] = { 7, 7, 7, 7 }, samples[101], distances[101];
 	struct sgpu_bench_statistics s, d;
 
-	sgpu_bench_summarise(equal, 4, &s);
+	s = sgpu_bench_summarise(equal, 4);
 	CHECK(s.mad == 0 && s.spread == 0);
 	for (int n = 1; n <= 101; n++) {
 		for (int i = 0; i < n; i++) {
 			samples[i] = distances[i] = (double)((i * 7919 + 13) % 1009);
 		}
-		sgpu_bench_summarise(samples, (uint64_t)n, &s);
+		s = sgpu_bench_summarise(samples, (uint64_t)n);
 		for (int i = 0; i < n; i++) {
 			distances[i] = fabs(distances[i] - s.median);
 		}
-		sgpu_bench_summarise(distances, (uint64_t)n, &d);
+		d = sgpu_bench_summarise(distances, (uint64_t)n);
 		CHECK(near(s.mad, d.median));
 	}
 }
@@ -74,7 +74,7 @@ UNIT_TEST(intervals_of_the_median_are_those_of_tables)
 			samples[k] = 1 + (k * 7919 +
 					  3) % n; /* 1 ... n, if 7919 and n have no common factor */
 		}
-		sgpu_bench_summarise(samples, (uint64_t)n, &s);
+		s = sgpu_bench_summarise(samples, (uint64_t)n);
 		if (s.low != rank || s.high != n + 1 - rank) {
 			printf("# %d samples: %g to %g\n", n, s.low, s.high);
 		}
@@ -85,7 +85,7 @@ UNIT_TEST(intervals_of_the_median_are_those_of_tables)
 	for (int k = 0; k < 1000; k++) {
 		samples[k] = k + 1;
 	}
-	sgpu_bench_summarise(samples, 1000, &s);
+	s = sgpu_bench_summarise(samples, 1000);
 	CHECK(s.low == 469 && s.high == 532 && s.p99 == 990 && s.p95 == 950);
 }
 
