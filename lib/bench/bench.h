@@ -117,8 +117,8 @@ sgpu_bench_end_fn sgpu_bench_end_memory;
 		(void)bench, (void)size;                                          \
 		function(&made);                                                  \
 	}
-/* For a part of a case: release() waits for the device, and ends what was kept since mark(). */
-const void *sgpu_bench_mark(const struct sgpu_bench *bench);
+/* For a part of a case: waits for the device, and ends what was kept since bench->kept was `mark`.
+ */
 void sgpu_bench_release(struct sgpu_bench *bench, const void *mark);
 /* Returns zeroed memory, or NULL: SGPU_ENOMEM. At the case's end, `end` (or NULL) ends what the
  * memory holds; then the memory is freed. */

@@ -27,11 +27,6 @@ int sgpu_bench_keep(struct sgpu_bench *bench, sgpu_bench_end_fn *end, uintptr_t 
 	return SGPU_OK;
 }
 
-const void *sgpu_bench_mark(const struct sgpu_bench *bench)
-{
-	return bench->kept;
-}
-
 void sgpu_bench_release(struct sgpu_bench *bench, const void *mark)
 {
 	struct sgpu_bench_kept *last;
@@ -74,16 +69,13 @@ void *sgpu_bench_new(struct sgpu_bench *bench, size_t size, sgpu_bench_end_fn *e
 {
 	void *memory = calloc(1, size);
 
-	if (!memory) {
+	if (!memory ||
+	    sgpu_bench_keep(bench, sgpu_bench_end_memory, (uintptr_t)memory, 0, error) < 0 ||
+	    (end && sgpu_bench_keep(bench, end, (uintptr_t)memory, 0, error) < 0)) {
 		(void)sgpu_fail_nomem(error);
 		return NULL;
 	}
-	return sgpu_bench_keep(bench, sgpu_bench_end_memory, (uintptr_t)memory, size, error) ==
-				       SGPU_OK &&
-			       (!end || sgpu_bench_keep(bench, end, (uintptr_t)memory, size,
-							error) == SGPU_OK)
-		       ? memory
-		       : NULL;
+	return memory;
 }
 
 int sgpu_bench_new_stream(struct sgpu_bench *bench, struct sgpu_device *device,

@@ -152,7 +152,7 @@ static int measure_groups(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	/* A launch with one range; the most that fits. */
 	static const size_t sizes[] = { 72, SGPU_GROUP_MAX - SGPU_TAG_SIZE };
-	const void *const mark = sgpu_bench_mark(bench);
+	const void *const mark = bench->kept;
 	struct sender s = { .size = 0 };
 	const struct sgpu_bench_variant variant = { "sealed group", NULL, send_groups, NULL, &s };
 	int rc = bench_new_channel(bench, BIG_PAGES, &s.channel, error);
@@ -284,7 +284,7 @@ static int measure_launches(struct sgpu_bench *bench, struct sgpu_error *error)
 	const struct sgpu_bench_point launch = { .parameters = { { "what", "launch", 0 },
 								 { "launches", NULL, LAUNCHES } },
 						 .operations = LAUNCHES };
-	const void *const mark = sgpu_bench_mark(bench);
+	const void *const mark = bench->kept;
 	struct job_side side = { .sealed = true };
 	struct priced *priced = NULL;
 	struct bare *bare = NULL;

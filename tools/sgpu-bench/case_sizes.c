@@ -336,7 +336,7 @@ static int measure_size(struct sgpu_bench *bench, const struct size *size, struc
 				 .side = { .sealed = true, .size = size->vector },
 				 .row = size->row };
 	struct sgpu_error lack = { 0 };
-	const void *const mark = sgpu_bench_mark(bench);
+	const void *const mark = bench->kept;
 	int rc;
 
 	if (sgpu_bench_fits(bench,

@@ -264,7 +264,7 @@ int job_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 		struct job_side sides[JOB_SIDES], int (*work)(void *side, struct sgpu_error *error),
 		struct sgpu_error *error)
 {
-	const void *const mark = sgpu_bench_mark(bench);
+	const void *const mark = bench->kept;
 	struct sgpu_bench_variant variants[JOB_SIDES];
 	int rc = SGPU_OK;
 

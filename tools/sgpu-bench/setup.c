@@ -16,7 +16,7 @@ int bench_each_size(struct sgpu_bench *bench, const struct bench_sizes *sizes,
 	for (uint64_t size = 1; rc == SGPU_OK && size; size *= 2) {
 		const struct sgpu_bench_point point = { .parameters = {
 								{ "size_bytes", NULL, size } } };
-		const void *const mark = sgpu_bench_mark(bench);
+		const void *const mark = bench->kept;
 		struct sgpu_error lack;
 
 		if (!(size & taken) || !sgpu_bench_wants(bench, size)) {

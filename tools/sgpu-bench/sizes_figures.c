@@ -55,7 +55,7 @@ static int measure_batches(struct sgpu_bench *bench, const struct sgpu_bench_poi
 			   struct job_side sides[JOB_SIDES], const int counts[JOB_SIDES],
 			   const void *data, uint64_t size, struct sgpu_error *error)
 {
-	const void *const mark = sgpu_bench_mark(bench);
+	const void *const mark = bench->kept;
 	struct batches batches[JOB_SIDES];
 	char path[SERVED_PATH_MAX];
 	struct served *served;
