@@ -30,17 +30,6 @@ static struct sgpu_bench_statistics statistics_of(const json_t *record, bool rat
 	};
 }
 
-static double relative(const struct sgpu_bench_statistics *s)
-{
-	return deviation_of_mad * s->mad / s->median;
-}
-
-/* Whether 95 % of the samples of `a` are below all of `b`. */
-static bool is_below(const struct sgpu_bench_statistics *a, const struct sgpu_bench_statistics *b)
-{
-	return a->p95 < b->min;
-}
-
 static void judge(struct sgpu_bench_difference *d, bool ratios)
 {
 	const struct sgpu_bench_statistics a = statistics_of(d->first, ratios),
@@ -57,53 +46,44 @@ static void judge(struct sgpu_bench_difference *d, bool ratios)
 		return;
 	}
 	d->change = b.median / a.median - 1;
-	d->noise = fmax(least_noise, deviations * hypot(relative(&a), relative(&b)));
-	if (fabs(log1p(d->change)) <= d->noise) { /* a factor and its inverse count alike */
-		d->verdict = SGPU_BENCH_SAME;
-	} else if (is_below(&a, &b)) {
-		d->verdict = SGPU_BENCH_SLOWER;
-	} else {
-		d->verdict = is_below(&b, &a) ? SGPU_BENCH_FASTER : SGPU_BENCH_AMBIGUOUS;
+	d->noise = fmax(least_noise,
+			deviations * deviation_of_mad * hypot(a.mad / a.median, b.mad / b.median));
+	/* A factor and its inverse count alike. A run is below another if 95 % of its samples are
+	 * below all of the other's. */
+	d->verdict = fabs(log1p(d->change)) <= d->noise ? SGPU_BENCH_SAME
+		     : a.p95 < b.min			? SGPU_BENCH_SLOWER
+		     : b.p95 < a.min			? SGPU_BENCH_FASTER
+							: SGPU_BENCH_AMBIGUOUS;
+}
+
+/* Adds a pair, of which one may be NULL. `ratios` leaves out what passed without a ratio. */
+static void pair(const json_t *first, const json_t *second, bool ratios,
+		 struct sgpu_bench_difference *d, size_t *count)
+{
+	const json_t *record = first ? first : second;
+
+	if (!ratios || sgpu_bench_text(record, "ratio_to")[0] || !sgpu_bench_passed(record)) {
+		d[*count] = (struct sgpu_bench_difference){ .first = first, .second = second };
+		judge(&d[(*count)++], ratios);
 	}
 }
 
-/* Returns the key's position in d[]; a new key gets `next`. */
-static size_t place(json_t *index, const char *key, size_t next)
+static int index_by_key(const struct sgpu_bench_results *run, json_t *index,
+			struct sgpu_error *error)
 {
-	const json_t *at = json_object_get(index, key);
+	char key[SGPU_BENCH_KEY_MAX];
+	json_t *record;
+	size_t i;
 
-	if (!at) {
-		json_object_set_new_nocheck(index, key, json_integer((json_int_t)next));
-	}
-	return at ? (size_t)json_integer_value(at) : next;
-}
-
-static int pair_all(const struct sgpu_bench_results *first, const struct sgpu_bench_results *second,
-		    json_t *index, struct sgpu_bench_difference *d, size_t *count,
-		    struct sgpu_error *error)
-{
-	const size_t middle = json_array_size(first->records),
-		     end = middle + json_array_size(second->records);
-
-	for (size_t i = 0; i < end; i++) {
-		const bool is_first = i < middle;
-		const json_t *record = is_first ? json_array_get(first->records, i)
-						: json_array_get(second->records, i - middle);
-		const json_t **side;
-		char key[SGPU_BENCH_KEY_MAX];
-		size_t at;
-
+	json_array_foreach (run->records, i, record) {
 		sgpu_bench_key(record, key);
-		at = place(index, key, *count);
-		side = is_first ? &d[at].first : &d[at].second;
-		if (*side) {
+		if (json_object_get(index, key)) {
 			return sgpu_fail(error, SGPU_EINVALID, "'%s' is measured twice in one run",
 					 key);
 		}
-		*side = record;
-		*count += at == *count;
+		json_object_set_nocheck(index, key, record);
 	}
-	return json_object_size(index) == *count ? SGPU_OK : sgpu_fail_nomem(error);
+	return json_object_size(index) == i ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
 int sgpu_bench_compare(const struct sgpu_bench_results *first,
@@ -113,26 +93,28 @@ int sgpu_bench_compare(const struct sgpu_bench_results *first,
 {
 	const size_t most = json_array_size(first->records) + json_array_size(second->records);
 	struct sgpu_bench_difference *d = calloc(most + 1, sizeof(*d));
-	json_t *index = json_object();
-	size_t all = 0;
-	int rc = d ? pair_all(first, second, index, d, &all, error) : sgpu_fail_nomem(error);
+	json_t *a = json_object(), *b = json_object(), *record;
+	const char *key;
+	int rc = d ? index_by_key(first, a, error) : sgpu_fail_nomem(error);
 
-	json_decref(index);
+	rc = rc ? rc : index_by_key(second, b, error);
 	*count = 0;
-	for (size_t i = 0; rc == SGPU_OK && i < all; i++) {
-		const json_t *record = d[i].first ? d[i].first : d[i].second;
-
-		/* `ratios` leaves out measurements that passed without a ratio. */
-		if (!ratios || sgpu_bench_text(record, "ratio_to")[0] ||
-		    !sgpu_bench_passed(record)) {
-			judge(&d[i], ratios);
-			d[(*count)++] = d[i];
-		}
-	}
+	*differences = d;
 	if (rc != SGPU_OK) {
 		free(d);
-		d = NULL;
+		*differences = NULL;
+		json_object_clear(a);
+		json_object_clear(b);
 	}
-	*differences = d;
+	json_object_foreach (a, key, record) {
+		pair(record, json_object_get(b, key), ratios, d, count);
+	}
+	json_object_foreach (b, key, record) {
+		if (!json_object_get(a, key)) {
+			pair(NULL, record, ratios, d, count);
+		}
+	}
+	json_decref(a);
+	json_decref(b);
 	return rc;
 }
