@@ -100,32 +100,29 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 				    .argument = argument,
 				    .gate.copies = 1 };
 	struct sgpu_bench_gate *gate = &bench.gate;
-	struct sgpu_error local = { 0 };
 	int rc = SGPU_OK;
 
+	*error = (struct sgpu_error){ 0 };
 	bench.options.jobs = options->jobs ? options->jobs : sgpu_cpu_count();
 	if (device) {
 		bench.device = device;
-		rc = sgpu_device_get_info(device, &bench.info, &local);
-		rc = rc ? rc : sgpu_bench_new_stream(&bench, device, &bench.stream, &local);
-		rc = rc ? rc : sgpu_bench_new_stream(&bench, device, &gate->stream, &local);
-		rc = rc ? rc : sgpu_bench_new_pinned(&bench, SGPU_BENCH_GATE, &gate->from, &local);
+		rc = sgpu_device_get_info(device, &bench.info, error);
+		rc = rc ? rc : sgpu_bench_new_stream(&bench, device, &bench.stream, error);
+		rc = rc ? rc : sgpu_bench_new_stream(&bench, device, &gate->stream, error);
+		rc = rc ? rc : sgpu_bench_new_pinned(&bench, SGPU_BENCH_GATE, &gate->from, error);
 		rc = rc ? rc
-			: sgpu_bench_new_device_memory(&bench, SGPU_BENCH_GATE, &gate->to, &local);
+			: sgpu_bench_new_device_memory(&bench, SGPU_BENCH_GATE, &gate->to, error);
 	}
-	rc = rc ? rc : row->run(&bench, &local);
+	rc = rc ? rc : row->run(&bench, error);
 	sgpu_bench_release(&bench, NULL);
-	local.code = rc;
+	error->code = rc;
 	if (rc != SGPU_OK && rc != SGPU_ECANCELED && !bench.told) {
-		sgpu_bench_give_error(&bench, NULL, NULL, &local);
+		sgpu_bench_give_error(&bench, NULL, NULL, error);
 	} else if (rc == SGPU_OK && sgpu_all_zero(bench.counts, sizeof(bench.counts))) {
 		sgpu_bench_waive(&bench, NULL, NULL, "nothing of the sizes that were asked for");
 	}
 	*status = bench.counts[SGPU_BENCH_FAILED]   ? SGPU_BENCH_FAILED
 		  : bench.counts[SGPU_BENCH_PASSED] ? SGPU_BENCH_PASSED
 						    : SGPU_BENCH_WAIVED;
-	if (rc == SGPU_ECANCELED) {
-		return sgpu_fail(error, rc, "%s", local.text[0] ? local.text : sgpu_strerror(rc));
-	}
-	return SGPU_OK;
+	return rc == SGPU_ECANCELED ? rc : SGPU_OK;
 }
