@@ -5,7 +5,6 @@
  */
 #include <glob.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -19,19 +18,14 @@
 #include <sgpu/version.h>
 
 #include "crypto/crypto.h"
-#include "stage/stage.h"
 #include "bench/bench.h"
-
-#define CPU "/sys/devices/system/cpu/"
-
-enum { LINE = 256 };
 
 static const struct {
 	const char *key, *path;
 } files[] = {
 	{ "clock_source", "/sys/devices/system/clocksource/clocksource0/current_clocksource" },
-	{ "frequency_governor", CPU "cpu0/cpufreq/scaling_governor" },
-	{ "smt", CPU "smt/control" },
+	{ "frequency_governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor" },
+	{ "smt", "/sys/devices/system/cpu/smt/control" },
 	{ "transparent_huge_pages", "/sys/kernel/mm/transparent_hugepage/enabled" },
 };
 
@@ -40,39 +34,12 @@ static json_t *number_or_null(bool is_known, uint64_t number)
 	return is_known ? json_integer((json_int_t)number) : json_null();
 }
 
-/* A number or a text; null if the line is empty or begins with '('. */
-static json_t *line_json(const char *path)
-{
-	char line[LINE], *end;
-	long long number;
-
-	sgpu_peek_line(path, line, sizeof(line));
-	number = strtoll(line, &end, 10);
-	return !*line || *line == '(' ? json_null()
-	       : !*end		      ? json_integer(number)
-				      : json_string(line);
-}
-
-static const char *system_name(char text[4096])
-{
-	char *name;
-
-	sgpu_peek("/etc/os-release", text, 4096);
-	name = strstr(text, "PRETTY_NAME=");
-	if (!name) {
-		return "unknown";
-	}
-	name += 12 + (name[12] == '"');
-	name[strcspn(name, "\"\n")] = '\0';
-	return name;
-}
-
 static void set_host(json_t *object)
 {
 	const struct sgpu_bench_exit costs = sgpu_bench_measure_exit();
 	glob_t nodes = { 0 };
 	struct sgpu_platform platform;
-	char processor[128];
+	char processor[128], line[256];
 	uint64_t memory;
 	double load;
 	const bool has_nodes = glob("/sys/devices/system/node/node[0-9]*", 0, NULL, &nodes) == 0;
@@ -95,7 +62,8 @@ static void set_host(json_t *object)
 			  "openssl", OpenSSL_version(OPENSSL_VERSION)));
 	globfree(&nodes);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(files); i++) {
-		json_object_set_new(object, files[i].key, line_json(files[i].path));
+		sgpu_peek_line(files[i].path, line, sizeof(line));
+		json_object_set_new(object, files[i].key, *line ? json_string(line) : json_null());
 	}
 }
 
@@ -103,29 +71,27 @@ json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
 			       const struct sgpu_bench_options *options)
 {
 	const time_t now = time(NULL);
-	struct utsname system;
+	struct utsname system = { .release = "unknown" };
 	struct tm utc;
-	char date[32], text[4096];
+	char date[32], text[4096], *name, *rest;
 	json_t *object;
 
 	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+	(void)uname(&system);
+	sgpu_peek("/etc/os-release", text, sizeof(text));
+	name = strstr(text, "PRETTY_NAME=");
+	name = name ? strtok_r(name + strlen("PRETTY_NAME="), "\"\n", &rest) : NULL;
 	object = json_pack(
-		"{s:s, s:s, s:s, s:s, s:s, s:b, s:i}", "record", "environment", "sgpu_version",
-		SGPU_VERSION, "date", date, "operating_system", system_name(text), "kernel",
-		uname(&system) == 0 ? system.release : "unknown", "quick", options->quick, "jobs",
-		options->jobs ? options->jobs : sgpu_cpu_count());
+		"{s:s, s:s, s:s, s:s, s:s, s:b, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I}",
+		"record", "environment", "sgpu_version", SGPU_VERSION, "date", date,
+		"operating_system", name ? name : "unknown", "kernel", system.release, "quick",
+		options->quick, "jobs", options->jobs ? options->jobs : sgpu_cpu_count(), "device",
+		info->name, "device_selector", info->selector, "device_uuid", info->uuid,
+		"device_driver", info->driver, "device_confidential_computing", info->confidential,
+		"device_timer", info->timer, "device_numa_node",
+		number_or_null(info->numa_node >= 0, (uint64_t)info->numa_node),
+		"device_memory_bytes", (json_int_t)info->memory_total, "device_compute_units",
+		(json_int_t)info->compute_units);
 	set_host(object);
-	if (info) {
-		json_object_update_new(
-			object,
-			json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I}", "device",
-				  info->name, "device_selector", info->selector, "device_uuid",
-				  info->uuid, "device_driver", info->driver,
-				  "device_confidential_computing", info->confidential,
-				  "device_timer", info->timer, "device_numa_node",
-				  number_or_null(info->numa_node >= 0, (uint64_t)info->numa_node),
-				  "device_memory_bytes", (json_int_t)info->memory_total,
-				  "device_compute_units", (json_int_t)info->compute_units));
-	}
 	return object;
 }

@@ -35,10 +35,11 @@ UNIT_TEST(records_come_back_from_their_json)
 {
 	struct sgpu_bench_results results = { 0 }, again = { 0 };
 	const struct sgpu_bench_options options = { .quick = true };
+	const struct sgpu_device_info info = { .numa_node = -1 };
 	json_t *r = passed("secure-copy", "sealed", 1 << 20, 1234.5, 3.25);
 	char key[SGPU_BENCH_KEY_MAX], *text;
 
-	results.environment = sgpu_bench_environment(NULL, &options);
+	results.environment = sgpu_bench_environment(&info, &options);
 	REQUIRE(results.environment != NULL);
 	CHECK(json_is_true(json_object_get(results.environment, "quick")));
 	CHECK(json_is_integer(json_object_get(results.environment, "processors")));
