@@ -23,12 +23,11 @@
 
 enum {
 	PROOF = 4096,
-	PAUSES = 256,
+	PATIENCE_NS = 10000000,
 	/* of a file */
 	PART = 128 << 10,
 	DEPTH = 8,
 };
-#define PATIENCE_NS 10000000ull
 
 /* ---- descriptors ---- */
 /* Linux has write(2) for this since 6.10, and allows nothing else where direct access could harm
@@ -37,10 +36,9 @@ static int submit_write(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descript
 {
 	ssize_t sent = write(dsa->fd, descriptor, sizeof(*descriptor));
 
-	if (sent == (ssize_t)sizeof(*descriptor)) {
-		return SGPU_OK;
-	}
-	return sent < 0 && (errno == EAGAIN || errno == EINTR) ? SGPU_ERETRY : SGPU_EUNAVAILABLE;
+	return sent == (ssize_t)sizeof(*descriptor)		 ? SGPU_OK
+	       : sent < 0 && (errno == EAGAIN || errno == EINTR) ? SGPU_ERETRY
+								 : SGPU_EUNAVAILABLE;
 }
 
 /* ---- jobs: number n is in slot n % depth ---- */
@@ -55,9 +53,7 @@ static int begin_job(struct sgpu_dsa *dsa, struct sgpu_dsa_slot *slot, const str
 	slot->descriptor.completion_addr = (uintptr_t)&slot->record;
 	while ((rc = dsa->submit(dsa, &slot->descriptor)) == SGPU_ERETRY && alone &&
 	       sgpu_now_ns() < end) {
-		for (unsigned i = 0; i < PAUSES; i++) {
-			sgpu_pause();
-		}
+		sgpu_pause();
 	}
 	return rc == SGPU_OK ? rc
 	       : rc == SGPU_ERETRY
@@ -124,10 +120,7 @@ int sgpu_dsa_copy(struct sgpu_dsa *dsa, void *to, const void *from, size_t size,
 		dsa->stop(dsa);
 		dsa->why = why;
 	}
-	if (why.code && error) {
-		*error = why;
-	}
-	return why.code;
+	return why.code ? sgpu_fail(error, why.code, "%s", why.text) : SGPU_OK;
 }
 
 /* ---- opening ---- */
