@@ -69,25 +69,21 @@ int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes, uint64_
 {
 	struct sgpu_device_info info = { .memory_free = 0 };
 	uint64_t available;
+	bool is_host;
 
 	sgpu_host_memory(NULL, &available);
 	if (bench->device && sgpu_device_get_info(bench->device, &info, NULL) == SGPU_OK &&
 	    !info.opens_on_device) {
 		host_bytes += device_bytes; /* this device's memory is the host's */
 	}
-	if (host_bytes > available - available / 8) {
-		return sgpu_fail(error, SGPU_ENOMEM,
-				 "%" PRIu64 " MiB of memory are needed, %" PRIu64
-				 " MiB are available",
-				 host_bytes >> 20, available >> 20);
+	is_host = host_bytes > available - available / 8;
+	if (!is_host && !(bench->device && device_bytes > info.memory_free)) {
+		return SGPU_OK;
 	}
-	if (bench->device && device_bytes > info.memory_free) {
-		return sgpu_fail(error, SGPU_ENOMEM,
-				 "%" PRIu64 " MiB of device memory are needed, %" PRIu64
-				 " MiB are free",
-				 device_bytes >> 20, info.memory_free >> 20);
-	}
-	return SGPU_OK;
+	return sgpu_fail(error, SGPU_ENOMEM,
+			 "%" PRIu64 " MiB of %smemory are needed, %" PRIu64 " MiB are available",
+			 (is_host ? host_bytes : device_bytes) >> 20, is_host ? "" : "device ",
+			 (is_host ? available : info.memory_free) >> 20);
 }
 
 int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_options *options,
@@ -99,7 +95,6 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 				    .record = record,
 				    .argument = argument,
 				    .gate.copies = 1 };
-	struct sgpu_bench_gate *gate = &bench.gate;
 	int rc = SGPU_OK;
 
 	*error = (struct sgpu_error){ 0 };
