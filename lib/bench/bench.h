@@ -27,7 +27,7 @@ struct sgpu_bench_statistics {
 	double p99;
 	double low, high; /* 95 % confidence interval of the median; below 6 samples: all */
 };
-/* All zero if n is 0. Overwrites the samples with their distances from the median. */
+/* n: at least 1. Overwrites the samples with their distances from the median. */
 struct sgpu_bench_statistics sgpu_bench_summarise(double *samples, uint64_t n);
 
 /* ---- cases ---- */
@@ -197,13 +197,7 @@ struct sgpu_bench_options {
 	enum sgpu_device_timer timer; /* of devices that a case opens */
 };
 
-enum { SGPU_BENCH_GATE = 1 << 20 };
-struct sgpu_bench_gate {
-	struct sgpu_stream *stream;
-	sgpu_devptr to;
-	void *from; /* SGPU_BENCH_GATE bytes each */
-	int copies; /* of the next gate */
-};
+enum { SGPU_BENCH_GATE = 1 << 20 }; /* bytes */
 
 /* The environment of a case. */
 struct sgpu_bench {
@@ -221,7 +215,12 @@ struct sgpu_bench {
 	void *argument;
 	int counts[3]; /* by status */
 	bool told;     /* a variant's error is recorded already */
-	struct sgpu_bench_gate gate;
+	struct {
+		struct sgpu_stream *stream;
+		sgpu_devptr to;
+		void *from;
+		int copies; /* of the next gate */
+	} gate;
 	struct sgpu_bench_kept *kept; /* the last one */
 };
 
@@ -242,7 +241,7 @@ struct sgpu_bench_results {
 };
 void sgpu_bench_results_clear(struct sgpu_bench_results *results);
 
-/* Describes the machine, the build and a device (or NULL) by a new object; NULL: no memory. */
+/* Describes the machine and a device by a new object; NULL: no memory. */
 json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
 			       const struct sgpu_bench_options *options);
 /* Reads untrusted text. `name` is for messages. Errors: SGPU_EINVALID, SGPU_ENOMEM; *results is

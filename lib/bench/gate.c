@@ -17,18 +17,18 @@ enum { TRIES = 12, COPIES_MAX = 64 };
 static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count,
 		      struct sgpu_task *passed, struct sgpu_event *event, struct sgpu_error *error)
 {
-	struct sgpu_bench_gate *gate = &bench->gate;
+	sgpu_devptr to = bench->gate.to;
 	int rc = SGPU_OK;
 
-	for (int i = 0; rc == SGPU_OK && i < gate->copies; i++) {
-		rc = sgpu_copy_in(gate->stream, gate->to, gate->from, SGPU_BENCH_GATE, NULL);
+	for (int i = 0; rc == SGPU_OK && i < bench->gate.copies; i++) {
+		rc = sgpu_copy_in(bench->gate.stream, to, bench->gate.from, SGPU_BENCH_GATE, NULL);
 	}
-	rc = rc ? rc : sgpu_event_record(gate->stream, event);
+	rc = rc ? rc : sgpu_event_record(bench->gate.stream, event);
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
 		rc = sgpu_stream_wait(streams[i], event);
 		/* Clears 0 bytes. A device that only knows when tasks end takes this one's end as
 		 * the start of the first task after the gate. */
-		rc = rc ? rc : sgpu_device_clear(streams[i], gate->to, 0, &passed[i]);
+		rc = rc ? rc : sgpu_device_clear(streams[i], to, 0, &passed[i]);
 	}
 	return rc == SGPU_OK
 		       ? rc

@@ -31,8 +31,7 @@ void sgpu_bench_release(struct sgpu_bench *bench, const void *mark)
 {
 	struct sgpu_bench_kept *last;
 
-	if (bench->kept != mark &&
-	    bench->device) { /* after an error, work may still be under way */
+	if (bench->device) { /* after an error, work may still be under way */
 		(void)!sgpu_device_synchronize(bench->device, NULL);
 	}
 	while ((last = bench->kept) != mark) {

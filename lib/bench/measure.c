@@ -248,9 +248,7 @@ int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *
 		return sgpu_fail_nomem(error);
 	}
 	rc = take_round(&m, true, &failed, error); /* the warm-up */
-	if (rc == SGPU_OK) {
-		rc = take_rounds(&m, &failed, error);
-	}
+	rc = rc ? rc : take_rounds(&m, &failed, error);
 	if (rc == SGPU_OK) {
 		const double first = summarise(&m, 0, NS).median;
 

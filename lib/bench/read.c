@@ -160,19 +160,19 @@ static int take_line(const char *line, size_t size, struct sgpu_bench_results *r
 		sgpu_json_place(line, position, &row, &column);
 		return sgpu_fail(error, rc, "column %d: %s", column, inner.text);
 	}
-	kind = json_string_value(json_object_get(object, "record"));
+	kind = sgpu_bench_text(object, "record");
 	if (!is_all_clean(object)) {
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "a string with control characters, or such as turn or hide text");
-	} else if (kind && strcmp(kind, "environment") == 0) {
+	} else if (strcmp(kind, "environment") == 0) {
 		rc = results->environment || json_array_size(results->records)
 			     ? sgpu_fail(error, SGPU_EINVALID,
 					 "an environment that is not the first record")
 			     : SGPU_OK;
 		results->environment = rc ? results->environment : json_incref(object);
-	} else if (kind && strcmp(kind, "measurement") == 0) {
+	} else if (strcmp(kind, "measurement") == 0) {
 		rc = take_measurement(object, results, error);
-	} else if (!kind || strcmp(kind, "end") != 0) { /* older results have an end */
+	} else if (strcmp(kind, "end") != 0) { /* older results have an end */
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "no object whose \"record\" is \"environment\" or \"measurement\"");
 	}

@@ -103,10 +103,12 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 		bench.device = device;
 		rc = sgpu_device_get_info(device, &bench.info, error);
 		rc = rc ? rc : sgpu_bench_new_stream(&bench, device, &bench.stream, error);
-		rc = rc ? rc : sgpu_bench_new_stream(&bench, device, &gate->stream, error);
-		rc = rc ? rc : sgpu_bench_new_pinned(&bench, SGPU_BENCH_GATE, &gate->from, error);
+		rc = rc ? rc : sgpu_bench_new_stream(&bench, device, &bench.gate.stream, error);
 		rc = rc ? rc
-			: sgpu_bench_new_device_memory(&bench, SGPU_BENCH_GATE, &gate->to, error);
+			: sgpu_bench_new_pinned(&bench, SGPU_BENCH_GATE, &bench.gate.from, error);
+		rc = rc ? rc
+			: sgpu_bench_new_device_memory(&bench, SGPU_BENCH_GATE, &bench.gate.to,
+						       error);
 	}
 	rc = rc ? rc : row->run(&bench, error);
 	sgpu_bench_release(&bench, NULL);

@@ -42,9 +42,6 @@ struct sgpu_bench_statistics sgpu_bench_summarise(double *samples, uint64_t n)
 {
 	struct sgpu_bench_statistics s = { .n = n };
 
-	if (n == 0) {
-		return s;
-	}
 	qsort(samples, n, sizeof(*samples), by_value);
 	s.min = samples[0];
 	s.median = middle(samples, n);
