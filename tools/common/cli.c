@@ -266,7 +266,7 @@ static int store_number(const struct cli_option *option, void *to, const char *v
 		rc = sgpu_parse_u64(value, name, option->min, option->max, &number, &error);
 	}
 	if (rc != SGPU_OK) {
-		return error.hint[0] ? cli_error(&error) : cli_usage("%s", error.text);
+		return cli_error(&error);
 	}
 	if (option->size == sizeof(uint64_t)) {
 		*(uint64_t *)to = number;

@@ -157,12 +157,11 @@ extern int cli_output_fd, cli_error_fd;
 /* Replaces descriptors 1 and 2 by /dev/null, to discard what drivers, libraries and kernels print.
  * The originals move to the two above. */
 SGPU_MUST_CHECK int cli_silence(struct sgpu_error *error);
-/* Prints an error and its hint, or {"error":{"code","text","hint"}} with --json. Returns the exit
- * status. */
+/* Prints an error and its hint, or {"error":{"code","text","hint"}} with --json. The hint of a
+ * wrong usage is "try 'TOOL VERB --help'" if it has no other. Returns the exit status. */
 int cli_error(const struct sgpu_error *error);
 int cli_fail(int code, const char *format, ...) SGPU_PRINTF(2, 3); /* the same from a format */
-int cli_usage(const char *format, ...)
-	SGPU_PRINTF(1, 2); /* adds "try 'TOOL VERB --help'"; returns 2 */
+#define cli_usage(...) cli_fail(SGPU_EUSAGE, __VA_ARGS__)	   /* returns 2 */
 int cli_fail_nomem(void);
 enum cli_kind { CLI_WARNING, CLI_NOTE, CLI_DETAIL };
 void cli_say(enum cli_kind kind, const char *format, ...) SGPU_PRINTF(2, 3);

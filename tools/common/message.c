@@ -69,20 +69,17 @@ static void emit_json(const char *kind, const struct sgpu_error *message)
 		"tool", cli_tool_name(), "code", failed ? sgpu_error_name(message->code) : NULL,
 		"hint", *message->hint ? cli_json_text(message->hint) : NULL, "retryable",
 		failed ? json_boolean(sgpu_retryable(message)) : NULL);
-	char *line = object ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII)
-			    : NULL;
+	char *line = json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII);
+
 	cli_progress_pause();
-	/* Even when out of memory, a program that parses the lines gets a line. */
-	dprintf(cli_error_fd, "%s\n",
-		line ? line
-		     : "{\"error\":{\"code\":\"ENOMEM\",\"retryable\":true,\"text\":\"out of "
-		       "memory\"}}");
+	dprintf(cli_error_fd, "%s\n", line);
 	free(line);
 	json_decref(object);
 }
 
 int cli_error(const struct sgpu_error *error)
 {
+	const char *verb = cli_verb_name();
 	struct sgpu_error full = *error;
 	struct rlimit limit;
 
@@ -97,6 +94,9 @@ int cli_error(const struct sgpu_error *error)
 	}
 	if (error->code == SGPU_ESYSTEM && cli_reader_gone()) {
 		return sgpu_exit_status(error->code); /* cli_finish then ends the process */
+	}
+	if (full.code == SGPU_EUSAGE && !full.hint[0]) {
+		sgpu_hint(&full, "try '%s%s%s --help'", cli_tool_name(), *verb ? " " : "", verb);
 	}
 	if (!full.text[0]) {
 		snprintf(full.text, sizeof(full.text), "%s", sgpu_strerror(error->code));
@@ -125,28 +125,6 @@ int cli_fail_nomem(void)
 	return cli_fail(SGPU_ENOMEM, "out of memory");
 }
 
-/* Adds a hint if there is none. */
-static int refuse_usage(struct sgpu_error *error)
-{
-	const char *verb = cli_verb_name();
-
-	if (!error->hint[0]) {
-		sgpu_hint(error, "try '%s%s%s --help'", cli_tool_name(), *verb ? " " : "", verb);
-	}
-	return cli_error(error);
-}
-
-int cli_usage(const char *format, ...)
-{
-	struct sgpu_error error = { .code = SGPU_EUSAGE };
-	va_list arguments;
-
-	va_start(arguments, format);
-	sgpu_vfail(&error, SGPU_EUSAGE, format, arguments);
-	va_end(arguments);
-	return refuse_usage(&error);
-}
-
 int cli_unknown(const char *what, const char *given, const char *dashes, const void *rows,
 		size_t row_size)
 {
@@ -165,7 +143,7 @@ int cli_unknown(const char *what, const char *given, const char *dashes, const v
 	if (near) {
 		sgpu_hint(&error, "did you mean '%s%s'?", dashes, near);
 	}
-	return refuse_usage(&error);
+	return cli_error(&error);
 }
 
 void cli_say(enum cli_kind kind, const char *format, ...)
