@@ -128,8 +128,8 @@ UNIT_TEST(a_descriptor_that_could_block_is_refused_without_asking_its_file_syste
 		const int fd = odd_descriptor(odd);
 
 		CHECK(fd >= 0);
-		CHECK(wire_takes_batch(fd) == (odd == ODD_UNSEALED));
-		CHECK(wire_takes_response(fd) == (odd == ODD_UNSEALED));
+		CHECK(wire_takes(fd, false) == (odd == ODD_UNSEALED));
+		CHECK(wire_takes(fd, true) == (odd == ODD_UNSEALED));
 		close(fd);
 	}
 	CHECK(asked == 0);

@@ -233,24 +233,14 @@ static bool is_memory_or_disk(int fd)
 	       (system.f_type == EXT4_SUPER_MAGIC || system.f_type == XFS_SUPER_MAGIC);
 }
 
-static bool has_mode(int fd, bool writes)
+bool wire_takes(int fd, bool writes)
 {
 	const int flags = fcntl(fd, F_GETFL);
 
 	return flags >= 0 && !(flags & (O_PATH | O_DIRECT)) &&
 	       ((flags & O_ACCMODE) == O_RDWR ||
 		(flags & O_ACCMODE) == (writes ? O_WRONLY : O_RDONLY)) &&
-	       !(writes && (flags & O_APPEND));
-}
-
-bool wire_takes_batch(int fd)
-{
-	return has_mode(fd, false) && is_memory_or_disk(fd);
-}
-
-bool wire_takes_response(int fd)
-{
-	return has_mode(fd, true) && is_memory_or_disk(fd);
+	       !(writes && (flags & O_APPEND)) && is_memory_or_disk(fd);
 }
 
 /* ---- questions of a client to a server ---- */

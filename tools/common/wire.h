@@ -202,11 +202,10 @@ bool wire_is_request(enum wire_kind kind);
 void wire_answer(int socket, struct wire_answer *answer, const struct sgpu_error *error);
 void wire_refuse(int socket, const struct sgpu_error *error);
 
-/* Whether the server takes a descriptor as a batch or a response's place: only files in memory and
- * on a disk, on which no call can block for ever. A client copies pipes and files of network file
- * systems, FUSE, overlays, /proc and /sys through memory. These functions never block. */
-bool wire_takes_batch(int fd);
-bool wire_takes_response(int fd);
+/* Whether the server takes a descriptor as a batch or, if `writes` is set, a response's place: only
+ * files in memory and on a disk, on which no call can block for ever. A client copies pipes and
+ * files of network file systems, FUSE, overlays, /proc and /sys through memory. Never blocks. */
+bool wire_takes(int fd, bool writes);
 
 /* Makes an answer from another process safe to print. */
 void wire_clean(struct wire_answer *answer);

@@ -68,8 +68,8 @@ int work_begin(struct work *work, struct sgpu_run **run, struct sgpu_error *erro
 	request->out_name[sizeof(request->out_name) - 1] = '\0';
 	request->results[sizeof(request->results) - 1] = '\0';
 	if (!serving.begin.spool &&
-	    (!wire_takes_batch(work->fds[0]) || !wire_takes_response(work->fds[1]) ||
-	     !wire_takes_batch(work->fds[2]))) {
+	    (!wire_takes(work->fds[0], false) || !wire_takes(work->fds[1], true) ||
+	     !wire_takes(work->fds[2], false))) {
 		return sgpu_fail(error, SGPU_EPOLICY,
 				 "a file of the batch is not a descriptor that a server takes");
 	}

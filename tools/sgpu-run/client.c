@@ -335,10 +335,10 @@ int submit_to_server(const struct run_request *r, const struct sgpu_service_path
 	int rc = SGPU_OK, status = open_files(&m, path);
 
 	m.deadline_ns = r->timeout_ns ? time_in(r->timeout_ns) : 0;
-	if (status == 0 && !wire_takes_response(m.response.fd)) {
+	if (status == 0 && !wire_takes(m.response.fd, true)) {
 		rc = make_memory("sgpu-run response", &m.memory_fd, &error);
 	}
-	if (status == 0 && rc == SGPU_OK && !wire_takes_batch(m.in_fd)) {
+	if (status == 0 && rc == SGPU_OK && !wire_takes(m.in_fd, false)) {
 		rc = bring_batch(&m, &error);
 	}
 	if (status == 0 && rc == SGPU_OK && r->manifest) {
