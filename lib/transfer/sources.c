@@ -232,7 +232,7 @@ static void *view_pages(struct file *file, uint64_t size)
 	}
 	made.pages = pages;
 	sgpu_pool_enter(pool);
-	rc = sgpu_pool_share(pool, end - first, POPULATED, SGPU_POOL_JOBS_MAX, populate, &made);
+	rc = sgpu_pool_for(pool, end - first, POPULATED, 0, populate, &made);
 	sgpu_pool_leave(pool);
 	if (rc != SGPU_OK || atomic_load(&made.failed)) {
 		munmap(pages, end - first);
