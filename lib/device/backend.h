@@ -91,11 +91,10 @@ struct sgpu_device_module_calls {
 	bool (*broke_rules)(struct sgpu_device *device);
 };
 
-/* kinds.c lists the backends. */
 struct sgpu_device_backend {
 	const char *name; /* "cpu" */
 	/* If no device is available, *error says what is missing and how to get it. */
-	int (*probe)(struct sgpu_error *error);
+	int (*probe)(struct sgpu_error *error); /* of CUDA alone */
 	int (*open)(const char *selector, const struct sgpu_device_config *config,
 		    struct sgpu_device **device, struct sgpu_error *error);
 	void (*close)(struct sgpu_device *device);
@@ -121,7 +120,10 @@ struct sgpu_device_backend {
 };
 
 extern const struct sgpu_device_backend sgpu_device_cpu;
-extern const struct sgpu_device_backend sgpu_device_cuda; /* loads sgpu-cuda.so on first use */
+/* Gets the backend that sgpu-cuda.so has, which is loaded on first use. If there is no GPU for it,
+ * *error says what is missing and how to get it. */
+SGPU_MUST_CHECK int sgpu_cuda_load(const struct sgpu_device_backend **backend,
+				   struct sgpu_error *error);
 
 /* The guard of a secure context (lib/channel), which is used as a device. The context's calls,
  * streams, keys and modules are those of the device under it. Requests that touch device memory ask

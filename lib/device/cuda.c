@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The CUDA backend for the program: a shared object, ../lib/sgpu/sgpu-cuda.so relative to the
- * program's folder, loaded on first use. A device of the object has the object's table of calls, so
- * the table here has only the entries that need no device.
+ * program's folder, loaded on first use.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -128,28 +127,15 @@ static int plugin(struct sgpu_error *error)
 	return outcome;
 }
 
-static int probe(struct sgpu_error *error)
+int sgpu_cuda_load(const struct sgpu_device_backend **backend, struct sgpu_error *error)
 {
 	int rc = plugin(error);
 
+	*backend = loaded;
 	return rc == SGPU_OK ? loaded->probe(error) : rc;
 }
 
-static int open_device(const char *selector, const struct sgpu_device_config *config,
-		       struct sgpu_device **device, struct sgpu_error *error)
-{
-	int rc = plugin(error);
-
-	return rc == SGPU_OK ? loaded->open(selector, config, device, error) : rc;
-}
-
-/* Needs no GPU: the object has a table of operations. */
-static sgpu_op_fn op(const char *name)
-{
-	return plugin(NULL) == SGPU_OK ? loaded->op(name) : NULL;
-}
-
-static int parts(struct sgpu_device_part *rows)
+int sgpu_device_parts(struct sgpu_device_part *rows)
 {
 	struct sgpu_error error = { 0 };
 	int count = 0;
@@ -168,11 +154,3 @@ static int parts(struct sgpu_device_part *rows)
 	}
 	return count + 1;
 }
-
-const struct sgpu_device_backend sgpu_device_cuda = {
-	.name = "cuda",
-	.probe = probe,
-	.open = open_device,
-	.op = op,
-	.parts = parts,
-};

@@ -26,6 +26,59 @@ static int guarded(int rc, void *made, const void *maker)
 	return rc;
 }
 
+/* ---- opening ---- */
+/* Whether a word is an index, or a GPU's UUID or its beginning. */
+static bool is_one(const char *word)
+{
+	if (strncmp(word, "GPU-", 4) == 0) {
+		return word[4] != '\0' &&
+		       strspn(word + 4, "0123456789abcdefABCDEF-") == strlen(word + 4);
+	}
+	return *word != '\0' && strspn(word, "0123456789") == strlen(word);
+}
+
+/* "cuda", "cuda:1" and "cuda:GPU-5d0c" name the backend "cuda". */
+static bool names(const char *selector, const char *name)
+{
+	size_t length = strlen(name);
+
+	if (strncmp(selector, name, length) != 0) {
+		return false;
+	}
+	return selector[length] == '\0' ||
+	       (selector[length] == ':' && is_one(selector + length + 1));
+}
+
+int sgpu_device_open(const char *selector, const struct sgpu_device_config *config,
+		     struct sgpu_device **device, struct sgpu_error *error)
+{
+	static const struct sgpu_device_config standard;
+	const struct sgpu_device_backend *backend = &sgpu_device_cpu;
+	struct sgpu_error missing = { 0 };
+	int rc = SGPU_OK;
+
+	*device = NULL;
+	if (!selector || strcmp(selector, "auto") == 0) {
+		selector = sgpu_cuda_load(&backend, &missing) == SGPU_OK ? "cuda" : "cpu";
+	}
+	if (names(selector, "cuda")) {
+		rc = sgpu_cuda_load(&backend, &missing);
+	} else if (names(selector, "cpu")) {
+		backend = &sgpu_device_cpu;
+	} else {
+		sgpu_fail(error, SGPU_EUSAGE, "'%s' names no device", selector);
+		sgpu_hint(error, "devices are 'cpu', 'cuda', 'cuda:N', 'cuda:GPU-UUID' and 'auto'");
+		return SGPU_EUSAGE;
+	}
+	if (rc < 0) {
+		sgpu_fail(error, rc, "no device '%s': %s", selector, missing.text);
+		sgpu_hint(error, "%s", missing.hint);
+		return rc;
+	}
+	return backend->open(selector, config ? config : &standard, device, error);
+}
+
+/* ---- calls ---- */
 #define FREE(name, type, call)                           \
 	void name(struct type **object)                  \
 	{                                                \

@@ -5,12 +5,6 @@
 
 #include <device/cpu/cpu.h>
 
-static int probe(struct sgpu_error *error)
-{
-	(void)error;
-	return SGPU_OK;
-}
-
 static void close_device(struct sgpu_device *device)
 {
 	sgpu_cpu_streams_close(device);
@@ -100,7 +94,6 @@ static struct sgpu_pool *pool_of(struct sgpu_device *device)
 
 const struct sgpu_device_backend sgpu_device_cpu = {
 	.name = "cpu",
-	.probe = probe,
 	.open = open_device,
 	.close = close_device,
 	.info = info,
