@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include <sgpu/error.h>
@@ -26,12 +27,8 @@ static inline uint64_t sgpu_min_u64(uint64_t a, uint64_t b)
 static inline bool sgpu_all_zero(const void *data, size_t size)
 {
 	const uint8_t *bytes = data;
-	uint8_t any = 0;
 
-	for (size_t i = 0; i < size; i++) {
-		any |= bytes[i];
-	}
-	return any == 0;
+	return size == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0);
 }
 
 /* ---- system.c: limits ----
