@@ -104,10 +104,7 @@ static uint64_t whole_pages(uint64_t bytes)
 					 : (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-static const char *name_of(enum sgpu_limited what)
-{
-	return what == SGPU_DEVICE_MEMORY ? "device memory" : "host memory";
-}
+static const char *const names[SGPU_LIMITED] = { "device memory", "host memory" };
 
 void sgpu_limit_set(enum sgpu_limited what, uint64_t bytes)
 {
@@ -138,14 +135,14 @@ int sgpu_limit_take(enum sgpu_limited what, uint64_t bytes, struct sgpu_error *e
 		if (limit != 0 && pages > limit) {
 			return sgpu_fail(error, SGPU_ENOMEM,
 					 "%llu bytes of %s are needed, and the limit is %llu",
-					 (unsigned long long)bytes, name_of(what),
+					 (unsigned long long)bytes, names[what],
 					 (unsigned long long)limit);
 		}
 		if (limit != 0 && used > limit - pages) {
 			return sgpu_fail(error, SGPU_ENOMEM,
 					 "%llu bytes of %s are needed, and %llu of the limit of "
 					 "%llu are free",
-					 (unsigned long long)bytes, name_of(what),
+					 (unsigned long long)bytes, names[what],
 					 (unsigned long long)(used < limit ? limit - used : 0),
 					 (unsigned long long)limit);
 		}
