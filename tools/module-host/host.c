@@ -18,8 +18,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-enum { WORKERS = SGPU_HOST_WORKERS };
-
 struct worker {
 	pid_t pid;		       /* 0: the place is free */
 	int process, report, listener; /* pidfd; to the device; of its calls; or -1 */
@@ -28,7 +26,7 @@ struct worker {
 	char name[32], path[32]; /* of the call; of the image's copy, or "" */
 };
 
-static struct worker workers[WORKERS];
+static struct worker workers[SGPU_HOST_WORKERS];
 static struct sgpu_module_confinement confinement;
 
 static void forget(int *fd)
@@ -119,10 +117,10 @@ static int make_worker(int image, int fds[SGPU_HOST_DESCRIPTORS])
 	struct worker *worker = workers;
 	int channel[2], report[2], rc;
 
-	while (worker < workers + WORKERS && worker->pid) {
+	while (worker < workers + SGPU_HOST_WORKERS && worker->pid) {
 		worker++;
 	}
-	if (worker == workers + WORKERS) {
+	if (worker == workers + SGPU_HOST_WORKERS) {
 		return EUSERS;
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel) != 0) {
@@ -246,14 +244,14 @@ static void listen_to(struct worker *worker)
 
 static void serve(void)
 {
-	struct pollfd fds[1 + 3 * WORKERS];
+	struct pollfd fds[1 + 3 * SGPU_HOST_WORKERS];
 
 	for (;;) {
 		/* poll() takes no more entries than this process may have descriptors */
 		nfds_t count = 1;
 
 		fds[0] = (struct pollfd){ .fd = SGPU_HOST_CONTROL, .events = POLLIN };
-		for (int i = 0; i < WORKERS; i++) {
+		for (int i = 0; i < SGPU_HOST_WORKERS; i++) {
 			const bool there = workers[i].pid > 0;
 			struct pollfd *of = &fds[1 + 3 * i];
 
@@ -268,7 +266,7 @@ static void serve(void)
 		if (poll(fds, count, -1) < 0 && errno != EINTR) {
 			return;
 		}
-		for (int i = 0; i < WORKERS; i++) {
+		for (int i = 0; i < SGPU_HOST_WORKERS; i++) {
 			const struct pollfd *of = &fds[1 + 3 * i];
 
 			if (of[1].revents & POLLIN) {

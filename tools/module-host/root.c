@@ -78,12 +78,11 @@ static bool enter_user_namespace(void)
 static void drop_capabilities(struct sgpu_module_confinement *confinement)
 {
 	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
-	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3];
+	const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
 
 	for (int capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; capability++) {
 		(void)prctl(PR_CAPBSET_DROP, capability);
 	}
-	memset(none, 0, sizeof(none));
 	confinement->capabilities = syscall(SYS_capset, &header, none) == 0;
 }
 

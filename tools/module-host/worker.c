@@ -56,12 +56,8 @@ static bool confine(const char *image, int landlock)
 /* ---- the module ---- */
 static void say(uint32_t kind, int rc, const char *text)
 {
-	struct sgpu_host_answer answer;
+	struct sgpu_host_answer answer = { .kind = kind, .code = rc, .call = -1 };
 
-	memset(&answer, 0, sizeof(answer));
-	answer.kind = kind;
-	answer.code = rc;
-	answer.call = -1;
 	snprintf(answer.text, sizeof(answer.text), "%s", text ? text : "");
 	if (!sgpu_host_send(WORKER_CHANNEL, &answer, sizeof(answer), -1)) {
 		_exit(1);
