@@ -167,16 +167,6 @@ static int flush_output(int status)
 	return cli_finish(status);
 }
 
-static _Noreturn void print_help(bool version)
-{
-	if (version) {
-		cli_print_version();
-	} else {
-		print_verb_help();
-	}
-	exit(flush_output(0));
-}
-
 /* ---- options ---- */
 /* getopt_long returns a short option's letter, WORD, or ROW plus a long option's row number. */
 enum { WORD = 1, ROW = 256 };
@@ -338,8 +328,11 @@ static int store_value(const struct cli_option *option, void *values, const char
 	}
 	switch (option->letter) {
 	case 'h':
+		print_verb_help();
+		exit(flush_output(0));
 	case 'V':
-		print_help(option->letter == 'V');
+		cli_print_version();
+		exit(flush_output(0));
 	case 'q':
 		cli_quiet = true;
 		return 0;
@@ -491,8 +484,31 @@ static void free_wiped(void *memory)
 	free(memory);
 }
 
+static int run_verb(int argc, char **argv, const char *first)
+{
+	if (tool->holds_secrets) {
+		cli_harden();
+	}
+	verb = *first ? find_verb(first) : NULL;
+	if (verb) {
+		return verb->run(argc - 1, argv + 1);
+	}
+	verb = find_verb("");
+	if (!verb && argc < 2) {
+		return cli_usage("a verb is missing");
+	}
+	/* What is no option would be an argument, of which it may take none. */
+	if (!verb || (argc >= 2 && *first != '-' && !*verb->arguments)) {
+		verb = NULL;
+		return cli_unknown("unknown verb", first, "", tool->verbs, sizeof(*tool->verbs));
+	}
+	return verb->run(argc, argv);
+}
+
 int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 {
+	const char *first = argc >= 2 ? argv[1] : "";
+
 	json_set_alloc_funcs(take_memory, free_wiped);
 	tool = this_tool;
 	words = argc > 0 ? argv + 1 : NULL;
@@ -505,35 +521,14 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 	signal(SIGXFSZ, SIG_IGN);
 	/* If a parent ignored SIGCHLD, the kernel would reap processes that a tool waits for. */
 	signal(SIGCHLD, SIG_DFL);
-	if (argc >= 2) {
-		if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
-			print_tool_help();
-			return flush_output(0);
-		}
-		if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
-			cli_print_version();
-			return flush_output(0);
-		}
-		if (!strcmp(argv[1], "--list-options")) {
-			list_options();
-			return flush_output(0);
-		}
-		verb = *argv[1] ? find_verb(argv[1]) : NULL;
+	if (!strcmp(first, "--help") || !strcmp(first, "-h")) {
+		print_tool_help();
+	} else if (!strcmp(first, "--version") || !strcmp(first, "-V")) {
+		cli_print_version();
+	} else if (!strcmp(first, "--list-options")) {
+		list_options();
+	} else {
+		return flush_output(run_verb(argc, argv, first));
 	}
-	if (tool->holds_secrets) {
-		cli_harden();
-	}
-	if (verb) {
-		return flush_output(verb->run(argc - 1, argv + 1));
-	}
-	verb = find_verb("");
-	if (!verb && argc < 2) {
-		return cli_usage("a verb is missing");
-	}
-	/* What is no option would be an argument, of which it may take none. */
-	if (!verb || (argc >= 2 && *argv[1] != '-' && !*verb->arguments)) {
-		verb = NULL;
-		return cli_unknown("unknown verb", argv[1], "", tool->verbs, sizeof(*tool->verbs));
-	}
-	return flush_output(verb->run(argc, argv));
+	return flush_output(0);
 }

@@ -88,7 +88,6 @@ void report_batch(const struct report *report, const char *file, int rc,
 }
 
 /* The times of the stages add up to more than the run's where streams overlap. */
-
 static void report_stats(const struct report *report)
 {
 	const struct sgpu_run_progress *done = &report->progress;
