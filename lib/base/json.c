@@ -3,7 +3,6 @@
  * Strict JSON parsing and member access over jansson.
  */
 #include <ctype.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

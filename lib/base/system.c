@@ -2,7 +2,6 @@
  *
  * The clock, the processors, the kernel's small files, and limits on this process.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>

@@ -7,7 +7,6 @@
  * fail with that code when their turn comes (is_due() in operations.c), and so does what depends on
  * them; all others run. The response says so of each output, and the run returns SGPU_ESEGMENTS.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
