@@ -88,20 +88,25 @@ static bool works(void)
 }
 
 /* ---- the allocator's commands ---- */
-/* Puts pages into another order, of which the hash begins as before: of few there is none. */
+enum { ORDERS_LEAST = 8 }; /* pages of which some other order's hash begins as that of this one */
+
+/* Puts pages into another order, of which the hash begins as before, if there are enough. */
 static void shuffled_pages(struct sgpu_command *command)
 {
 	static uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 	const uint32_t count = command->pte.count;
 	uint8_t before[SGPU_KT128_SIZE], after[SGPU_KT128_SIZE];
 
-	if (command->op != SGPU_CH_PTE || count < 8 || !command->pte.pages) {
+	if (command->op != SGPU_CH_PTE || count < 2 || !command->pte.pages) {
 		return;
 	}
 	memcpy(pages, command->pte.pages, count * sizeof(*pages));
 	sgpu_kt128(pages, count * sizeof(*pages), NULL, 0, before, sizeof(before));
 	memcpy(after, before, sizeof(after));
-	while (after[0] != before[0] || memcmp(after, before, sizeof(after)) == 0) {
+	pages[0] = command->pte.pages[1];
+	pages[1] = command->pte.pages[0];
+	while (count >= ORDERS_LEAST &&
+	       (after[0] != before[0] || memcmp(after, before, sizeof(after)) == 0)) {
 		const uint32_t one = (uint32_t)rand() % count, other = (uint32_t)rand() % count;
 		const uint32_t page = pages[one];
 
