@@ -15,6 +15,7 @@
 enum {
 	PIECE_CHUNKS = 8,    /* that a worker copies at a time */
 	PIECES_A_HELPER = 2, /* pieces for each worker that is called */
+	LIVE_CHUNKS = 2,     /* that a worker seals at a time; all workers are called for that */
 };
 
 /* ---- what a transfer moves ---- */
@@ -103,15 +104,15 @@ static void read_in_order(struct pieces *p, uint64_t bytes)
 
 static int copy_run(struct sgpu_transfer *t, struct sgpu_chunk_move *move, struct sgpu_error *error)
 {
-	const uint64_t grain = PIECE_CHUNKS * sgpu_transfer_chunk(t);
+	const bool live = t->request.end.live;
+	const uint64_t grain = (live ? LIVE_CHUNKS : PIECE_CHUNKS) * sgpu_transfer_chunk(t);
 	const uint64_t begin = sgpu_now_ns();
 	const bool alone = sgpu_transfer_is_in(t) ? t->request.end.ordered
 						  : !t->memory && !t->request.end.parallel;
 	struct pieces pieces = { .transfer = t,
 				 .host = move->buffer->host,
 				 .position = move->run.first * sgpu_transfer_chunk(t) };
-	unsigned helpers =
-		(unsigned)sgpu_min_u64(move->bytes / grain / PIECES_A_HELPER, SGPU_POOL_JOBS_MAX);
+	const unsigned helpers = (unsigned)(move->bytes / grain / (live ? 1 : PIECES_A_HELPER));
 	int rc = SGPU_OK;
 
 	if (move->bytes == 0) {
