@@ -52,9 +52,10 @@ struct file {
 	const char *name;
 	uint64_t offset;
 	struct sgpu_kept_slice *kept; /* or NULL */
-	bool region; /* others may have it open, with or without a name, and cut it short */
-	void *pages; /* NULL, or its mapping, for this payload alone */
+	bool region;	/* others may have it open, with or without a name, and cut it short */
+	uint8_t *pages; /* or MAP_FAILED: a mapping for this payload alone */
 	uint64_t mapped;
+	atomic_bool lacks; /* some of these pages */
 };
 
 static bool is_in_memory(int fd)
@@ -194,17 +195,12 @@ static int write_file(void *context, uint64_t position, const void *data, size_t
 	return sgpu_pwrite(file->fd, file->name, data, size, file->offset + position, error);
 }
 
-struct populated {
-	uint8_t *pages;
-	atomic_bool failed;
-};
-
 static void populate(void *argument, uint64_t begin, uint64_t end)
 {
-	struct populated *p = argument;
+	struct file *file = argument;
 
-	if (madvise(p->pages + begin, end - begin, MADV_POPULATE_WRITE) != 0) {
-		atomic_store(&p->failed, true); /* no memory is left, or the kernel is too old */
+	if (madvise(file->pages + begin, end - begin, MADV_POPULATE_WRITE) != 0) {
+		atomic_store(&file->lacks, true); /* memory, or a new enough kernel */
 	}
 }
 
@@ -214,11 +210,8 @@ static void *view_pages(struct file *file, uint64_t size)
 {
 	struct sgpu_pool *pool = file->engine->pool;
 	const uint64_t first = file->offset / PAGE * PAGE;
-	struct populated made = { .failed = false };
 	struct stat status;
 	uint64_t end;
-	void *pages;
-	int rc;
 
 	if (size < PAGES_MIN || file->engine->config.shared_files ||
 	    sgpu_pool_jobs(pool) < PAGES_WORKERS_MIN || !is_in_memory(file->fd) ||
@@ -226,21 +219,18 @@ static void *view_pages(struct file *file, uint64_t size)
 	    !sgpu_add_u64(file->offset, size, &end) || end > (uint64_t)status.st_size) {
 		return NULL;
 	}
-	pages = mmap(NULL, end - first, PROT_READ | PROT_WRITE, MAP_SHARED, file->fd, (off_t)first);
-	if (pages == MAP_FAILED) {
-		return NULL;
-	}
-	made.pages = pages;
-	sgpu_pool_enter(pool);
-	rc = sgpu_pool_for(pool, end - first, POPULATED, 0, populate, &made);
-	sgpu_pool_leave(pool);
-	if (rc != SGPU_OK || atomic_load(&made.failed)) {
-		munmap(pages, end - first);
-		return NULL;
-	}
-	file->pages = pages;
 	file->mapped = end - first;
-	return made.pages + (file->offset - first);
+	file->pages = mmap(NULL, file->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file->fd,
+			   (off_t)first);
+	if (file->pages == MAP_FAILED) {
+		return NULL;
+	}
+	sgpu_pool_enter(pool);
+	if (sgpu_pool_for(pool, file->mapped, POPULATED, 0, populate, file) != SGPU_OK) {
+		file->lacks = true;
+	}
+	sgpu_pool_leave(pool);
+	return file->lacks ? NULL : file->pages + (file->offset - first);
 }
 
 static void *view_file(void *context, uint64_t size, bool writable, bool *registered)
@@ -257,7 +247,7 @@ static void close_file(void *context)
 {
 	struct file *file = context;
 
-	if (file->pages) {
+	if (file->pages != MAP_FAILED) {
 		munmap(file->pages, file->mapped);
 	}
 	if (file->kept) {
@@ -277,9 +267,12 @@ int sgpu_endpoint_in_file(struct sgpu_engine *engine, int fd, const char *name, 
 	if (!file) {
 		return sgpu_fail_nomem(error);
 	}
-	*file = (struct file){
-		.engine = engine, .fd = fd, .name = name, .offset = offset, .region = region
-	};
+	*file = (struct file){ .engine = engine,
+			       .fd = fd,
+			       .name = name,
+			       .offset = offset,
+			       .region = region,
+			       .pages = MAP_FAILED };
 	*endpoint = (struct sgpu_endpoint){ .read = read_file,
 					    .write = write_file,
 					    .view = view_file,
