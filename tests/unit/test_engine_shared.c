@@ -1,78 +1,89 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files whose descriptors other processes hold: they may be cut short at any time, so no processor
- * touches a mapping of one. A limit on the size of files, which a mapping does not know, tells how
- * something is written.
+ * Which files are written through a mapping: those in memory that nobody can cut short, and whose
+ * pages all are there. A processor that touched another one could be killed by it.
  */
 #include <fcntl.h>
-#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "transfer/transfer.h"
 
 #include "unit.h"
 
-enum { SIZE = 2 << 20 };
+enum { SIZE = 2 << 20, OFFSET = 777 };
 
-/* What a write to a file in memory without a name returns while files may not grow beyond nothing.
- */
-static int write_under_limit(bool shared)
+/* Whether a payload at OFFSET is mapped; if so, it is written. */
+static bool is_mapped(int fd, bool shared)
 {
 	const struct sgpu_engine_config config = { .workers = 8, .shared_files = shared };
-	const int fd = memfd_create("output", MFD_CLOEXEC);
 	const struct sgpu_device_config jobs = { .jobs = 8 };
 	struct sgpu_endpoint sink;
 	struct sgpu_device *device = NULL;
 	struct sgpu_engine *engine = NULL;
-	struct rlimit before, none;
-	uint8_t *data = calloc(1, SIZE);
-	void *memory;
-	bool registered;
-	int rc = 1;
+	bool registered = true;
+	void *memory = NULL;
 
-	signal(SIGXFSZ, SIG_IGN);
-	if (data && fd >= 0 && posix_fallocate(fd, 0, SIZE) == 0 &&
-	    getrlimit(RLIMIT_FSIZE, &before) == 0 &&
-	    sgpu_device_open("cpu", &jobs, &device, NULL) == SGPU_OK &&
+	if (sgpu_device_open("cpu", &jobs, &device, NULL) == SGPU_OK &&
 	    sgpu_engine_create(device, &config, &engine, NULL) == SGPU_OK &&
-	    sgpu_endpoint_in_file(engine, fd, "output", 0, false, &sink, NULL) == SGPU_OK) {
-		none = (struct rlimit){ .rlim_cur = 0, .rlim_max = before.rlim_max };
-		setrlimit(RLIMIT_FSIZE, &none);
+	    sgpu_endpoint_in_file(engine, fd, "output", OFFSET, false, &sink, NULL) == SGPU_OK) {
 		memory = sink.view(sink.context, SIZE, true, &registered);
 		if (memory) {
-			memcpy(memory, data, SIZE);
-			rc = registered ? SGPU_EDEVICE : SGPU_OK;
-		} else {
-			rc = sink.write(sink.context, 0, data, SIZE, NULL);
+			memset(memory, 7, SIZE);
 		}
-		setrlimit(RLIMIT_FSIZE, &before);
+		CHECK(!registered);
 		sink.close(sink.context);
 	}
 	sgpu_engine_free(&engine);
 	sgpu_device_close(&device);
-	free(data);
+	return memory != NULL;
+}
+
+UNIT_TEST(a_file_of_this_process_alone_is_mapped_and_no_shared_one)
+{
+	const int fd = memfd_create("output", MFD_CLOEXEC);
+	uint8_t last[2];
+
+	CHECK(!is_mapped(fd, false)); /* it has no such bytes */
+	CHECK(ftruncate(fd, OFFSET + SIZE - 1) == 0);
+	CHECK(!is_mapped(fd, false)); /* what is beyond the end of the last page is lost */
+	CHECK(ftruncate(fd, OFFSET + SIZE + 1) == 0);
+	CHECK(!is_mapped(fd, true));
+	CHECK(pread(fd, last, 2, OFFSET + SIZE - 1) == 2 && last[0] == 0);
+	CHECK(is_mapped(fd, false));
+	CHECK(pread(fd, last, 2, OFFSET + SIZE - 1) == 2 && last[0] == 7 && last[1] == 0);
+	CHECK(pread(fd, last, 2, OFFSET - 1) == 2 && last[0] == 0 && last[1] == 7);
 	close(fd);
-	return rc;
 }
 
-UNIT_TEST(a_shared_file_is_not_written_through_a_mapping)
+UNIT_TEST(a_file_with_a_name_is_not_mapped)
 {
-	CHECK(write_under_limit(true) == SGPU_ESYSTEM);
+	char name[] = "/dev/shm/sgpu-test-XXXXXX";
+	const int fd = mkstemp(name);
+
+	CHECK(fd >= 0 && ftruncate(fd, OFFSET + SIZE) == 0);
+	CHECK(!is_mapped(fd, false));
+	unlink(name);
+	CHECK(is_mapped(fd, false));
+	close(fd);
 }
 
-UNIT_TEST(a_file_of_this_process_alone_is)
+UNIT_TEST(a_file_that_cannot_be_mapped_is_written)
 {
-	if (sysconf(_SC_PAGESIZE) != 4096) {
-		SKIP("needs pages of 4 KiB");
-	}
-	CHECK(write_under_limit(false) == SGPU_OK);
+	const int fd = memfd_create("output", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	CHECK(ftruncate(fd, OFFSET + SIZE) == 0);
+	CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0);
+	CHECK(!is_mapped(fd, false));
+	close(fd);
 }
 
 int main(void)
 {
-	UNIT_RUN(a_shared_file_is_not_written_through_a_mapping);
-	UNIT_RUN(a_file_of_this_process_alone_is);
+	UNIT_RUN(a_file_of_this_process_alone_is_mapped_and_no_shared_one);
+	UNIT_RUN(a_file_with_a_name_is_not_mapped);
+	UNIT_RUN(a_file_that_cannot_be_mapped_is_written);
 	return unit_done();
 }

@@ -393,6 +393,33 @@ UNIT_TEST(a_response_that_nobody_reads_can_be_cancelled)
 	run_one(1000);
 }
 
+/* After its deadline as well, when it only says what was not done. */
+UNIT_TEST(a_late_response_that_nobody_reads_can_be_cancelled)
+{
+	static const char filler[4096];
+	struct batch batch;
+	struct pipe silent;
+	int ends[2], out;
+
+	make_batch(&batch, 60000);
+	fill_pipe(&silent, &batch, 3000);
+	REQUIRE(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+	while (write(ends[1], filler, sizeof(filler)) > 0) {
+	}
+	CHECK(fcntl(ends[1], F_SETFL, 0) == 0);
+	out = batch.out;
+	batch.out = ends[1];
+	submit(&batch, silent.ends[0], sgpu_now_ns() + 50000000);
+	usleep(400000); /* it was late after 50 ms, and gives up 2 s after that */
+	sgpu_run_cancel(batch.run);
+	CHECK(wait_run(batch.run, &error) == SGPU_ECANCELED);
+	close(ends[0]);
+	close(out);
+	free_batch(&batch);
+	close_pipe(&silent);
+	run_one(1000);
+}
+
 UNIT_TEST(a_response_goes_through_a_pipe_whole)
 {
 	struct batch batch;
@@ -558,6 +585,7 @@ static void all_tests(void)
 	UNIT_RUN(what_becomes_of_others_does_no_harm);
 	UNIT_RUN(a_run_that_was_cancelled_before_it_began_does_nothing);
 	UNIT_RUN(a_response_that_nobody_reads_can_be_cancelled);
+	UNIT_RUN(a_late_response_that_nobody_reads_can_be_cancelled);
 	UNIT_RUN(a_response_goes_through_a_pipe_whole);
 	UNIT_RUN(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwards);
 	UNIT_RUN(results_of_a_run_that_is_cancelled_beside_others_are_not_brought_to_their_end);
