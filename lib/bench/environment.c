@@ -49,9 +49,9 @@ static void set_host(json_t *object)
 	sgpu_host_memory(&memory, NULL);
 	json_object_update_new(
 		object,
-		json_pack("{s:s, s:I, s:o, s:o, s:I, s:o, s:I, s:s, s:s, s:s}", "processor",
-			  processor, "processors", (json_int_t)sgpu_cpu_count(), "numa_nodes",
-			  number_or_null(has_nodes, nodes.gl_pathc), "load_average",
+		json_pack("{s:o*, s:I, s:o, s:o, s:I, s:o, s:I, s:s, s:s, s:s}", "processor",
+			  json_string(processor), "processors", (json_int_t)sgpu_cpu_count(),
+			  "numa_nodes", number_or_null(has_nodes, nodes.gl_pathc), "load_average",
 			  getloadavg(&load, 1) == 1 ? json_real(round(load * 100) / 100)
 						    : json_null(),
 			  "cycles_per_second", (json_int_t)costs.cycles_per_second,
@@ -82,11 +82,11 @@ json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
 	name = strstr(text, "PRETTY_NAME=");
 	name = name ? strtok_r(name + strlen("PRETTY_NAME="), "\"\n", &rest) : NULL;
 	object = json_pack(
-		"{s:s, s:s, s:s, s:s, s:s, s:b, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I}",
+		"{s:s, s:s, s:s, s:o*, s:s, s:b, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I}",
 		"record", "environment", "sgpu_version", SGPU_VERSION, "date", date,
-		"operating_system", name ? name : "unknown", "kernel", system.release, "quick",
-		options->quick, "jobs", options->jobs ? options->jobs : sgpu_cpu_count(), "device",
-		info->name, "device_selector", info->selector, "device_uuid", info->uuid,
+		"operating_system", json_string(name ? name : "unknown"), "kernel", system.release,
+		"quick", options->quick, "jobs", options->jobs ? options->jobs : sgpu_cpu_count(),
+		"device", info->name, "device_selector", info->selector, "device_uuid", info->uuid,
 		"device_driver", info->driver, "device_confidential_computing", info->confidential,
 		"device_timer", info->timer, "device_numa_node",
 		number_or_null(info->numa_node >= 0, (uint64_t)info->numa_node),

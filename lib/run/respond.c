@@ -418,7 +418,7 @@ int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error)
 	const off_t begin = lseek(fd, 0, SEEK_CUR);
 	struct statfs about = { 0 };
 	struct stat status;
-	bool placed, recorded;
+	bool recorded;
 	uint64_t most;
 
 	/* A file with a name may belong to somebody who does not want it cut. */
@@ -426,21 +426,16 @@ int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error)
 	    (status.st_nlink > 0 && !job->options->new_response) || fstatfs(fd, &about) != 0) {
 		return SGPU_OK;
 	}
-	placed = run->places && !run->runner->shared_files && about.f_type == TMPFS_MAGIC &&
-		 status.st_nlink == 0;
 	/* In memory without a limit, as of a memfd, nothing is reserved for others: a batch's head
 	 * alone would occupy it. */
 	recorded = job->options->replay && !(about.f_type == TMPFS_MAGIC && about.f_blocks == 0);
-	if ((!placed && !recorded) || !sgpu_results_size(job, 2 * SGPU_TAR_BLOCK, &most) ||
+	if (!recorded || !sgpu_results_size(job, 2 * SGPU_TAR_BLOCK, &most) ||
 	    !sgpu_add_u64(most, INDEX_MOST + sgpu_tar_padded(job->batch->note_size), &most) ||
 	    most > INT64_MAX - (uint64_t)begin) {
 		return SGPU_OK; /* a batch that is too large fails with a better error */
 	}
-	if (placed) { /* threads write at the same time where a file in memory has its size */
-		(void)!ftruncate(fd, begin + (off_t)most);
-	}
-	run->reserved = recorded && fallocate(fd, FALLOC_FL_KEEP_SIZE, begin, (off_t)most) == 0;
-	if (recorded && !run->reserved && (errno == ENOSPC || errno == EDQUOT)) {
+	run->reserved = fallocate(fd, FALLOC_FL_KEEP_SIZE, begin, (off_t)most) == 0;
+	if (!run->reserved && (errno == ENOSPC || errno == EDQUOT)) {
 		run->result.response_size = most;
 		return sgpu_fail_errno(error, "cannot reserve %llu bytes for the response '%s'",
 				       (unsigned long long)most, run->submission.out_name);

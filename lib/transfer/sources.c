@@ -216,7 +216,8 @@ static void *view_pages(struct file *file, uint64_t size)
 	if (size < PAGES_MIN || file->engine->config.shared_files ||
 	    sgpu_pool_jobs(pool) < PAGES_WORKERS_MIN || !is_in_memory(file->fd) ||
 	    fstat(file->fd, &status) != 0 || status.st_nlink > 0 ||
-	    !sgpu_add_u64(file->offset, size, &end) || end > (uint64_t)status.st_size) {
+	    !sgpu_add_u64(file->offset, size, &end) || end > INT64_MAX ||
+	    (end > (uint64_t)status.st_size && ftruncate(file->fd, (off_t)end) != 0)) {
 		return NULL;
 	}
 	file->mapped = end - first;

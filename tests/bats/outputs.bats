@@ -357,6 +357,24 @@ unread_from_the_start() {
 	done
 }
 
+@test "whoever cuts standard output, a file in memory, ends no runner" {
+	requires python3
+	small_job 8000000
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -o batch.tar
+	python3 - <<-'END'
+	import os, subprocess, sys, time
+	for _ in range(3):
+	    out = os.memfd_create("response")
+	    run = subprocess.Popen(["sgpu-run", "-q", "--device", "cpu", "-j", "8", "-k", "owner.jwk", "batch.tar"], stdout=out)
+	    while run.poll() is None:
+	        if os.fstat(out).st_size > 1 << 20:
+	            os.ftruncate(out, 4096)
+	        time.sleep(0.001)
+	    if run.returncode < 0:
+	        sys.exit("ended by signal %d" % -run.returncode)
+	END
+}
+
 @test "with on_failure all, no output leaves if one fails, and all do if none does" {
 	add() {
 		jq -n --arg id "$1" '{segments: [

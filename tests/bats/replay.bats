@@ -72,6 +72,21 @@ refused() {
 	done
 }
 
+@test "a refusal into a file in memory, which others made, changes nothing of it but what it says" {
+	local file
+	small_job 500000
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >large
+	run -0 runner -o response large
+	exec {file}<>"$(mktemp -p /dev/shm sgpu-test.XXXXXX)"
+	rm "$(readlink "/proc/self/fd/$file")"
+	head -c 3000000 /dev/zero >&"$file"
+	run --separate-stderr -4 bash -c 'sgpu-run -k runner.jwk --owners owners --state state large >&"$1"' bash "$file"
+	[ "$(stat -L -c %s "/proc/self/fd/$file")" -eq $((3000000 + 2048)) ]
+	tail -c 2048 "/proc/self/fd/$file" >refusal
+	run --separate-stderr -4 sgpu-seal open -k owner.jwk refusal
+	assert_contains "$stderr" "taken before"
+}
+
 @test "what is recorded is the identity of sgpu-batch(5); another one needs another version of the record" {
 	requires python3
 	of_two_owners

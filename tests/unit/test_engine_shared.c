@@ -46,15 +46,17 @@ UNIT_TEST(a_file_of_this_process_alone_is_mapped_and_no_shared_one)
 	const int fd = memfd_create("output", MFD_CLOEXEC);
 	uint8_t last[2];
 
-	CHECK(!is_mapped(fd, false)); /* it has no such bytes */
-	CHECK(ftruncate(fd, OFFSET + SIZE - 1) == 0);
-	CHECK(!is_mapped(fd, false)); /* what is beyond the end of the last page is lost */
-	CHECK(ftruncate(fd, OFFSET + SIZE + 1) == 0);
+	CHECK(!is_mapped(fd, true) && lseek(fd, 0, SEEK_END) == 0);
+	CHECK(is_mapped(fd, false) && lseek(fd, 0, SEEK_END) == OFFSET + SIZE); /* it grows */
+	CHECK(ftruncate(fd, OFFSET + SIZE - 1) == 0); /* the rest of the last page would be lost */
+	CHECK(is_mapped(fd, false) && lseek(fd, 0, SEEK_END) == OFFSET + SIZE);
+	CHECK(ftruncate(fd, 0) == 0 && ftruncate(fd, OFFSET + SIZE + 1) == 0);
 	CHECK(!is_mapped(fd, true));
 	CHECK(pread(fd, last, 2, OFFSET + SIZE - 1) == 2 && last[0] == 0);
 	CHECK(is_mapped(fd, false));
 	CHECK(pread(fd, last, 2, OFFSET + SIZE - 1) == 2 && last[0] == 7 && last[1] == 0);
 	CHECK(pread(fd, last, 2, OFFSET - 1) == 2 && last[0] == 0 && last[1] == 7);
+	CHECK(lseek(fd, 0, SEEK_END) == OFFSET + SIZE + 1);
 	close(fd);
 }
 

@@ -271,6 +271,8 @@ static void serve(void)
 
 			if (of[1].revents & POLLIN) {
 				listen_to(&workers[i]);
+			} else if (of[1].revents) { /* its memory may take long to go */
+				forget(&workers[i].listener);
 			}
 			if ((of[0].revents & (POLLHUP | POLLERR)) || of[2].revents) {
 				end_worker(&workers[i]);

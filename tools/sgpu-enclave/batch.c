@@ -106,6 +106,7 @@ static int submit(struct submission *s)
 	rc = rc || status ? rc : cli_output_take(&s->response, r->output, 0666, false, &error);
 	rc = rc || status || !r->trace ? rc
 				       : cli_output_take(&s->trace, r->trace, 0666, false, &error);
+	s->enclave->shared_files = !s->response.regular; /* who has standard output may cut it */
 	if (rc == SGPU_OK && status == 0) {
 		rc = enclave_start(s->enclave, s->run.in_fd, &error);
 		rc = rc ? rc : run_open_batch(s, &error);

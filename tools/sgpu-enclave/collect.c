@@ -136,7 +136,7 @@ static void *watch(void *argument)
 
 	while (poll(&ended, 1, WATCH_MS) <= 0) {
 		sgpu_run_get_progress(w->run, &p);
-		if (p.stopping_ns > ENCLAVE_STUCK_NS) {
+		if (w->enclave->on_gpu && p.stopping_ns > ENCLAVE_STUCK_NS) {
 			enclave_give_up(w->enclave);
 		}
 		cli_progress_of(p.bytes_in, p.bytes_in_all);

@@ -207,6 +207,7 @@ static int write_quote(struct enclave *w, struct sgpu_error *error)
 	rc = rc ? rc : cli_write_text(r->quote, 0666, text, size, error);
 	free(text);
 	sgpu_close(signer_fd);
+	signer_fd = -1;
 	return rc;
 }
 
