@@ -80,6 +80,7 @@ refused() {
 	exec {file}<>"$(mktemp -p /dev/shm sgpu-test.XXXXXX)"
 	rm "$(readlink "/proc/self/fd/$file")"
 	head -c 3000000 /dev/zero >&"$file"
+	# shellcheck disable=SC2016 # the shell inside expands it
 	run --separate-stderr -4 bash -c 'sgpu-run -k runner.jwk --owners owners --state state large >&"$1"' bash "$file"
 	[ "$(stat -L -c %s "/proc/self/fd/$file")" -eq $((3000000 + 2048)) ]
 	tail -c 2048 "/proc/self/fd/$file" >refusal
