@@ -140,8 +140,7 @@ void sgpu_presence_cleared(struct sgpu_run *run);
 void sgpu_presence_stop(struct sgpu_run *run);
 
 struct sgpu_runner {
-	bool pins; /* as its devices do */
-	bool shared_files;
+	bool pins;		      /* as its devices do */
 	struct sgpu_plan_costs costs; /* SGPU_PLAN_COSTS, except in tests */
 	struct sgpu_run_device devices[SGPU_RUN_DEVICES_MAX];
 	int device_count;
@@ -284,8 +283,8 @@ static inline bool sgpu_run_is_small(uint64_t size)
 	return size <= SGPU_TRANSFER_SMALL + SGPU_SEALED_HEADER;
 }
 
-/* Whether the device takes the time of work on so many bytes: that costs as much as a launch, so
- * what is short is timed by when the host sees its end, unless it is for a trace. */
+/* Whether the device takes the time of work on so many bytes, which takes two calls of a GPU's
+ * driver. What is short is timed by when the host sees its end, unless it is for a trace. */
 static inline bool sgpu_run_times(const struct sgpu_run *run, uint64_t bytes)
 {
 	return run->submission.options.spans || bytes > (1 << 20);

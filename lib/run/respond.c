@@ -418,18 +418,18 @@ int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error)
 	const off_t begin = lseek(fd, 0, SEEK_CUR);
 	struct statfs about = { 0 };
 	struct stat status;
-	bool recorded;
 	uint64_t most;
 
 	/* A file with a name may belong to somebody who does not want it cut. */
-	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
-	    (status.st_nlink > 0 && !job->options->new_response) || fstatfs(fd, &about) != 0) {
+	if (!job->options->replay || begin < 0 || fstat(fd, &status) != 0 ||
+	    !S_ISREG(status.st_mode) || (status.st_nlink > 0 && !job->options->new_response) ||
+	    fstatfs(fd, &about) != 0) {
 		return SGPU_OK;
 	}
 	/* In memory without a limit, as of a memfd, nothing is reserved for others: a batch's head
 	 * alone would occupy it. */
-	recorded = job->options->replay && !(about.f_type == TMPFS_MAGIC && about.f_blocks == 0);
-	if (!recorded || !sgpu_results_size(job, 2 * SGPU_TAR_BLOCK, &most) ||
+	if ((about.f_type == TMPFS_MAGIC && about.f_blocks == 0) ||
+	    !sgpu_results_size(job, 2 * SGPU_TAR_BLOCK, &most) ||
 	    !sgpu_add_u64(most, INDEX_MOST + sgpu_tar_padded(job->batch->note_size), &most) ||
 	    most > INT64_MAX - (uint64_t)begin) {
 		return SGPU_OK; /* a batch that is too large fails with a better error */

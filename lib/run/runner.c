@@ -180,7 +180,6 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 				 SGPU_RUN_DEVICES_MAX);
 	if (rc == SGPU_OK) {
 		r->pins = info.pins_host_memory;
-		r->shared_files = config->shared_files;
 		r->costs = SGPU_PLAN_COSTS;
 		if (info.opens_on_device) {
 			r->costs.streams = DRIVER_QUEUES;
