@@ -230,8 +230,13 @@ void sgpu_outputs_follow(struct sgpu_run *run, int operation, const struct sgpu_
 		}
 	}
 	rc = count > 0 ? sgpu_enqueue(stream, works, count) : SGPU_OK;
+	if (rc != SGPU_OK) { /* what was enqueued ends, and has a time then */
+		(void)!sgpu_stream_sync(stream, NULL);
+	}
 	for (int i = 0; rc != SGPU_OK && i < count; i++) {
-		works[i].task->code = works[i].task->code ? works[i].task->code : rc;
+		struct sgpu_task *task = works[i].task;
+
+		task->code = task->code == SGPU_OK && task->end_ns == 0 ? rc : task->code;
 	}
 }
 
