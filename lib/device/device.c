@@ -53,7 +53,7 @@ int sgpu_device_open(const char *selector, const struct sgpu_device_config *conf
 		     struct sgpu_device **device, struct sgpu_error *error)
 {
 	static const struct sgpu_device_config standard;
-	const struct sgpu_device_backend *backend = &sgpu_device_cpu;
+	const struct sgpu_device_backend *backend;
 	struct sgpu_error missing = { 0 };
 	int rc = SGPU_OK;
 
