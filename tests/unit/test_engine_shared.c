@@ -72,20 +72,9 @@ UNIT_TEST(a_file_with_a_name_is_not_mapped)
 	close(fd);
 }
 
-UNIT_TEST(a_file_that_cannot_be_mapped_is_written)
-{
-	const int fd = memfd_create("output", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-	CHECK(ftruncate(fd, OFFSET + SIZE) == 0);
-	CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0);
-	CHECK(!is_mapped(fd, false));
-	close(fd);
-}
-
 int main(void)
 {
 	UNIT_RUN(a_file_of_this_process_alone_is_mapped_and_no_shared_one);
 	UNIT_RUN(a_file_with_a_name_is_not_mapped);
-	UNIT_RUN(a_file_that_cannot_be_mapped_is_written);
 	return unit_done();
 }
