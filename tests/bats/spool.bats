@@ -134,7 +134,7 @@ time.sleep(300)' 3>&- &
 }
 
 @test "killed with -9 at any moment, two workers leave each batch with exactly one response" {
-	local count=400 kills=0 a b
+	local count=2000 kills=0 a b
 	fill $count
 	while [ $kills -lt 40 ] && [ "$(find spool/done -type f 2>/dev/null | wc -l)" -lt $count ]; do
 		sgpu-worker -q -k runner.jwk --device cpu spool 2>>messages & a=$!
@@ -148,7 +148,7 @@ time.sleep(300)' 3>&- &
 	[ $kills -ge 4 ]
 	run -0 worker spool
 	all_answered $count
-	for i in $(seq 1 20 $count); do
+	for i in $(seq 1 100 $count); do
 		opens spool/b"$i".response
 	done
 	# All are whole, and as long as the first.
