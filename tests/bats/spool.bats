@@ -133,7 +133,7 @@ time.sleep(300)' 3>&- &
 	[ -f spool/done/torn ]
 }
 
-@test "killed with -9 at any moment, two workers leave each batch with exactly one response" {
+@test "killed with -9 at any moment, two workers leave each batch one response" {
 	local count=2000 kills=0 a b
 	fill $count
 	while [ $kills -lt 40 ] && [ "$(find spool/done -type f 2>/dev/null | wc -l)" -lt $count ]; do
