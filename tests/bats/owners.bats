@@ -141,7 +141,6 @@ json.dump(next(key for key in keys if key.get("use") == "sig"), open("sign.jwk",
 	: >empty
 	run --separate-stderr -1 sgpu-run -k runner.jwk --owners empty -o response sealed
 	run --separate-stderr -3 sgpu-run -k runner.jwk --owners missing -o response sealed
-	run --separate-stderr -2 sgpu-run -k runner.jwk --owners owners --owners owners -o response sealed
 	run --separate-stderr -2 sgpu-run -k runner.jwk --owners owners -o owners sealed
 	assert_no_file response
 	{

@@ -170,17 +170,17 @@ time.sleep(600)' "$pid" 3>&- &
 	sgpu-serve quote --nonce "$NONCE" -o quote 3>&- &
 	first=$!
 	wait_for test -e asked
-	client crowded 40 15 >crowd 3>&- &
+	client crowded 80 63 >crowd 3>&- &
 	SERVERS+=($!)
 	wait_for grep -q full crowd
 	run -0 sgpu-run -o response batch.tar
 	opens response
 	run --separate-stderr -3 sgpu-serve quote --nonce "$NONCE" -o refused
-	assert_contains "$stderr" "16 quotes are asked for already, which is the limit"
+	assert_contains "$stderr" "has 64 requests under way, which is the limit"
 	assert_no_file refused quote
 	touch go
 	wait "$first"
-	wait_for grep -q "15 quotes" crowd
+	wait_for grep -q "63 quotes" crowd
 	run -0 sgpu-measure verify --roots ca.crt --nonce "$NONCE" --tee-roots amd/ark.crt --json quote
 	run -0 jq -e '.tee.kind == "snp"' <<<"$output"
 	[ -z "$(ls tsm)" ]

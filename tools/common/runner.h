@@ -16,8 +16,8 @@
 	" key owners files device jobs state replay-window allow-modules attestation-key " \
 	"certificate "
 struct runner_options {
-	struct cli_list keys, owners, files; /* owners: at most one is allowed */
-	const char *device, *state;
+	struct cli_list keys, files;
+	const char *owners, *device, *state;
 	const char *attestation_key, *certificate; /* for quotes; both or neither */
 	unsigned jobs;				   /* 0: one a processor */
 	uint64_t window_ns;			   /* 0: the default */
@@ -34,7 +34,7 @@ struct runner_options {
 		  CLI_NUMBER(type, member.jobs, 1, SGPU_POOL_JOBS_MAX) },                     \
 		{ "owners", 0, "FILE",                                                        \
 		  "take only batches that one of these keys signed: thumbprints, one a line", \
-		  CLI_LIST(type, member.owners) },                                            \
+		  CLI_INPUT(type, member.owners) },                                           \
 		{ "state", 0, "DIR", "record the batches there, so that none runs twice",     \
 		  CLI_TEXT(type, member.state) },                                             \
 		{ "replay-window", 0, "DURATION", "how old a batch may be (default: 7d)",     \

@@ -46,7 +46,7 @@ int enclave_check(struct enclave *w)
 {
 	const struct run_request *request = w->request;
 	const struct runner_options *o = &request->runner;
-	const struct cli_list *directories = &o->files, *owners = &o->owners;
+	const struct cli_list *directories = &o->files;
 	struct sgpu_error error = { 0 };
 	const int status = request->serve ? 0 : check_evidence(request);
 	int rc;
@@ -59,13 +59,7 @@ int enclave_check(struct enclave *w)
 	for (int i = 0; rc == SGPU_OK && i < directories->count; i++) {
 		rc = sgpu_files_allow(w->files, directories->items[i], &error);
 	}
-	if (rc == SGPU_OK && owners->count > 1) {
-		rc = sgpu_fail(&error, SGPU_EUSAGE,
-			       "--owners is given twice: one file names them all");
-	} else if (rc == SGPU_OK && owners->count == 1) {
-		cli_remember_input(owners->items[0]);
-		rc = sgpu_owners_load(owners->items[0], &w->owners, &error);
-	}
+	rc = rc || !o->owners ? rc : sgpu_owners_load(o->owners, &w->owners, &error);
 	if (rc != SGPU_OK) {
 		return rc == SGPU_EUSAGE && !error.hint[0] ? cli_usage("%s", error.text)
 							   : cli_error(&error);

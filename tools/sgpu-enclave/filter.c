@@ -178,8 +178,7 @@ static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 	static const int controls[] = { F_DUPFD,      F_GETFD,	    F_SETFD,	  F_GETFL,
 					F_SETFL,      F_GETLK,	    F_SETLK,	  F_SETLKW,
 					F_OFD_GETLK,  F_OFD_SETLK,  F_OFD_SETLKW, F_DUPFD_CLOEXEC,
-					F_SETPIPE_SZ, F_GETPIPE_SZ, F_ADD_SEALS,  F_GET_SEALS,
-					F_SETLEASE };
+					F_SETPIPE_SZ, F_GETPIPE_SZ, F_ADD_SEALS,  F_GET_SEALS };
 	static const char *const others[] = { "socketpair", "tkill", NULL };
 
 	seccomp_add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));

@@ -86,12 +86,8 @@ void sessions_end(uint64_t idle_ns)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Quotes. The platform may take long for a report. Requests ask the signer in turn; those beyond
- * WAITING_MAX are told to try again. */
-enum { WAITING_MAX = 16 };
-
+/* Requests ask the signer for quotes in turn, since the platform may take long for a report. */
 static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
-static atomic_uint waiting;
 
 static int serve_quote(int connection, struct sgpu_error *error)
 {
@@ -111,15 +107,9 @@ static int serve_quote(int connection, struct sgpu_error *error)
 		return sgpu_fail(error, SGPU_EINVALID, "a nonce has %d to %d bytes", SGPU_NONCE_MIN,
 				 SGPU_NONCE_MAX);
 	}
-	if (atomic_fetch_add(&waiting, 1) >= WAITING_MAX) {
-		rc = sgpu_fail(error, SGPU_ERETRY,
-			       "%d quotes are asked for already, which is the limit", WAITING_MAX);
-	} else {
-		pthread_mutex_lock(&asking);
-		rc = signer_ask(question.nonce, question.nonce_size, &quote, error);
-		pthread_mutex_unlock(&asking);
-	}
-	atomic_fetch_sub(&waiting, 1);
+	pthread_mutex_lock(&asking);
+	rc = signer_ask(question.nonce, question.nonce_size, &quote, error);
+	pthread_mutex_unlock(&asking);
 	if (rc == SGPU_OK) {
 		atomic_store(&serving.counters->quoted_ns, sgpu_now_ns());
 		(void)wire_say(connection, WIRE_QUOTE_IS, quote);

@@ -562,11 +562,10 @@ int serve(struct enclave *enclave)
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGTERM, serving.begin.spool ? SIG_IGN : SIG_DFL);
-	signal(SIGIO, SIG_IGN);	  /* sent when others open a file held by F_SETLEASE */
 	signal(SIGTTOU, SIG_IGN); /* it writes to the terminal from a background group */
 	cli_raise_descriptors();
 	enclave->sessions = (enum wire_sessions)serving.begin.sessions;
-	if ((enclave->sessions == WIRE_SESSIONS_OWNERS && request->runner.owners.count == 0) ||
+	if ((enclave->sessions == WIRE_SESSIONS_OWNERS && !request->runner.owners) ||
 	    (enclave->sessions != WIRE_SESSIONS_NONE && request->runner.allow_modules)) {
 		return cli_usage("sessions of owners need --owners, and none run beside modules");
 	}

@@ -24,7 +24,7 @@ int run_session(struct enclave *w)
 	if (name) {
 		return cli_usage("--%s is about a batch, and --session takes none", name);
 	}
-	w->sessions = r->runner.owners.count > 0 ? WIRE_SESSIONS_OWNERS : WIRE_SESSIONS_ANY;
+	w->sessions = r->runner.owners ? WIRE_SESSIONS_OWNERS : WIRE_SESSIONS_ANY;
 	if (!r->quote && r->runner.keys.count == 0) {
 		return cli_usage("--session needs -k, the key that the session is bound to, or "
 				 "--quote");

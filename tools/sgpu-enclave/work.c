@@ -2,8 +2,6 @@
  *
  * One submission: how it is received, what it may do, and its report. See serving.h.
  */
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -11,28 +9,12 @@
 #include "base/base.h"
 #include "serving.h"
 
-/* Returns why a batch may not name regions, or NULL. Signatures do not cover where payloads are, so
- * in a spool a listed owner and the file's owner have to stand for that: only this user can have
- * written the file, and nobody else can write it now, since the kernel gives no lease while anybody
- * has it open for writing. */
+/* Returns why a batch may not name regions, or NULL. Signatures do not cover where payloads are. */
 static const char *find_region_fault(const struct work *work)
 {
-	const int fd = work->fds[0];
-	struct stat status;
-
-	if (!serving.begin.spool) {
-		return work->uid == geteuid() ? NULL
-					      : "regions of this runner belong to another user";
-	}
-	if (serving.enclave->owners.count == 0) {
-		return "this worker has no --owners";
-	}
-	return fstat(fd, &status) == 0 && status.st_uid == geteuid() &&
-			       !(status.st_mode & (S_IWGRP | S_IWOTH)) && status.st_nlink == 1 &&
-			       fcntl(fd, F_SETLEASE, F_RDLCK) == 0 &&
-			       fcntl(fd, F_SETLEASE, F_UNLCK) == 0
-		       ? NULL
-		       : "others can write the file of this batch";
+	return serving.begin.spool	? "batches of a directory name no regions"
+	       : work->uid == geteuid() ? NULL
+					: "regions of this runner belong to another user";
 }
 
 static int make_run(struct work *work, struct sgpu_run **run, struct sgpu_error *error)

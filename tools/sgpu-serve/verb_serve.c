@@ -83,7 +83,7 @@ static int check_server(struct server *server)
 		return cli_usage("--sessions is none, owners or any, not '%s'",
 				 SGPU_EXCERPT(server->sessions));
 	}
-	if (sessions == WIRE_SESSIONS_OWNERS && o->owners.count == 0) {
+	if (sessions == WIRE_SESSIONS_OWNERS && !o->owners) {
 		return cli_usage("--sessions owners needs --owners");
 	}
 	if (sessions != WIRE_SESSIONS_NONE && o->allow_modules) {
@@ -95,7 +95,7 @@ static int check_server(struct server *server)
 				 o->certificate ? "--certificate" : "--attestation-key",
 				 o->certificate ? "--attestation-key" : "--certificate");
 	}
-	if (o->owners.count > 0 && !o->state) {
+	if (o->owners && !o->state) {
 		return cli_usage("a server with --owners needs --state, where its workers record "
 				 "what they took");
 	}
@@ -134,10 +134,10 @@ static enum wire_sessions whose_sessions(const struct server *server)
 	int i = 0;
 
 	if (!server->sessions) {
-		return server->runner.allow_modules	 ? WIRE_SESSIONS_NONE
-		       : server->runner.owners.count > 0 ? WIRE_SESSIONS_OWNERS
-		       : server->runner.attestation_key	 ? WIRE_SESSIONS_NONE
-							 : WIRE_SESSIONS_ANY;
+		return server->runner.allow_modules	? WIRE_SESSIONS_NONE
+		       : server->runner.owners		? WIRE_SESSIONS_OWNERS
+		       : server->runner.attestation_key ? WIRE_SESSIONS_NONE
+							: WIRE_SESSIONS_ANY;
 	}
 	while (i < WIRE_SESSIONS && strcmp(server->sessions, wire_sessions[i]) != 0) {
 		i++;
