@@ -101,11 +101,6 @@ void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared 
 	sgpu_prepared_drop(&forgotten);
 }
 
-static const struct sgpu_segment *segment_of(const struct sgpu_job *job, int in_batch)
-{
-	return &job->manifest->segments[job->to_manifest[in_batch]];
-}
-
 /* Maps the batch's segments to the manifest's: the reader has checked that each occurs once. */
 static int fill_in(struct sgpu_job *job, struct sgpu_error *error)
 {
@@ -199,29 +194,31 @@ static int check_region(const struct sgpu_job *job, const struct sgpu_batch_segm
 	return sgpu_hint(error, "%s", fault.hint);
 }
 
-bool sgpu_result_size(const struct sgpu_batch_segment *segment, uint64_t *size)
+uint64_t sgpu_result_size(const struct sgpu_batch_segment *segment)
 {
-	*size = segment->size;
-	return segment->masking != SGPU_MASKING_AES_GCM || sgpu_sealed_size(*size, size);
+	uint64_t size = segment->size;
+
+	if (segment->masking ==
+	    SGPU_MASKING_AES_GCM) { /* the index has no size that is too large */
+		(void)sgpu_sealed_size(size, &size);
+	}
+	return size;
 }
 
 static bool wants_place(const struct sgpu_job *job, int in_batch)
 {
-	return sgpu_segment_is_output(segment_of(job, in_batch)) &&
+	return sgpu_segment_is_output(&job->manifest->segments[job->to_manifest[in_batch]]) &&
 	       !job->batch->segments[in_batch].place;
 }
 
 bool sgpu_results_size(const struct sgpu_job *job, uint64_t each, uint64_t *sum)
 {
-	uint64_t size = 0;
-
 	*sum = 0;
 	for (int i = 0; i < job->batch->segment_count; i++) {
 		if (!wants_place(job, i)) {
 			continue;
 		}
-		if (!sgpu_result_size(&job->batch->segments[i], &size) ||
-		    !sgpu_add_u64(*sum, size, sum) ||
+		if (!sgpu_add_u64(*sum, sgpu_result_size(&job->batch->segments[i]), sum) ||
 		    !sgpu_add_u64(*sum, each + SGPU_RESULT_LINE - 1, sum)) {
 			return false;
 		}
@@ -233,16 +230,17 @@ bool sgpu_results_size(const struct sgpu_job *job, uint64_t each, uint64_t *sum)
 int sgpu_results_place(const struct sgpu_job *job, struct sgpu_location next, uint64_t left,
 		       struct sgpu_error *error)
 {
-	uint64_t size = 0, step;
+	uint64_t step;
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
 		struct sgpu_batch_segment *segment = &job->batch->segments[i];
+		const uint64_t size = sgpu_result_size(segment);
 
 		if (!wants_place(job, i)) {
 			continue;
 		}
-		if (!sgpu_result_size(segment, &size) || size > left) {
+		if (size > left) {
 			return sgpu_fail(error, SGPU_EINVALID,
 					 "segment '%s': its result may have %llu bytes, and %llu "
 					 "are left of '%s'",
@@ -271,7 +269,6 @@ static int check_places(struct sgpu_job *job, struct sgpu_error *error)
 	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
 		const struct sgpu_batch_segment *in_batch = &job->batch->segments[i];
 		const enum sgpu_location_kind kind = in_batch->location.kind;
-		uint64_t size = 0;
 
 		if (kind == SGPU_LOCATION_FILE) {
 			rc = check_file(job, in_batch, error);
@@ -285,12 +282,8 @@ static int check_places(struct sgpu_job *job, struct sgpu_error *error)
 			rc = sgpu_hint(error, "leases are those of 'sgpu-serve --leases'");
 		}
 		if (rc == SGPU_OK && in_batch->place) {
-			rc = sgpu_result_size(in_batch, &size)
-				     ? check_region(job, in_batch, in_batch->place, size, true,
-						    error)
-				     : sgpu_fail(error, SGPU_EINVALID,
-						 "segment '%s' is too large to be sealed",
-						 in_batch->id);
+			rc = check_region(job, in_batch, in_batch->place,
+					  sgpu_result_size(in_batch), true, error);
 		}
 	}
 	return rc ? rc : sgpu_places_check(job->batch, error);

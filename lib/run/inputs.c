@@ -40,42 +40,19 @@ struct sgpu_group {
 };
 
 /* ---- the end of an input ---- */
-/* Frees what an ended input has, and lets its readers go. */
-static void end_input(struct sgpu_payload *p)
+/* Frees what the input has, and lets its readers go. text: why it failed, unless `rc` is SGPU_OK.
+ */
+static void end_input(struct sgpu_payload *p, int rc, const char *text)
 {
 	sgpu_device_key_free(&p->key);
 	sgpu_source_close(&p->file);
-	if (p->code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		sgpu_moves_make(p->run, p->segment);
+	} else {
+		p->text = sgpu_run_failure(p->run, "segment", p->of->id, &rc, text);
+		p->code = rc;
 	}
 	p->ended = true;
-}
-
-static void fail_input(struct sgpu_payload *p, int rc, const char *text)
-{
-	p->text = sgpu_run_failure(p->run, "segment", p->of->id, &rc, text);
-	p->code = rc;
-}
-
-/* Fails an input unless `rc` is SGPU_OK. SGPU_EAUTH: chunk `chunk` or the digest did not verify. */
-static void judge(struct sgpu_payload *p, int rc, const char *text, uint64_t chunk)
-{
-	char unverified[64] = "its kt128 is not the one that the batch names";
-
-	if (rc == SGPU_EAUTH && p->sealed) {
-		snprintf(unverified, sizeof(unverified), "chunk %llu does not verify",
-			 (unsigned long long)chunk);
-	}
-	if (rc != SGPU_OK) {
-		fail_input(p, rc, rc == SGPU_EAUTH ? unverified : text);
-	}
-}
-
-/* Ends an input that was not begun. */
-static void miss_input(struct sgpu_payload *p, int rc, const char *text)
-{
-	fail_input(p, rc == SGPU_OK ? SGPU_EINVALID : rc, text);
-	end_input(p);
 }
 
 /* ---- where the bytes come from ---- */
@@ -164,23 +141,24 @@ static void end_group(struct sgpu_run *run, struct sgpu_group *group)
 		struct sgpu_payload *p = m->of;
 		const uint64_t bytes = p->size - p->header;
 		struct sgpu_stream *stream;
+		const char *text = bad->error.text;
 		int rc = bad->code;
 
 		if (rc == SGPU_OK && !p->sealed &&
 		    !sgpu_equal(p->of->kt128, m->digest, SGPU_KT128_SIZE)) {
 			rc = SGPU_EAUTH;
+			text = SGPU_TRANSFER_OTHER_DIGEST;
 			if (sgpu_run_get_stream(run, p->device, SGPU_RUN_PLAN, &stream, NULL) ==
 			    SGPU_OK) {
 				(void)!sgpu_device_clear(stream, p->memory, bytes, NULL);
 				run->unsure = true;
 			}
 		}
-		judge(p, rc, bad->error.text, bad->bad_chunk);
 		sgpu_payload_note(p, p->sealed ? SGPU_SPAN_OPEN : SGPU_SPAN_COPY_IN,
 				  m->check.begin_ns, m->check.end_ns, bytes);
 		run->result.paths.in[p->host && run->runner->pins ? SGPU_PATH_REGISTERED : path] +=
-			p->code == SGPU_OK ? bytes : 0;
-		end_input(p);
+			rc == SGPU_OK ? bytes : 0;
+		end_input(p, rc, text);
 	}
 	free(group);
 }
@@ -333,7 +311,7 @@ static bool bring_small(struct sgpu_payload *p)
 	}
 	rc = rc ? rc : prepare_input(p, at, &error);
 	if (rc != SGPU_OK) {
-		miss_input(p, rc, error.text);
+		end_input(p, rc, error.text);
 	} else {
 		add_work(p, run->filling, at);
 	}
@@ -409,37 +387,21 @@ static void go_on(void *context)
 
 static int begin_large(struct sgpu_payload *p, struct sgpu_error *error)
 {
-	const struct sgpu_run *run = p->run;
 	struct sgpu_transfer_request request = { .size = p->size - p->header,
-						 .expected = p->of->kt128 };
+						 .expected = p->of->kt128,
+						 .end = { .read = read_tar,
+							  .waits = payload_waits,
+							  .meanwhile = go_on,
+							  .ordered = true,
+							  .context = p } };
 	int rc = prepare_input(p, p->host, error);
 
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	if (p->host) {
-		request.end =
-			(struct sgpu_endpoint){ .memory = p->host + p->header,
-						.registered = run->job.options->leases_registered };
-	} else if (p->file.fd < 0) {
-		request.end = (struct sgpu_endpoint){ .read = read_tar,
-						      .waits = payload_waits,
-						      .meanwhile = go_on,
-						      .ordered = true,
-						      .context = p };
-	} else {
-		rc = sgpu_endpoint_in_file(run->devices[p->device]->engine, p->file.fd,
-					   p->file.name, p->file.offset + p->header,
-					   p->of->location.kind == SGPU_LOCATION_REGION,
-					   &request.end, error);
-	}
 	return rc ? rc : sgpu_payload_begin(p, &request, error);
 }
 
 void sgpu_input_moved(struct sgpu_payload *p, const struct sgpu_transfer_result *result)
 {
-	judge(p, result->code, result->error.text, result->bad_chunk);
-	end_input(p);
+	end_input(p, result->code, result->error.text);
 }
 
 /* Brings in a payload, and returns when it was read. */
@@ -470,7 +432,7 @@ static void bring(struct sgpu_payload *p)
 	}
 	rc = rc ? rc : begin_large(p, &error);
 	if (rc != SGPU_OK) {
-		miss_input(p, rc, error.text);
+		end_input(p, rc, error.text);
 	}
 	while (p->transfer && !sgpu_transfer_has_read(p->transfer)) {
 		if (sgpu_run_advance(run) || (p->transfer && has_nothing_else(run, p) &&
@@ -487,9 +449,13 @@ static int read_batch(struct sgpu_run *run, struct sgpu_error *error)
 {
 	/* the beginning of a large payload, or all of a small one */
 	const uint64_t size = SGPU_TAR_BLOCK + SGPU_TRANSFER_SMALL;
-	int index = -1, stop, rc;
+	int index = -1, rc;
 
 	do {
+		rc = atomic_load(&run->stop);
+		if (rc != SGPU_OK) {
+			return sgpu_fail(error, rc, "the run was stopped");
+		}
 		if (tar_waits(run->tar, size)) {
 			flush_group(run);
 		}
@@ -503,8 +469,6 @@ static int read_batch(struct sgpu_run *run, struct sgpu_error *error)
 			rc = run->tar_code ? sgpu_fail(error, run->tar_code, "%s", text ? text : "")
 					   : SGPU_OK;
 			(void)sgpu_run_advance(run);
-			stop = atomic_load(&run->stop);
-			rc = stop ? sgpu_fail(error, stop, "the run was stopped") : rc;
 		}
 	} while (rc == SGPU_OK && index >= 0);
 	return rc;
@@ -533,8 +497,7 @@ int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error)
 		struct sgpu_payload *p = &run->payloads[i];
 
 		if (p->device >= 0 && !p->begun) {
-			miss_input(p, rc != SGPU_OK ? rc : atomic_load(&run->stop),
-				   "it did not arrive");
+			end_input(p, rc ? rc : SGPU_EINVALID, "it did not arrive");
 		}
 	}
 	return rc;

@@ -20,16 +20,6 @@ struct sgpu_run_module {
 	struct sgpu_device_module *loaded;
 };
 
-static const char *id_of(const struct sgpu_run *run, int segment)
-{
-	return run->job.manifest->segments[segment].id;
-}
-
-static const struct sgpu_operation *operation_of(const struct sgpu_run *run, int operation)
-{
-	return &run->job.manifest->operations[operation];
-}
-
 /* The device where the image arrives and all operations of the module run. */
 static struct sgpu_run_device *device_of(const struct sgpu_run *run, int segment)
 {
@@ -135,9 +125,9 @@ static int load_image(struct sgpu_run *run, int segment, struct sgpu_run_module 
 /* A module that failed to load is not loaded again. Its operations must all name one digest. */
 int sgpu_modules_ready(struct sgpu_run *run, int operation, struct sgpu_error *error)
 {
-	const struct sgpu_operation *op = operation_of(run, operation);
+	const struct sgpu_operation *op = &run->job.manifest->operations[operation];
 	struct sgpu_run_module *m = &run->modules[op->module->segment];
-	const char *id = id_of(run, op->module->segment);
+	const char *id = run->job.manifest->segments[op->module->segment].id;
 
 	if (!op->module->has_digest) {
 		return sgpu_fail(error, SGPU_EPOLICY, "it names no digest of its module");
@@ -201,7 +191,7 @@ int sgpu_module_start(struct sgpu_run *run, int operation, const struct sgpu_op_
 		      struct sgpu_stream *stream, struct sgpu_task *clears, struct sgpu_task *task,
 		      struct sgpu_error *error)
 {
-	const struct sgpu_operation *op = operation_of(run, operation);
+	const struct sgpu_operation *op = &run->job.manifest->operations[operation];
 	const struct sgpu_module_call *module = op->module;
 	struct sgpu_module_shape shape = { .shared_bytes = module->shared_bytes };
 	struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX]; /* all that the function may touch */
@@ -229,7 +219,8 @@ int sgpu_module_start(struct sgpu_run *run, int operation, const struct sgpu_op_
 					       module->function, &shape, values.args, values.sizes,
 					       module->param_count, &memory, task);
 	if (rc != SGPU_OK) {
-		sgpu_fail(error, rc, "module '%s': %s", id_of(run, module->segment),
+		sgpu_fail(error, rc, "module '%s': %s",
+			  run->job.manifest->segments[module->segment].id,
 			  text_of(&task->error, rc));
 		/* The enqueued clears write to tasks that the caller frees. */
 		(void)!sgpu_stream_sync(stream, NULL);
@@ -240,7 +231,7 @@ int sgpu_module_start(struct sgpu_run *run, int operation, const struct sgpu_op_
 void sgpu_module_end(struct sgpu_run *run, int operation, const struct sgpu_task *clears,
 		     struct sgpu_task *task)
 {
-	const struct sgpu_operation *op = operation_of(run, operation);
+	const struct sgpu_operation *op = &run->job.manifest->operations[operation];
 	const struct sgpu_task *bad = task;
 	struct sgpu_error why;
 
@@ -252,8 +243,8 @@ void sgpu_module_end(struct sgpu_run *run, int operation, const struct sgpu_task
 	}
 	why = bad->error;
 	task->code = sgpu_fail(&task->error, bad->code, "module '%s', function '%s': %s",
-			       id_of(run, op->module->segment), op->module->function,
-			       text_of(&why, bad->code));
+			       run->job.manifest->segments[op->module->segment].id,
+			       op->module->function, text_of(&why, bad->code));
 	if (task->code == SGPU_EPOLICY) {
 		stop_for_rules(run, task->error.text);
 	}

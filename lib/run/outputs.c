@@ -143,9 +143,10 @@ static int set_size(struct sgpu_payload *p, const struct sgpu_type *type,
 				 "the operation reports more elements than there can be");
 	}
 	p->size = p->actual = at_most ? elements * size : p->actual;
-	return p->sealed && !sgpu_sealed_size(p->actual, &p->size)
-		       ? sgpu_fail(error, SGPU_EINVALID, "it is too large to be sealed")
-		       : SGPU_OK;
+	if (p->sealed) { /* no more than the index has */
+		(void)sgpu_sealed_size(p->actual, &p->size);
+	}
+	return SGPU_OK;
 }
 
 /* Takes staging memory that the device reaches; NULL: there is none now. */
@@ -266,22 +267,11 @@ static void place_small(struct sgpu_payload *p)
 /* ---- large outputs ---- */
 static int begin_large(struct sgpu_payload *p, struct sgpu_error *error)
 {
-	const struct sgpu_run *run = p->run;
 	struct sgpu_transfer_request request = { .size = p->actual };
 	int rc = sgpu_payload_key(p, error);
 
 	rc = rc ? rc : find_place(p, error);
 	rc = rc ? rc : put_header(p, error);
-	if (rc == SGPU_OK && p->host) {
-		request.end =
-			(struct sgpu_endpoint){ .memory = p->host + p->header,
-						.registered = !p->data &&
-							      run->job.options->leases_registered };
-	} else if (rc == SGPU_OK) {
-		rc = sgpu_endpoint_in_file(run->devices[p->device]->engine, p->file.fd,
-					   p->file.name, p->file.offset + p->header,
-					   p->of->place != NULL, &request.end, error);
-	}
 	return rc ? rc : sgpu_payload_begin(p, &request, error);
 }
 

@@ -37,7 +37,7 @@ static void fill_in(struct sgpu_run *run, int number, bool result)
 	p->header = p->sealed ? SGPU_SEALED_HEADER : 0;
 	if (result) { /* unless it turns out to be smaller */
 		p->actual = of->size;
-		(void)sgpu_result_size(of, &p->size);
+		p->size = sgpu_result_size(of);
 	} else {
 		p->size = sgpu_batch_payload_size(run->job.batch, number);
 		p->host = of->location.kind == SGPU_LOCATION_LEASE
@@ -147,10 +147,25 @@ int sgpu_payload_begin(struct sgpu_payload *p, struct sgpu_transfer_request *req
 		       struct sgpu_error *error)
 {
 	struct sgpu_run *run = p->run;
-	int rc = sgpu_run_get_stream(run, p->device,
-				     p->result ? SGPU_RUN_COPY_OUT : SGPU_RUN_COPY_IN,
-				     &request->copy, error);
+	struct sgpu_engine *engine = run->devices[p->device]->engine;
+	const bool in_region =
+		p->result ? p->of->place != NULL : p->of->location.kind == SGPU_LOCATION_REGION;
+	int rc = SGPU_OK;
 
+	if (p->host) {
+		request->end =
+			(struct sgpu_endpoint){ .memory = p->host + p->header,
+						.registered = !p->data &&
+							      run->job.options->leases_registered };
+	} else if (p->file.fd >= 0) {
+		rc = sgpu_endpoint_in_file(engine, p->file.fd, p->file.name,
+					   p->file.offset + p->header, in_region, &request->end,
+					   error);
+	}
+	rc = rc ? rc
+		: sgpu_run_get_stream(run, p->device,
+				      p->result ? SGPU_RUN_COPY_OUT : SGPU_RUN_COPY_IN,
+				      &request->copy, error);
 	rc = rc ? rc
 		: sgpu_run_get_stream(run, p->device, p->result ? SGPU_RUN_SEAL : SGPU_RUN_OPEN,
 				      &request->crypt, error);
@@ -163,9 +178,7 @@ int sgpu_payload_begin(struct sgpu_payload *p, struct sgpu_transfer_request *req
 	request->untimed = !sgpu_run_times(run, request->size);
 	request->span = note_span;
 	request->argument = p;
-	rc = rc ? rc
-		: sgpu_transfer_begin(run->devices[p->device]->engine, request, &p->transfer,
-				      error);
+	rc = rc ? rc : sgpu_transfer_begin(engine, request, &p->transfer, error);
 	if (rc == SGPU_OK) {
 		p->next = run->under_way[request->direction];
 		run->under_way[request->direction] = p;

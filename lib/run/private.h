@@ -79,8 +79,8 @@ struct sgpu_job {
 	int *in_batch;	  /* by segment of the manifest: index in the batch, or -1 */
 };
 
-/* How many bytes a result may have. False: more than can be counted. */
-bool sgpu_result_size(const struct sgpu_batch_segment *segment, uint64_t *size);
+/* How many bytes a result may have. */
+uint64_t sgpu_result_size(const struct sgpu_batch_segment *segment);
 /* The sum for results without a place, at multiples of SGPU_RESULT_LINE with `each` more bytes. */
 bool sgpu_results_size(const struct sgpu_job *job, uint64_t each, uint64_t *sum);
 enum { SGPU_RESULT_LINE = 64 };
@@ -307,7 +307,8 @@ static inline struct sgpu_payload *sgpu_run_payload(const struct sgpu_run *run, 
 {
 	return &run->payloads[result * run->job.batch->segment_count + run->job.in_batch[segment]];
 }
-/* Begins a payload's transfer, after its key. The request has size and end, closed on failure. */
+/* Begins a payload's transfer, after its key. The request has a size and, for a payload that is
+ * neither in memory nor in a file, an end. */
 SGPU_MUST_CHECK int sgpu_payload_begin(struct sgpu_payload *payload,
 				       struct sgpu_transfer_request *request,
 				       struct sgpu_error *error);

@@ -171,6 +171,11 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_admit(run, error);
 	run->result.descriptor_failed = rc == SGPU_ESYSTEM;
 	rc = rc ? rc : sgpu_presence_enter(run, look_for_stop, error);
+	for (int i = 0; rc == SGPU_OK && run->job.has_module && i < run->runner->device_count;
+	     i++) {
+		/* memory of earlier runs may still be on its way to being cleared */
+		rc = sgpu_device_synchronize(run->devices[i]->device, error);
+	}
 	if (rc == SGPU_OK) {
 		atomic_store(&run->busy_ns, sgpu_now_ns());
 		run->rank = sgpu_now_ns() + run->job.plan->bytes / BYTES_PER_NS;

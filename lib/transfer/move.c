@@ -367,15 +367,12 @@ static void end_move(struct sgpu_transfer *t, struct sgpu_chunk_move *move)
 				   move->crypt.end_ns, move->bytes);
 	}
 	if (bad->code == SGPU_EAUTH && !move->is_digest) {
-		sgpu_fail(&error, SGPU_EAUTH, "chunk %llu does not verify",
-			  (unsigned long long)bad->bad_chunk);
-		fail(t, bad->bad_chunk - t->request.first, SGPU_EAUTH, &error);
+		fail(t, bad->bad_chunk - t->request.first, SGPU_EAUTH, &bad->error);
 	} else if (bad->code != SGPU_OK) {
 		fail(t, move->run.first, bad->code, &bad->error);
 	} else if (move->is_digest) {
 		if (expected && !sgpu_equal(expected, t->result.digest, SGPU_KT128_SIZE)) {
-			sgpu_fail(&error, SGPU_EAUTH,
-				  "its KangarooTwelve digest is not the one that was named");
+			sgpu_fail(&error, SGPU_EAUTH, "%s", SGPU_TRANSFER_OTHER_DIGEST);
 			fail(t, 0, SGPU_EAUTH, &error);
 		}
 	} else {

@@ -121,6 +121,9 @@ SGPU_MUST_CHECK int sgpu_endpoint_in_file(struct sgpu_engine *engine, int fd, co
 					  struct sgpu_endpoint *endpoint, struct sgpu_error *error);
 
 /* ---- transfers ---- */
+/* Why a LOW input failed with SGPU_EAUTH. */
+#define SGPU_TRANSFER_OTHER_DIGEST "its kt128 is not the one that the batch names"
+
 struct sgpu_transfer;
 
 enum sgpu_transfer_direction { SGPU_TRANSFER_IN, SGPU_TRANSFER_OUT };

@@ -392,6 +392,39 @@ UNIT_TEST(a_small_payload_that_does_not_verify_is_cleared)
 	free_job(&job);
 }
 
+static int open_by_another_key(struct sgpu_stream *stream, const struct sgpu_work *work)
+{
+	if (work->kind != SGPU_WORK_OPEN && work->kind != SGPU_WORK_OPEN_FROM) {
+		return fake_enqueue_one(stream, work);
+	}
+	work->task->code = sgpu_fail(&work->task->error, SGPU_EAUTH, "the key was altered");
+	return SGPU_OK;
+}
+
+FAKE_ENQUEUE(alter_keys, open_by_another_key)
+
+UNIT_TEST(why_an_input_does_not_verify_is_told_as_the_device_says)
+{
+	static const uint64_t sizes[] = { 1000, 3 << 20 };
+
+	atomic_store(&fail_at, -1);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
+		struct answer answer;
+		struct job job;
+		int out;
+
+		make_job(&job, sizes[i]);
+		fake.backend.stream.enqueue = alter_keys;
+		CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
+		fake.backend.stream.enqueue = fake_enqueue;
+		REQUIRE(read_answer(out, job.key, &answer));
+		CHECK(says(&answer, 0, SGPU_EAUTH, "segment 'scan' failed: the key was altered"));
+		free_answer(&answer);
+		free_job(&job);
+		close(out);
+	}
+}
+
 /* What the third operation writes goes where the first one wrote, and may leave in the clear. */
 static void make_low_output(struct job *job)
 {
@@ -472,6 +505,7 @@ static void all_tests(void)
 	UNIT_RUN(no_kernel_runs_on_what_a_failed_one_left);
 	UNIT_RUN(an_operation_waits_for_those_before_it_on_other_streams);
 	UNIT_RUN(a_small_payload_that_does_not_verify_is_cleared);
+	UNIT_RUN(why_an_input_does_not_verify_is_told_as_the_device_says);
 	UNIT_RUN(what_was_in_the_place_of_a_low_result_does_not_leave);
 	UNIT_RUN(a_run_ends_well_whichever_call_of_the_device_fails);
 	UNIT_RUN(a_run_of_small_payloads_ends_well_too);

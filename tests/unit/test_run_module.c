@@ -42,7 +42,7 @@ struct sgpu_device_module {
 };
 
 static struct job job;
-static atomic_int calls, fail_at, loads, freed, started, ran, wrong;
+static atomic_int calls, fail_at, waits, loads, freed, started, ran, wrong;
 static bool allow, first_fails, no_digest, bad_digest, other_digest;
 
 static bool fails(void)
@@ -50,6 +50,13 @@ static bool fails(void)
 	return atomic_fetch_add(&calls, 1) == atomic_load(&fail_at);
 }
 
+static int synchronize(struct sgpu_device *on, struct sgpu_error *why)
+{
+	atomic_fetch_add(&waits, 1);
+	return fake.real->synchronize(on, why);
+}
+
+/* What earlier runs had on the device is cleared by then. */
 static int module_load(struct sgpu_device *on, const void *image, size_t size,
 		       struct sgpu_device_module **module, struct sgpu_error *why)
 {
@@ -57,7 +64,7 @@ static int module_load(struct sgpu_device *on, const void *image, size_t size,
 	if (fake_fails()) {
 		return fake_error(why);
 	}
-	if (size != job.size || memcmp(image, job.scan, size) != 0) {
+	if (size != job.size || memcmp(image, job.scan, size) != 0 || atomic_load(&waits) == 0) {
 		atomic_fetch_add(&wrong, 1);
 	}
 	*module = calloc(1, sizeof(**module));
@@ -199,7 +206,7 @@ static char *make_manifest(void)
 
 static void setup(void)
 {
-	atomic_int *const counts[] = { &calls, &loads, &freed, &started, &ran, &wrong };
+	atomic_int *const counts[] = { &calls, &waits, &loads, &freed, &started, &ran, &wrong };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(counts); i++) {
 		atomic_store(counts[i], 0);
@@ -408,6 +415,7 @@ static void put_on(void)
 	fake.plain = true;
 	fake.fails = fails;
 	make_fake_gpu();
+	fake.backend.table.synchronize = synchronize;
 	fake.backend.module.load = module_load;
 	fake.backend.module.free = module_free;
 	fake.backend.module.launch = module_launch;

@@ -372,6 +372,46 @@ UNIT_TEST(a_file_that_changes_meanwhile_does_not_verify)
 	expect_scan_spoiled(16, 20 << 20, change_file, SGPU_EAUTH, "does not verify");
 }
 
+/* ---- stopping ---- */
+static struct sgpu_run *to_stop;
+static atomic_int brought;
+
+static void keep_run(struct sgpu_run *run)
+{
+	to_stop = run;
+}
+
+static void stop_at_scan(uint64_t size)
+{
+	if (is_sealed(size)) {
+		sgpu_run_cancel(to_stop);
+	} else {
+		atomic_fetch_add(&brought, 1);
+	}
+}
+
+UNIT_TEST(a_run_that_was_stopped_begins_no_other_payload)
+{
+	struct answer answer;
+	struct job job;
+
+	if (!faked) {
+		SKIP("only the fake device can be told when");
+	}
+	set_limits(3, SGPU_RUNNER_PINNED_MAX);
+	make_job(&job, 9 << 20);
+	stage(&job, 0);
+	atomic_store(&brought, 0);
+	piped = false;
+	submitted = keep_run;
+	fake.before_copy_in = stop_at_scan;
+	CHECK(run_noted(&job, &answer) == SGPU_ECANCELED && atomic_load(&brought) == 0);
+	submitted = NULL;
+	piped = true;
+	unstage(&job, &answer);
+	CHECK(fake_is_clean());
+}
+
 /* ---- kernels that hang ---- */
 static atomic_bool seen_stopping;
 
@@ -461,6 +501,7 @@ static void all_tests(void)
 	UNIT_RUN(a_file_is_read_from_any_offset_and_not_registered);
 	UNIT_RUN(a_file_that_is_cut_short_is_an_error_of_its_segment_and_no_fault);
 	UNIT_RUN(a_file_that_changes_meanwhile_does_not_verify);
+	UNIT_RUN(a_run_that_was_stopped_begins_no_other_payload);
 	UNIT_RUN(a_kernel_that_hangs_is_given_up_at_the_deadline_and_on_request);
 }
 

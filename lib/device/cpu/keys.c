@@ -173,7 +173,7 @@ int sgpu_cpu_open_run(struct sgpu_device *device, const struct sgpu_cpu_item *it
 		sgpu_wipe(work->to, sgpu_opened_size(work->size));
 	}
 	if (rc == SGPU_EAUTH) {
-		sgpu_fail(&task->error, rc, "sealed data do not verify at chunk %llu",
+		sgpu_fail(&task->error, rc, "chunk %llu does not verify",
 			  (unsigned long long)task->bad_chunk);
 	}
 	return rc;

@@ -35,8 +35,7 @@ static int end_chunks(struct sgpu_device *device, struct sgpu_cuda_record *recor
 	}
 	if (bad != UINT64_MAX) {
 		task->bad_chunk = bad;
-		return sgpu_fail(&task->error, SGPU_EAUTH,
-				 "sealed data do not verify at chunk %llu",
+		return sgpu_fail(&task->error, SGPU_EAUTH, "chunk %llu does not verify",
 				 (unsigned long long)bad);
 	}
 	return sgpu_fail(&task->error, SGPU_EDEVICE, "the device %s %llu chunks of %llu",
