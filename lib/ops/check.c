@@ -143,10 +143,30 @@ static struct sgpu_reader *segment_at(struct sgpu_ops_checker *checker, int segm
 	return &checker->reader;
 }
 
+/* Whether the type of a segment, if it is known, is also the one that an operation infers. Memory
+ * is taken for one type, and kernels reckon with theirs. */
+static bool agrees(struct sgpu_ops_checker *checker, const struct sgpu_op_call *call, int arg,
+		   int segment)
+{
+	const struct sgpu_segment *s = &checker->manifest->segments[segment];
+	char known[SGPU_TYPE_TEXT_MAX], inferred[SGPU_TYPE_TEXT_MAX];
+
+	if (!(s->type_stated || checker->known[segment]) ||
+	    sgpu_type_equal(&s->type, &call->type[arg])) {
+		return true;
+	}
+	sgpu_type_text(&s->type, known);
+	sgpu_type_text(&call->type[arg], inferred);
+	sgpu_reader_report(segment_at(checker, segment, s->type_stated ? "/data_type_info" : ""),
+			   NULL, NULL, "is %s, but '%s' %s %s", known, call->op->name,
+			   sgpu_op_is_output(&call->op->args[arg]) ? "makes" : "takes", inferred);
+	return false;
+}
+
 static void give_input(struct sgpu_ops_checker *checker, const struct sgpu_op_call *call, int arg,
 		       int segment)
 {
-	if (checker->known[segment]) {
+	if (!agrees(checker, call, arg, segment) || checker->known[segment]) {
 		return;
 	}
 	if (call->type[arg].dtype == SGPU_NONE) {
@@ -162,7 +182,7 @@ static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_c
 {
 	struct sgpu_segment *s = &checker->manifest->segments[segment];
 	const struct sgpu_type *type = &call->type[arg];
-	char stated[SGPU_TYPE_TEXT_MAX], made[SGPU_TYPE_TEXT_MAX];
+	char made[SGPU_TYPE_TEXT_MAX];
 	uint64_t bytes;
 
 	sgpu_type_text(type, made);
@@ -171,10 +191,7 @@ static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_c
 				"would be %s, which is too large", made);
 		return;
 	}
-	if (s->type_stated && !sgpu_type_equal(&s->type, type)) {
-		sgpu_type_text(&s->type, stated);
-		sgpu_reader_report(segment_at(checker, segment, "/data_type_info"), NULL, NULL,
-				   "is %s, but '%s' makes %s", stated, call->op->name, made);
+	if (!agrees(checker, call, arg, segment)) {
 		return;
 	}
 	if (call->op->at_most && call->op->at_most(call)) {
@@ -194,8 +211,8 @@ static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_c
 	checker->known[segment] = s->type.dtype != SGPU_NONE;
 }
 
-static void on_diagnostic(struct sgpu_op_report *report, const char *argument, const char *param,
-			  const char *text)
+void sgpu_ops_on_diagnostic(struct sgpu_op_report *report, const char *argument, const char *param,
+			    const char *text)
 {
 	struct sgpu_ops_checker *checker = (struct sgpu_ops_checker *)report;
 	const char *member = argument ? "arguments" : param ? "params" : NULL;
@@ -343,7 +360,7 @@ int sgpu_ops_check(struct sgpu_manifest *manifest, struct sgpu_diagnostics *diag
 		   struct sgpu_error *error)
 {
 	size_t count = manifest->segment_count > 0 ? (size_t)manifest->segment_count : 1;
-	struct sgpu_ops_checker checker = { .report = { .diagnostic = on_diagnostic },
+	struct sgpu_ops_checker checker = { .report = { .diagnostic = sgpu_ops_on_diagnostic },
 					    .reader = { .diagnostics = diagnostics },
 					    .manifest = manifest };
 

@@ -454,6 +454,10 @@ void sgpu_ops_report(struct sgpu_ops_checker *checker, const char *member, const
 void sgpu_ops_unknown(struct sgpu_ops_checker *checker, const char *member, const char *name,
 		      const char *what, const char *const *row, size_t row_size);
 
+/* The `diagnostic` of a checker's report. */
+void sgpu_ops_on_diagnostic(struct sgpu_op_report *report, const char *argument, const char *param,
+			    const char *text);
+
 /* Reads and checks the parameters of a call, whose op is set. */
 void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call *call);
 

@@ -53,8 +53,10 @@ int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation, struct
 		     struct sgpu_error *error)
 {
 	struct sgpu_diagnostics diagnostics = { 0 };
-	struct sgpu_ops_checker checker = { .reader = { .diagnostics = &diagnostics },
+	struct sgpu_ops_checker checker = { .report = { .diagnostic = sgpu_ops_on_diagnostic },
+					    .reader = { .diagnostics = &diagnostics },
 					    .index = operation };
+	struct sgpu_op_call inferred;
 
 	memset(call, 0, sizeof(*call));
 	if (operation < 0 || operation >= manifest->operation_count) {
@@ -82,10 +84,24 @@ int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation, struct
 	}
 	if (!checker.operation->module) {
 		sgpu_ops_check_params(&checker, call);
+		/* Kernels trust these types: they must be what the operation itself infers. */
+		inferred = *call;
+		for (int i = 0; call->op->args[i].name; i++) {
+			if (sgpu_op_is_output(&call->op->args[i])) {
+				inferred.type[i].dtype = SGPU_NONE;
+			}
+		}
+		if (!checker.failed) {
+			call->op->infer(&inferred, &checker.report);
+		}
+		for (int i = 0; call->op->args[i].name; i++) {
+			checker.failed |= call->present[i] &&
+					  !sgpu_type_equal(&inferred.type[i], &call->type[i]);
+		}
 		sgpu_diagnostics_clear(&diagnostics);
 	}
 	if (checker.failed) {
-		return sgpu_fail(error, SGPU_EINVALID, "the parameters of '%s' were not checked",
+		return sgpu_fail(error, SGPU_EINVALID, "operation '%s' was not checked",
 				 checker.operation->id);
 	}
 	return 0;

@@ -304,6 +304,26 @@ UNIT_TEST(a_stated_output_must_agree)
 	print_diagnostics();
 }
 
+/* What came is read as dense needs it, and what is written there has another size. */
+UNIT_TEST(reader_and_writer_of_a_segment_agree_on_its_type)
+{
+	static const char segments[] =
+		IN_X("f32", "[2,3]") SEGMENT("w", "INPUT", TYPED("f32", "[3,8]")) "," SEGMENT(
+			"t", "INPUT", TYPED("f32", "[2]")) "," SEGMENT("b", "INPUT_OUTPUT",
+								       "") "," OUT_Y;
+	static const char dense[] = OPERATION(
+		"D", "dense", ",'arguments':{'input':'x','weights':'w','bias':'b','output':'y'}");
+	static const char copy[] =
+		OPERATION("W", "copy", ",'arguments':{'input':'t','output':'b'}");
+	char both[1024];
+
+	snprintf(both, sizeof(both), "%s,%s", dense, copy);
+	CHECK(check_parts(segments, both) == 1);
+	CHECK(diagnostic("/segments/3", "is f32[8], but 'copy' makes f32[2]", NULL));
+	snprintf(both, sizeof(both), "%s,%s", copy, dense);
+	CHECK(check_parts(segments, both) >= 1);
+}
+
 UNIT_TEST(an_input_needs_a_type_unless_the_operation_knows_it)
 {
 	const char *scale = OPERATION("A", "scale",
@@ -484,6 +504,11 @@ UNIT_TEST(a_prepared_call_holds_types_and_parameters)
 	CHECK(call.param[sgpu_op_param(call.op, "alpha")].number == 0.5);
 	CHECK(call.param[sgpu_op_param(call.op, "beta")].number == 1 &&
 	      !call.param[sgpu_op_param(call.op, "beta")].given);
+	for (int i = 0; i < 3; i++) { /* types that the operation does not infer */
+		manifest->segments[i].type.shape[1]++;
+		CHECK(sgpu_ops_prepare(manifest, 0, &call, &error) == SGPU_EINVALID);
+		manifest->segments[i].type.shape[1]--;
+	}
 	CHECK(sgpu_ops_prepare(manifest, 1, &call, &error) == SGPU_EUSAGE);
 	CHECK(sgpu_ops_prepare(manifest, -1, &call, &error) == SGPU_EUSAGE);
 	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y, OPERATION("A", "cpoy", X_TO_Y)) == 1);
@@ -545,6 +570,7 @@ int main(void)
 	UNIT_RUN(integers_have_no_fraction_and_a_range);
 	UNIT_RUN(what_infer_finds_has_its_place);
 	UNIT_RUN(a_stated_output_must_agree);
+	UNIT_RUN(reader_and_writer_of_a_segment_agree_on_its_type);
 	UNIT_RUN(an_input_needs_a_type_unless_the_operation_knows_it);
 	UNIT_RUN(an_output_of_unknown_size_cannot_be_read);
 	UNIT_RUN(calibration_is_given_once);
