@@ -95,7 +95,7 @@ SGPU_MUST_CHECK int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *err
 void sgpu_job_clear(struct sgpu_job *job);
 
 /* ---- runner.c: what runs share ---- */
-enum { SGPU_IDLE_STREAMS_MAX = 4 * SGPU_PLAN_STREAMS_MAX };
+enum { SGPU_IDLE_STREAMS_MAX = 16 }; /* on the CPU device each has a thread */
 
 struct sgpu_run_device {
 	int number; /* in the order of the runner's configuration */

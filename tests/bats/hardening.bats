@@ -331,7 +331,7 @@ peek() {
 		run --separate-stderr -4 attempt "${number%%:*}"
 		assert_contains "$stderr" "(${number#*:}) refused: no runner needs it"
 	done
-	for number in 3 20 41; do
+	for number in 3 7 20 41; do
 		run -8 attempt "$number"
 	done
 	for number in 2 4 13; do

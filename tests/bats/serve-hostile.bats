@@ -138,6 +138,35 @@ END
 	wait_for has_ended "$SERVER"
 }
 
+# Descriptors that wait to be taken count for the server's user, and only so many may.
+@test "answers that a client does not take cost the server few descriptors, and status none" {
+	requires root python3
+	share_socket
+	start_server -k runner.jwk --everybody --leases 16M
+	run client_of 65525 untaken 200
+	assert_contains "$output" "64 clients of this user have not taken their leases"
+	[[ ${lines[0]} =~ ^(6[4-9]|7[0-9])\  ]]
+	[ "${lines[1]}" = 0 ]
+	run -0 timeout 60 sgpu-run -o response batch.tar
+}
+
+@test "a server that can start no thread still answers" {
+	requires root setpriv
+	local i
+	share_socket
+	install -d -o 65520 "$SHARED/own"
+	install -o 65520 -m 600 runner.jwk "$SHARED/own"
+	chown 65520 "$SHARED/service"
+	setpriv --reuid 65520 --clear-groups sgpu-serve --everybody -k "$SHARED/own/runner.jwk" --device cpu 2>log 3>&- &
+	SERVERS+=($!)
+	wait_for grep -qs 'serving at' log
+	prlimit --nproc=1 --pid $!
+	for i in 1 2 3 4; do
+		run -0 timeout 8 sgpu-serve status
+		sleep 0.4
+	done
+}
+
 @test "connections that say nothing, of however many users, keep nobody waiting" {
 	requires root python3
 	share_socket

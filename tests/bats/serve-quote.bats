@@ -269,10 +269,10 @@ someone_waits() {
 	run --separate-stderr -3 sgpu-serve quote --nonce "$NONCE" --socket fake.sock -o quote
 	assert_contains "$stderr" "has ended"
 	# A file that is not in memory may be of a file system that never answers.
-	run --separate-stderr -1 sgpu-serve quote --nonce "$NONCE" --socket fake.sock -o quote
-	assert_contains "$stderr" "the server's answer is not in a memory file"
-	run --separate-stderr -1 sgpu-serve status --socket fake.sock
-	assert_contains "$stderr" "the server's answer is not in a memory file"
+	run --separate-stderr -3 sgpu-serve quote --nonce "$NONCE" --socket fake.sock -o quote
+	assert_contains "$stderr" "the text is not in a memory file"
+	run --separate-stderr -3 sgpu-serve status --socket fake.sock
+	assert_contains "$stderr" "the text is not in a memory file"
 	assert_no_file quote
 }
 

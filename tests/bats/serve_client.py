@@ -170,10 +170,8 @@ def told(s):
             break
         except ConnectionResetError:
             pass
-    if len(data) == 16 and fds and struct.unpack("=IHHII", data)[2] == QUOTE_IS:
-        text = os.pread(fds[0], 1 << 20, 0).decode()
-        os.close(fds[0])
-        return text
+    if struct.unpack("=IHHII", data[:16].ljust(16, b"\0"))[2] == QUOTE_IS:
+        return data[16:].decode()
     return "error: " + data[20:20 + TEXT].split(b"\0")[0].decode() if data else ""
 
 
@@ -198,6 +196,25 @@ def quotes(path, count, depth):
                 s.close()
             held = []
     print("some" if came else "none", odd)
+
+
+def untaken(path, most):
+    """Asks for leases and takes none of the answers, until one is refused. Prints how many answers have descriptors, and the
+    refusal; then those of a status that is told to this user."""
+    held, text = [], ""
+    body = struct.pack("=Q", 4096) + bytes(16 + 40)
+    while not text and len(held) < most:
+        s = connect(path)
+        send(s, header(14, 16 + len(body)) + body)
+        data = s.recv(1 << 17, socket.MSG_PEEK)
+        if struct.unpack("=IHHII", data[:16])[2] == ANSWER:
+            text = answer(s)
+        s.shutdown(socket.SHUT_WR)
+        held.append(s)
+    print(len(held) - 1, text)
+    s = connect(path)
+    send(s, header(STATUS, 16))
+    print(len(socket.recv_fds(s, 1 << 17, 4)[1]))
 
 
 def crowded(path, count, room):
@@ -515,6 +532,7 @@ path, what, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
 DEEDS = {"garbage": garbage, "requests": requests, "descriptors": descriptors,
  "quote": quote, "quotes": lambda p, n, d: quotes(p, int(n), int(d)),
  "mute": mute, "tell": tell, "pose": lambda p, n: pose(p, int(n)),
+ "untaken": lambda p, n: untaken(p, int(n)),
  "crowded": lambda p, n, r: crowded(p, int(n), int(r)),
  "hold": lambda p, n, t: hold(p, int(n), float(t)),
  "users": lambda p, f, n, t: users(p, int(f), int(n), float(t)),

@@ -101,6 +101,13 @@ int wire_receive(int socket, enum wire_kind kind, void *message, size_t size, in
 	return rc;
 }
 
+/* A text that fits goes in the message: descriptors that a client does not take count for the
+ * server's user, who can have no more than so many on their way. */
+struct text_message {
+	struct sgpu_greeting header;
+	char text[96 << 10];
+};
+
 bool wire_say(int socket, enum wire_kind kind, int fd)
 {
 	struct sgpu_greeting message;
@@ -118,9 +125,18 @@ int wire_hear(int socket, enum wire_kind kind, int *fd, struct sgpu_error *error
 int wire_say_text(int socket, enum wire_kind kind, const char *text, size_t size,
 		  struct sgpu_error *error)
 {
-	const int file = memfd_create("sgpu-run", MFD_CLOEXEC);
-	int rc;
+	struct text_message message;
+	int file, rc;
 
+	if (size <= sizeof(message.text)) {
+		memcpy(message.text, text, size);
+		return sgpu_wire_send(socket, kind, &message,
+				      offsetof(struct text_message, text) + size, NULL, 0)
+			       ? SGPU_OK
+			       : sgpu_fail(error, SGPU_ESYSTEM,
+					   "a process of this worker takes no message");
+	}
+	file = memfd_create("sgpu-run", MFD_CLOEXEC);
 	if (file < 0) {
 		return sgpu_fail_errno(error, "cannot make a memory file");
 	}
@@ -132,14 +148,33 @@ int wire_say_text(int socket, enum wire_kind kind, const char *text, size_t size
 	return rc;
 }
 
-int wire_take_text(int file, const char *name, size_t most, char **text, size_t *size,
+int wire_hear_text(int socket, enum wire_kind kind, char **text, size_t *size,
 		   struct sgpu_error *error)
 {
-	int rc;
+	struct text_message message;
+	int file = -1,
+	    rc = wire_receive(socket, WIRE_KINDS, &message, sizeof(message), &file, 1, error);
 
-	(void)lseek(file, 0, SEEK_SET);
-	rc = sgpu_read_fd(file, name, most, text, size, error);
-	close(file);
+	*text = NULL;
+	if (rc == SGPU_OK && message.header.kind != kind) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "the message is not the one that is expected");
+	} else if (rc == SGPU_OK && file < 0) {
+		*size = message.header.size - offsetof(struct text_message, text);
+		*text = calloc(1, *size + 1);
+		if (*text) {
+			memcpy(*text, message.text, *size);
+		} else {
+			rc = sgpu_fail_nomem(error);
+		}
+	} else if (rc == SGPU_OK && fcntl(file, F_GET_SEALS) < 0) {
+		/* Reading any but a memory file may never return. The kernel knows of seals without
+		 * asking a file system. */
+		rc = sgpu_fail(error, SGPU_EINVALID, "the text is not in a memory file");
+	} else if (rc == SGPU_OK) {
+		(void)lseek(file, 0, SEEK_SET);
+		rc = sgpu_read_fd(file, "a memory file", WIRE_TEXT_MAX, text, size, error);
+	}
+	sgpu_close(file);
 	return rc;
 }
 
@@ -290,26 +325,14 @@ int ask_server(const char *socket, enum wire_kind kind, void *message, size_t me
 	       enum wire_kind expected, unsigned patience_s, char **text, size_t *size,
 	       struct sgpu_error *error)
 {
-	int connection = -1, file = -1,
-	    rc = ask_open(socket, kind, message, message_size, &connection, error);
+	int connection = -1, rc = ask_open(socket, kind, message, message_size, &connection, error);
 
 	*text = NULL;
 	*size = 0;
-	if (rc < 0) {
-		return rc;
-	}
-	rc = ask_wait(connection, patience_s, error);
-	rc = rc ? rc : wire_fault(wire_hear(connection, expected, &file, error), error);
-	close(connection);
-	/* Reading any but a memory file may never return. The kernel knows of seals without asking
-	 * a file system. */
-	if (rc == SGPU_OK && fcntl(file, F_GET_SEALS) < 0) {
-		close(file);
-		rc = sgpu_fail(error, SGPU_EINVALID, "the server's answer is not in a memory file");
-	}
-	return rc < 0 ? rc
-		      : wire_take_text(file, "the server's answer", WIRE_TEXT_MAX, text, size,
-				       error);
+	rc = rc ? rc : ask_wait(connection, patience_s, error);
+	rc = rc ? rc : wire_fault(wire_hear_text(connection, expected, text, size, error), error);
+	sgpu_close(connection);
+	return rc;
 }
 
 int ask_error(int connection, struct sgpu_error *error)

@@ -179,13 +179,12 @@ SGPU_MUST_CHECK int wire_receive(int socket, enum wire_kind kind, void *message,
 bool wire_say(int socket, enum wire_kind kind, int fd);
 SGPU_MUST_CHECK int wire_hear(int socket, enum wire_kind kind, int *fd, struct sgpu_error *error);
 
-/* Sends a text in a memory file. Errors: SGPU_ESYSTEM. */
+/* Send and receive a text of at most WIRE_TEXT_MAX bytes, a long one in a memory file. *text: from
+ * malloc, with a NUL appended. Errors: SGPU_ESYSTEM, SGPU_EINVALID. */
 SGPU_MUST_CHECK int wire_say_text(int socket, enum wire_kind kind, const char *text, size_t size,
 				  struct sgpu_error *error);
-/* Reads and closes a memory file, of at most `most` bytes; other files may never answer. *text:
- * from malloc, with a NUL appended. */
-SGPU_MUST_CHECK int wire_take_text(int file, const char *name, size_t most, char **text,
-				   size_t *size, struct sgpu_error *error);
+SGPU_MUST_CHECK int wire_hear_text(int socket, enum wire_kind kind, char **text, size_t *size,
+				   struct sgpu_error *error);
 
 /* For clients: SGPU_EINVALID of these functions becomes SGPU_ESYSTEM, since not what was asked is
  * at fault. */
@@ -212,8 +211,8 @@ void wire_clean(struct wire_answer *answer);
 
 /* Requests to a server with one answer; requests.c of sgpu-enclave is the other side. */
 
-/* Sends the server at `socket` (NULL: the default) a message, and reads the text in the memory file
- * of its answer. *text: from malloc, with a NUL appended. Errors: those of finding the server; the
+/* Sends the server at `socket` (NULL: the default) a message, and receives the text of its answer.
+ * *text: from malloc, with a NUL appended. Errors: those of finding the server; the
  * error in its answer; SGPU_ESYSTEM: the server or its worker has ended, or is silent. */
 SGPU_MUST_CHECK int ask_server(const char *socket, enum wire_kind kind, void *message,
 			       size_t message_size, enum wire_kind expected, unsigned patience_s,

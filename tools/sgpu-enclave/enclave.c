@@ -193,11 +193,9 @@ static int write_quote(struct enclave *w, struct sgpu_error *error)
 	const struct run_request *r = w->request;
 	char *text = NULL;
 	size_t size = 0;
-	int quote = -1;
 	int rc = signer_claim(w, error);
 
-	rc = rc ? rc : signer_ask(r->nonce.data, r->nonce.size, &quote, error);
-	rc = rc ? rc : wire_take_text(quote, "the quote", SGPU_QUOTE_MAX, &text, &size, error);
+	rc = rc ? rc : signer_ask(r->nonce.data, r->nonce.size, &text, &size, error);
 	rc = rc ? rc : cli_write_text(r->quote, 0666, text, size, error);
 	free(text);
 	sgpu_close(signer_fd);

@@ -120,8 +120,8 @@ SGPU_MUST_CHECK int signer_begin(const struct run_request *request, struct sgpu_
 /* Adds the X25519 key that quotes name, as the last key, and sends the claims. Call after
  * enclave_open. */
 SGPU_MUST_CHECK int signer_claim(struct enclave *enclave, struct sgpu_error *error);
-/* Gets a quote, in a memory file that the caller closes. One thread at a time. */
-SGPU_MUST_CHECK int signer_ask(const uint8_t *nonce, size_t size, int *quote,
+/* Gets a quote, from malloc. One thread at a time. */
+SGPU_MUST_CHECK int signer_ask(const uint8_t *nonce, size_t nonce_size, char **quote, size_t *size,
 			       struct sgpu_error *error);
 /* The socket to the child, which ends when it is closed; -1: there is none. */
 extern int signer_fd;

@@ -10,6 +10,7 @@
 #include <asm/ioctls.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -164,6 +165,7 @@ static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 		{ SCMP_ACT_ALLOW, "ioctl", INT(1, 0x802c542a) }, /* TCGETS2 */
 		{ SCMP_ACT_ALLOW, "ioctl", INT(1, TIOCGWINSZ) },
 		{ SCMP_ACT_ALLOW, "ioctl", INT(1, FIONREAD) },
+		{ SCMP_ACT_ALLOW, "ioctl", INT(1, SIOCOUTQ) },
 		{ SCMP_ACT_ALLOW, "ioctl", INT(1, FIONBIO) },
 		{ SCMP_ACT_ALLOW, "prlimit64", EQUAL(2, 0) }, /* no new limits */
 		{ FORBID, "prlimit64", OTHER(2, 0) },
@@ -213,6 +215,7 @@ static void add_signer_calls(scmp_filter_ctx filter, int *rc)
 	seccomp_add_all(filter, rc, SCMP_ACT_ALLOW, signer);
 }
 
+/* Forbids signals to other processes, also to those of the same user. */
 static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
 {
 	static const unsigned long namespaces[] = { CLONE_NEWNS,  CLONE_NEWCGROUP, CLONE_NEWUTS,
@@ -227,6 +230,10 @@ static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
 		{ FORBID, "prctl", INT(0, PR_SET_PTRACER) },
 		{ FORBID, "prctl", INT(0, PR_SET_KEEPCAPS) },
 		{ FORBID, "prctl", INT(0, PR_CAP_AMBIENT) },
+		{ FORBID, "kill", OTHER(0, getpid()) },
+		{ FORBID, "tgkill", OTHER(0, getpid()) },
+		{ FORBID, "rt_sigqueueinfo", OTHER(0, getpid()) },
+		{ FORBID, "rt_tgsigqueueinfo", OTHER(0, getpid()) },
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(namespaces); i++) {
@@ -235,6 +242,7 @@ static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
 		seccomp_add(filter, rc, TRAP, "clone", 1, &flag);
 	}
 	seccomp_add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
+	seccomp_add(filter, rc, FORBID, "tkill", 0, NULL);
 }
 
 /* Allows memory without code, threads but no processes, abort(), handlers of all signals but

@@ -2,8 +2,10 @@
  *
  * Leases of a worker process: its pool, and the requests for them. A client holds a lease while it
  * fills or reads it, at most as long as its connection is open. */
+#include <linux/sockios.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include <sgpu/base.h>
 
@@ -12,9 +14,12 @@
 #include "serving.h"
 
 #define HOLD_NS UINT64_C(600000000000) /* for a client to fill or read a lease */
-enum { LOOK_MS = 250, POOL_PAGE = 2 << 20 };
+enum { LOOK_MS = 250, POOL_PAGE = 2 << 20, UNTAKEN_MAX = 64 };
 
 static struct {
+	/* Clients that went without taking the pool's descriptor. It stays on its way as long as
+	 * they have their socket, and counts for the user of all workers. */
+	atomic_uint untaken;
 	struct sgpu_lease_pool *pool; /* NULL: none was asked for */
 	struct sgpu_lease_pool_info info;
 	struct sgpu_device *device; /* where the pool is registered, or NULL */
@@ -126,10 +131,14 @@ int serve_lease(int connection, struct sgpu_error *error)
 	struct wire_lease asked;
 	int rc = wire_receive(connection, WIRE_LEASE, &asked, sizeof(asked), NULL, 0, error);
 	bool results, is_done;
+	int unread = 0;
 
 	memset(&answer, 0, sizeof(answer));
 	if (rc == SGPU_OK && !l.pool) {
 		rc = fail_without_pool(error);
+	} else if (rc == SGPU_OK && atomic_load(&l.untaken) >= UNTAKEN_MAX) {
+		rc = sgpu_fail(error, SGPU_ERETRY,
+			       "%d clients of this user have not taken their leases", UNTAKEN_MAX);
 	}
 	if (rc != SGPU_OK) {
 		return rc;
@@ -146,6 +155,9 @@ int serve_lease(int connection, struct sgpu_error *error)
 	is_done =
 		sgpu_wire_send(connection, WIRE_LEASE_IS, &answer, sizeof(answer), &l.info.fd, 1) &&
 		wait_for_client(connection);
+	if (!is_done && (ioctl(connection, SIOCOUTQ, &unread) != 0 || unread > 0)) {
+		atomic_fetch_add(&l.untaken, 1);
+	}
 	/* A lease not filled to the end is dropped; one not read can be read again. */
 	if (results == is_done) {
 		sgpu_lease_end(l.pool, answer.lease.id);

@@ -92,8 +92,9 @@ static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
 static int serve_quote(int connection, struct sgpu_error *error)
 {
 	struct wire_quote question;
-	int quote = -1,
-	    rc = wire_receive(connection, WIRE_QUOTE, &question, sizeof(question), NULL, 0, error);
+	char *quote = NULL;
+	size_t size = 0;
+	int rc = wire_receive(connection, WIRE_QUOTE, &question, sizeof(question), NULL, 0, error);
 
 	if (rc < 0) {
 		return rc;
@@ -108,13 +109,13 @@ static int serve_quote(int connection, struct sgpu_error *error)
 				 SGPU_NONCE_MAX);
 	}
 	pthread_mutex_lock(&asking);
-	rc = signer_ask(question.nonce, question.nonce_size, &quote, error);
+	rc = signer_ask(question.nonce, question.nonce_size, &quote, &size, error);
 	pthread_mutex_unlock(&asking);
 	if (rc == SGPU_OK) {
 		atomic_store(&serving.counters->quoted_ns, sgpu_now_ns());
-		(void)wire_say(connection, WIRE_QUOTE_IS, quote);
-		close(quote);
+		rc = wire_say_text(connection, WIRE_QUOTE_IS, quote, size, error);
 	}
+	free(quote);
 	return rc;
 }
 

@@ -81,7 +81,7 @@ static _Noreturn void run_child(int fd, pid_t parent, const struct run_request *
 	json_t *claims = NULL;
 	char *text = NULL;
 	size_t size = 0;
-	int file = -1, rc;
+	int rc;
 
 	if (r->serve) {
 		close((int)r->serve); /* the supervisor's socket */
@@ -97,9 +97,7 @@ static _Noreturn void run_child(int fd, pid_t parent, const struct run_request *
 	if (rc == SGPU_OK) {
 		(void)wire_say(fd, WIRE_READY, -1);
 		rc = wait_for(fd, &kind, &error);
-		rc = rc ? rc : wire_hear(fd, WIRE_CLAIMS, &file, &error);
-		rc = rc ? rc
-			: wire_take_text(file, "the claims", SGPU_QUOTE_MAX, &text, &size, &error);
+		rc = rc ? rc : wire_hear_text(fd, WIRE_CLAIMS, &text, &size, &error);
 		rc = rc ? rc : sgpu_json_parse(text, size, NULL, &claims, &error);
 		free(text);
 	} else {
@@ -118,23 +116,22 @@ static _Noreturn void run_child(int fd, pid_t parent, const struct run_request *
 }
 
 /* ---- the parent ---- */
-/* A WIRE_ANSWER in the place of the message carries an error. */
-static int hear_child(enum wire_kind kind, int *file, struct sgpu_error *error)
+/* Waits for a message; a WIRE_ANSWER carries an error. */
+static int await_child(struct sgpu_error *error)
 {
 	enum wire_kind got;
 	const int rc = wait_for(signer_fd, &got, error);
 
 	return rc == SGPU_ECANCELED
 		       ? sgpu_fail(error, SGPU_ESYSTEM, "the process that signs quotes has ended")
-	       : rc != SGPU_OK	    ? rc
-	       : got == WIRE_ANSWER ? ask_error(signer_fd, error)
-				    : wire_hear(signer_fd, kind, file, error);
+	       : rc == SGPU_OK && got == WIRE_ANSWER ? ask_error(signer_fd, error)
+						     : rc;
 }
 
 int signer_begin(const struct run_request *r, struct sgpu_error *error)
 {
 	const pid_t parent = getpid();
-	int ends[2];
+	int ends[2], rc;
 	pid_t child;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -147,8 +144,8 @@ int signer_begin(const struct run_request *r, struct sgpu_error *error)
 	}
 	close(ends[1]);
 	signer_fd = ends[0];
-	return child < 0 ? sgpu_fail_errno(error, "cannot start a process")
-			 : hear_child(WIRE_READY, NULL, error);
+	rc = child < 0 ? sgpu_fail_errno(error, "cannot start a process") : await_child(error);
+	return rc ? rc : wire_hear(signer_fd, WIRE_READY, NULL, error);
 }
 
 int signer_claim(struct enclave *w, struct sgpu_error *error)
@@ -188,13 +185,15 @@ int signer_claim(struct enclave *w, struct sgpu_error *error)
 	return rc;
 }
 
-int signer_ask(const uint8_t *nonce, size_t size, int *quote, struct sgpu_error *error)
+int signer_ask(const uint8_t *nonce, size_t nonce_size, char **quote, size_t *size,
+	       struct sgpu_error *error)
 {
-	struct wire_quote question = { .nonce_size = (uint32_t)size,
+	struct wire_quote question = { .nonce_size = (uint32_t)nonce_size,
 				       .debugged = strcmp(sgpu_debug_status(), "disabled") != 0 };
+	int rc;
 
-	memcpy(question.nonce, nonce, size);
-	return sgpu_wire_send(signer_fd, WIRE_QUOTE, &question, sizeof(question), NULL, 0)
-		       ? hear_child(WIRE_QUOTE_IS, quote, error)
-		       : sgpu_fail(error, SGPU_ESYSTEM, "the process that signs quotes has ended");
+	memcpy(question.nonce, nonce, nonce_size);
+	(void)sgpu_wire_send(signer_fd, WIRE_QUOTE, &question, sizeof(question), NULL, 0);
+	rc = await_child(error);
+	return rc ? rc : wire_hear_text(signer_fd, WIRE_QUOTE_IS, quote, size, error);
 }

@@ -450,9 +450,7 @@ bool supervisor_step(struct supervisor *s, int most_ms)
 		}
 	}
 	turns_give(s);
-	if (!closing_do(false)) {
-		s->accept_ns = sgpu_now_ns() + PAUSE_NS;
-	}
+	(void)closing_do(false); /* it tries again; closing_room() bounds what waits */
 	if (s->status && !s->stopping) {
 		stop(s);
 	}
