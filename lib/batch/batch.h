@@ -35,7 +35,7 @@ SGPU_MUST_CHECK int sgpu_open_memory(const uint8_t key[SGPU_KEY_SIZE], const voi
 				     size_t context_size, const uint8_t *sealed, size_t sealed_size,
 				     void *plaintext, struct sgpu_error *error);
 
-/* ---- sealed_to.c: the header of a file that is sealed to a public key ---- */
+/* ---- the header of a file that is sealed to a public key (sealed.c) ---- */
 enum { SGPU_SEALED_TO = 128 };
 /* Draws the key that the file is then sealed with. Errors: SGPU_EINVALID: of low order. */
 SGPU_MUST_CHECK int sgpu_sealed_to_make(const struct sgpu_key *recipient,

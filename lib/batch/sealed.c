@@ -233,9 +233,9 @@ int sgpu_open_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context, size
 	return rc;
 }
 
-/* ---- the header of a file that is sealed to a public key, sgpu-sealed(5), before the sealed
- * segment, which has the wrapped key: magic (16) || key id (32) || enc (32) || wrapped key (48)
- * ---- */
+/* ---- the header of a file that is sealed to a public key ----
+ * sgpu-sealed(5): magic (16) || key id (32) || enc (32) || wrapped key (48), before the segment
+ * that is sealed with the wrapped key */
 static const char magic[] = "sgpu-sealed-to/1", info[] = "sgpu sealed-to v1";
 
 enum { KID = sizeof(magic) - 1, ENC = KID + 32, CT = ENC + 32, CT_SIZE = SGPU_SEALED_TO - CT };

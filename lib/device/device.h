@@ -264,15 +264,16 @@ SGPU_MUST_CHECK int sgpu_device_get_evidence(struct sgpu_device *device, const u
 					     struct sgpu_error *error);
 void sgpu_device_evidence_clear(struct sgpu_device_evidence *evidence);
 
-/* ---- pages: for lib/channel alone ---- Sizes and offsets are multiples of `small`. A frame is the
- * number of a small page of physical memory; a big page is named by its first frame, a multiple of
- * big / small. A frame that is first mapped gets zeroed memory, which counts as in use until the
- * device is closed, and keeps its contents wherever it is mapped. Frames of small pages can later
- * form a big page, and vice versa: a GPU then gives them new, zeroed memory, and the CPU device
- * keeps their contents. The caller has checked that ranges lie in the space, that no frame is
- * mapped twice or over another, and that no big page is cut in two. A failed call changes nothing.
- * Errors: SGPU_EUNAVAILABLE, SGPU_ENOMEM, SGPU_EDEVICE (mappings could not be changed back: then
- * nothing is mapped any more until the space is freed, which the processor does when it ends). */
+/* ---- pages: for lib/channel alone ----
+ * Sizes and offsets are multiples of `small`. A frame is the number of a small page of physical
+ * memory; a big page is named by its first frame, a multiple of big / small. A frame that is first
+ * mapped gets zeroed memory, which counts as in use until the device is closed, and keeps its
+ * contents wherever it is mapped. Frames of small pages can later form a big page, and vice versa:
+ * a GPU then gives them new, zeroed memory, and the CPU device keeps their contents. The caller has
+ * checked that ranges lie in the space, that no frame is mapped twice or over another, and that no
+ * big page is cut in two. A failed call changes nothing. Errors: SGPU_EUNAVAILABLE, SGPU_ENOMEM,
+ * SGPU_EDEVICE (mappings could not be changed back: then nothing is mapped any more until the space
+ * is freed, which the processor does when it ends). */
 SGPU_MUST_CHECK int sgpu_space_create(struct sgpu_device *device, uint64_t size,
 				      struct sgpu_space **space, sgpu_devptr *base,
 				      struct sgpu_error *error);

@@ -251,7 +251,7 @@ static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
 	}
 	if (stop == SGPU_ETIMEOUT) {
 		return sgpu_fail(error, SGPU_ETIMEOUT,
-				 "the batch did not arrive before the deadline");
+				 "the deadline passed before the batch was admitted");
 	}
 	return rc;
 }

@@ -55,10 +55,11 @@ struct sgpu_plan {
 	uint64_t bytes;		 /* device memory of the plan, on all devices */
 };
 
-/* In the manifest's order, an operation goes to the device, among equals the first, on which it
- * would end first, if it waits for its predecessors and a device does one thing at a time. A
- * module's operation goes where the module's image is. The same manifest gives the same devices.
- * The unit of costs is the time in which an operation reads or writes one byte. */
+/* In the graph's order, each operation goes to the device on which it would end first; among
+ * equals, to the first of them. An operation is taken to wait for its predecessors, and a device to
+ * do one thing at a time. A module's operation goes where the module's image is. The same manifest
+ * gives the same devices. The unit of costs is the time in which an operation reads or writes one
+ * byte. */
 struct sgpu_plan_costs {
 	uint64_t travel; /* of each byte from the host or another device */
 	uint64_t move;	 /* of each move, in addition to its bytes */
