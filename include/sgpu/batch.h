@@ -99,7 +99,8 @@ struct sgpu_batch_segment {
 	bool has_kt128; /* MASKING_NONE payloads */
 	/* the manifest's direction, set by sgpu_batch_read and _create; both for INPUT_OUTPUT */
 	bool input, output;
-	uint64_t size; /* plaintext bytes; for an output of a batch the maximum */
+	uint64_t size; /* plaintext bytes; for an output of a batch the maximum. A response is
+			  written without it */
 	uint64_t sealed_size;
 	union {
 		uint8_t header[SGPU_SEALED_HEADER]; /* sealed, in a batch: the payload's first bytes

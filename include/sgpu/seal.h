@@ -43,7 +43,8 @@ uint64_t sgpu_run_sealed_size(uint64_t size, bool last);
  * short: whole chunks are written before a rest shorter than a tag is refused. */
 uint64_t sgpu_opened_size(uint64_t size);
 
-/* The key schedule of one sealed segment. Wipe with sgpu_wipe. */
+/* The derived keys of one sealed segment: a key for AES, a base nonce, and what its header has.
+ * Wipe with sgpu_wipe. */
 struct sgpu_sealed_keys {
 	uint8_t salt[SGPU_SALT_SIZE];
 	uint8_t commitment[SGPU_COMMITMENT_SIZE];

@@ -36,19 +36,19 @@ struct sgpu_device_evidence {
 	size_t report_size, chain_size;
 };
 
-/* Passed to a launch's function. The CPU device calls it, with a token of `pool`, on the stream's
- * thread or, if that is idle and the ranges are small, during the enqueue; CUDA always during the
- * enqueue, to enqueue kernels on `native` (a CUstream). A non-zero return becomes the task's code.
- * CUDA may make the first use of a kernel wait for running ones; if these may never end, set
+/* Argument of a launch's function. CUDA calls it during the enqueue, to enqueue kernels on `native`
+ * (a CUstream). The CPU device calls it with a token of `pool`: on the stream's thread, or during
+ * the enqueue if the stream is idle and the ranges are small. A non-zero return becomes the task's
+ * code. CUDA may make the first use of a kernel wait for running ones; if these may never end, set
  * CUDA_MODULE_LOADING=EAGER before opening the device. */
 struct sgpu_launch {
 	struct sgpu_device *device;
 	struct sgpu_pool *pool;
 	void *native;
 	struct sgpu_error *error;
-	/* Two words for results of the kernels, zero at first. CUDA: host memory that kernels can
-	 * write. status[0]: an enum sgpu_code; unless 0, the task's code. status[1]: the task's
-	 * `actual`. */
+	/* Two words that kernels may set, both zero at first. A status[0] other than 0, an enum
+	 * sgpu_code, becomes the task's code; status[1] becomes its `actual`. On CUDA they are host
+	 * memory. */
 	int64_t *status;
 	/* CUDA: SGPU_LAUNCH_COUNTERS scratch words in device memory, zero at every launch. */
 	unsigned *counters;
@@ -110,9 +110,9 @@ void sgpu_event_free(struct sgpu_event **event); /* also before it has completed
 /* The event completes when all earlier work of the stream has ended. An event is recorded once,
  * before anybody waits for it. */
 SGPU_MUST_CHECK int sgpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event);
-/* Later work of the stream starts only when the event has completed. When that work has ended, so
- * has the work before the event, but the tasks of that work may not have: see above. Errors:
- * SGPU_EUNAVAILABLE (an event of another kind of device). */
+/* Later work of the stream starts only after the event. When that work has ended, so has the work
+ * before the event; its tasks end only when its own stream, or an event there, is waited for or
+ * queried. Errors: SGPU_EUNAVAILABLE (an event of another kind of device). */
 SGPU_MUST_CHECK int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 SGPU_MUST_CHECK int sgpu_event_sync(struct sgpu_event *event, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_event_query(struct sgpu_event *event, bool *done,
@@ -124,20 +124,21 @@ SGPU_MUST_CHECK int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launc
 					  int count, struct sgpu_task *task);
 
 /* ---- keys of sealed segments ---- */
-/* Loads the key schedules of `count` segments, and what is derived from them: all, or none after an
- * error. Copies `material` before it returns; then every stream of the device may use the keys.
- * Each key schedule goes to a GPU sealed by itself under a session key (sgpu_device_agree); if it
- * is changed on its way, the first task that uses the key ends with SGPU_EAUTH. The first load on a
- * device waits for the agreement and a known-answer test of the kernels: SGPU_EDEVICE if either
- * fails. */
+/* Loads the keys and base nonces of `count` segments: all, or none after an error. Copies
+ * `material` before it returns; then every stream of the device may use the keys. To a GPU each
+ * goes sealed by itself under a session key (sgpu_device_agree), and the GPU makes round keys and
+ * tables from it. If one is changed on its way, each task that uses it ends with SGPU_EAUTH. The
+ * first load on a device waits for the agreement and a known-answer test of the kernels:
+ * SGPU_EDEVICE if either fails. */
 SGPU_MUST_CHECK int sgpu_device_keys_load(struct sgpu_stream *stream,
 					  const struct sgpu_sealed_keys *material, int count,
 					  struct sgpu_device_key **keys, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_device_key_load(struct sgpu_stream *stream,
 					 const struct sgpu_sealed_keys *material,
 					 struct sgpu_device_key **key, struct sgpu_error *error);
-/* Wipes and frees a key, also on the device. No work with it may be pending. Accepts a pointer to
- * NULL; clears it. */
+/* Frees a key, with which no work may be pending. The CPU device wipes it at once. A GPU clears the
+ * keys that one message brought when the last of them is freed. Accepts a pointer to NULL; clears
+ * it. */
 void sgpu_device_key_free(struct sgpu_device_key **key);
 /* As sgpu_open_chunks and sgpu_seal_chunks, in device memory, at any alignment. `in` and `out` may
  * not overlap. A failed open clears what it wrote before its task ends, but does not stop the
@@ -158,10 +159,9 @@ bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_
 void sgpu_device_pause(uint64_t begin_ns);
 
 /* ---- work ---- */
-/* The order matters: COPY_IN to CLEAR, which only move bytes, come first, OPEN_FROM and SEAL_TO
- * last. These two are OPEN and SEAL with kernels that access host memory, without a copy. The
- * host's bytes may change meanwhile, so each byte is read once. SGPU_EUSAGE at once if
- * sgpu_device_reaches is false. */
+/* Code compares these values: up to CLEAR, work only moves bytes; from OPEN on, it uses a key; from
+ * OPEN_FROM on, kernels access host memory themselves. The host may change it meanwhile, so they
+ * read each byte once. SGPU_EUSAGE at once if sgpu_device_reaches is false. */
 enum sgpu_work_kind {
 	SGPU_WORK_COPY_IN,
 	SGPU_WORK_COPY_OUT,
@@ -174,10 +174,10 @@ enum sgpu_work_kind {
 	SGPU_WORK_SEAL_TO,
 };
 
-/* A stream's work with device memory. HIGH memory is measured, not digested: for a DIGEST of more
- * than 8 KiB, a GPU leaves the final node of KT128 to the CPU, so chaining values pass through host
- * memory, as does the state after the first 8 KiB, from which anyone who knows most of these bytes
- * can compute the others. */
+/* A piece of work with device memory. Use MEASURE for HIGH memory, not DIGEST: of more than 8 KiB,
+ * a GPU leaves KT128's final node to the CPU, so chaining values and the state after the first 8
+ * KiB pass through host memory; who knows most of these bytes can compute the rest from that
+ * state. */
 struct sgpu_work {
 	enum sgpu_work_kind kind;
 	sgpu_devptr in, out; /* device memory: read, and written */
@@ -192,17 +192,17 @@ struct sgpu_work {
 	bool alone; /* nobody else changes the host's memory of OPEN_FROM, SEAL_TO */
 };
 
-/* Copies pieces of work, and enqueues them in order. Several short chunk runs to open, or to seal,
- * may become one kernel. An error, also in the task, says why a piece was not enqueued; no later
- * piece is then enqueued. */
+/* Enqueues pieces in order; the descriptors are copied. Short chunk runs may share a kernel. After
+ * an error, also in the bad piece's task, the pieces before that one are enqueued, and none after
+ * it, whose tasks may stay as they were, with the code SGPU_OK. */
 SGPU_MUST_CHECK int sgpu_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
 				 int count);
 
 /* ---- two devices of one process ---- */
-/* Allocates memory of `device` that `peer` reaches at the same address; `peer` reaches no other
- * memory of `device`. Keep no plaintext there: traffic between GPUs can be recorded.
- * sgpu_shared_free clears the memory, and needs both devices open. Errors: SGPU_EUNAVAILABLE
- * (devices of two kinds, a secure context, GPUs without a path between them), SGPU_ENOMEM. */
+/* Allocates memory of `device` that `peer` can also reach, at the same address. Others may record
+ * what crosses, so keep no plaintext there. sgpu_shared_free clears the memory, and needs both
+ * devices open. Errors: SGPU_EUNAVAILABLE (devices of two kinds, a secure context, GPUs without a
+ * path between them), SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer,
 				      uint64_t size, sgpu_devptr *memory, struct sgpu_error *error);
 void sgpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr *memory);
@@ -288,8 +288,8 @@ SGPU_MUST_CHECK int sgpu_page_unmap(struct sgpu_space *space, uint64_t at, uint6
 /* Whether kernels and copies reach the space's pages, also those mapped later; not so at first.
  * Turning access off waits for all work of the device. */
 SGPU_MUST_CHECK int sgpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error);
-/* Makes the caller the one that maps pages, or no more: nobody else would know which frames are
- * mapped. False: there is one, or none, already. */
+/* Makes the caller the one that maps pages, or ends that. There is at most one, who alone knows
+ * what is mapped. False: somebody is already, or nobody was. */
 SGPU_MUST_CHECK bool sgpu_pages_claim(struct sgpu_device *device, bool claimed);
 
 /* ---- the machine: under the limits of the control group that this process is in ---- */
