@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Admission: refuses what can be refused before the first payload arrives. Each part of the batch
- * is authenticated before it is parsed: seal.json's form, the batch key, the MAC, the owners'
- * signatures; the index by its digest; the manifest by its digest, and whether both agree; what the
- * policy forbids, sizes, plan; where payloads lie. Last, sgpu_admit_once() records the batch.
- * Nothing is fetched or run before.
+ * Admission refuses what can be refused before the first payload arrives. After seal.json,
+ * everything is authenticated before it is parsed: seal.json's form, the batch key, the MAC, the
+ * owners' signatures; the index by its digest; the manifest by its digest, and whether both agree;
+ * what the policy forbids, sizes, plan; where payloads lie. Last, the batch is recorded. No payload
+ * is read, and nothing runs, before that. Which outputs may be LOW was decided when the manifest
+ * was parsed (lib/manifest/flow.c).
  */
 #include "crypto/crypto.h"
 

@@ -3,9 +3,9 @@
  * An input has arrived only when every tag and the end mark, or the digest, have verified on the
  * device's own copy. No operation that reads an input is enqueued before.
  *
- * Small payloads are read into staging memory in turn. A group of them, for one device, is enqueued
- * when it is full, and before a large payload or a wait for the batch's writer. Kernels open them
- * there, or where they lie. Large ones are transfers.
+ * Small payloads are read one after the other into staging memory; one in a lease stays there. A
+ * group for one device is enqueued when it is full, when the next payload is large or for another
+ * device, before a wait for the writer, and at the end. Large ones are transfers.
  */
 #include <poll.h>
 #include <stdlib.h>

@@ -2,16 +2,16 @@
  *
  * A plan's buffers: one allocation on each device, in which each buffer begins on a page.
  *
- * Moves are sealed copies between buffers of two devices. A move begins when the segment has
- * arrived, or its writer has ended; operations that read the copy are enqueued after the move. So
- * no move waits for a stream, and no stream for a move.
+ * A move copies a segment, sealed on its way, to another device once it has arrived or its writer
+ * has ended. Readers of the copy are enqueued afterwards, so neither a move nor a stream waits for
+ * the other.
  */
 #include <stdlib.h>
 
 #include "base/base.h"
 #include "run/private.h"
 
-/* Up to so many bytes on a device, to just try costs less than first to ask how much is free. */
+/* For up to so many bytes, trying to allocate costs less than asking first how much is free. */
 enum { SMALL_MAX = 256 << 20 };
 
 static uint64_t whole_pages(uint64_t size)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The graph of a batch. The operations of a stream go to the device in the plan's order, each when
- * its inputs have arrived and its predecessors were enqueued; the device waits for those that still
- * run. A segment is moved to other devices before its arrival, or its writer's end, lets
- * readers go there. So no kernel runs on data that have not verified, and the device waits for the
- * host between two operations only if the second is a module or on another device.
+ * The graph of a batch. A stream's operations are enqueued in the plan's order, each once its
+ * inputs have arrived and its predecessors are enqueued; the device waits for predecessors that
+ * still run. A segment that other devices read is moved there before its readers may be enqueued.
+ * So no kernel runs on data that have not verified, and the device waits for the host between two
+ * operations only if the second is a module or on another device.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +72,8 @@ static void mark_failed(struct sgpu_run *run, int operation, int rc, const char 
 	atomic_fetch_add(&run->failed_count, 1);
 }
 
-/* The code of operations that depend on a failed one. A timeout or altered data concern all. */
+/* The code that dependants get: SGPU_ETIMEOUT and SGPU_EAUTH are passed on, everything else becomes
+ * SGPU_EDEPENDENCY. */
 static int inherited(int rc)
 {
 	return rc == SGPU_OK || rc == SGPU_ETIMEOUT || rc == SGPU_EAUTH ? rc : SGPU_EDEPENDENCY;
@@ -87,8 +88,8 @@ static void fail_itself(struct sgpu_run *run, int operation, int rc, const char 
 }
 
 /* ---- enqueuing ---- */
-/* The device may come to an operation before this thread knows that its predecessor failed. An
- * operation skipped for that has written nothing, so it has failed, too. */
+/* The device may start an operation before this thread knows that its predecessor failed. If this
+ * function knows, the operation is skipped, writes nothing, and has failed, too. */
 static int run_kernel(struct sgpu_launch *launch, void *argument)
 {
 	struct launch *l = argument;
@@ -206,11 +207,11 @@ static int enqueue(struct sgpu_run *run, int operation, struct sgpu_error *error
 }
 
 /* ---- what holds an operation back ---- */
-/* Whether nothing holds an operation back: its inputs have arrived, and what is before it is on the
- * device. A module waits for the end of the latter, since what a failed operation wrote could crash
- * it and the whole context. So does an operation on another device, which cannot wait for this
- * one's events. *rc: not SGPU_OK if the operation cannot run because one of these has failed, of
- * which *text tells. */
+/* Whether an operation may be enqueued now: its inputs have arrived and its predecessors are on the
+ * device. A module, and an operation on another device than a predecessor, waits until that
+ * predecessor has ended: what a failed one left could crash the module, and events do not reach
+ * across devices. *rc and *text: why it can never run, if an input or a predecessor has failed;
+ * this then returns true, too. */
 static bool is_due(const struct sgpu_run *run, int operation, int *rc, const char **text)
 {
 	const struct sgpu_manifest *m = run->job.manifest;

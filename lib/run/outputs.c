@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A result to be masked is first sealed on the device, under a key of its own, so host memory only
- * ever holds its ciphertext. Small results follow their operation on its stream, to staging memory
- * that is theirs until the operation is known to have succeeded; large ones, and those whose size
- * only the operation knows, are transfers that begin then.
+ * A masked result is sealed on the device under its own key, so host memory holds only ciphertext.
+ * A small result is enqueued behind its operation and keeps its staging buffer until the host knows
+ * the operation's outcome; transfers of others begin then.
  *
  * Results wait in host memory for the response, unless they have a region or a lease, or a place in
  * the response's file is known in advance.
@@ -171,8 +170,8 @@ static struct sgpu_small *new_small(struct sgpu_payload *p, uint64_t size)
 	return small;
 }
 
-/* Puts down an output's sealing, or copy and digest, to staging memory. Returns how much work that
- * is. What cannot follow now begins when the operation has ended. */
+/* Fills in the work that brings a small output to staging memory: sealing, or copy and digest.
+ * Returns how many pieces; 0: it begins later, when the operation has ended. */
 static int follow(struct sgpu_payload *p, uint64_t size, struct sgpu_work works[2])
 {
 	const struct sgpu_plan *plan = p->run->job.plan;

@@ -3,15 +3,14 @@
  * The plan of a run: the device and stream of each operation, the buffer of each value and scratch
  * area, and the moves of segments between devices.
  *
- * The tenant of a buffer is the value in it. A buffer gets a new tenant only if all operations that
- * touch the old one are ancestors of the writer of the new one, so no timing can bring the two
- * together. An output keeps its buffer, since its copy to the host is no operation of the graph. An
- * input gets a new buffer.
+ * A buffer's tenant is the value in it. The buffer gets a new tenant only if every operation that
+ * touches the old one is an ancestor of the new one's writer, so they never overlap in time.
+ * Outputs keep their buffers, since the copy to the host is outside the graph; inputs always get
+ * new ones.
  *
- * A move starts when the host has seen the end of the segment's writer, and readers on the other
- * device are enqueued after the move. So the buffer that a move reads is not reused before these
- * readers have ended. A move may write any buffer that the writer could have had, since all
- * ancestors of the writer have ended by then.
+ * The host starts a move when it has seen the writer end, and then enqueues readers on the other
+ * device. So the source stays until they have ended; the target may be any buffer there that the
+ * writer could have had.
  */
 #include "run/run.h"
 #include "run/private.h"

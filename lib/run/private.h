@@ -81,7 +81,8 @@ struct sgpu_job {
 
 /* How many bytes a result may have. */
 uint64_t sgpu_result_size(const struct sgpu_batch_segment *segment);
-/* The sum for results without a place, at multiples of SGPU_RESULT_LINE with `each` more bytes. */
+/* Adds up the results that have no place, each with `each` more bytes and rounded up to
+ * SGPU_RESULT_LINE. False: the sum overflows. */
 bool sgpu_results_size(const struct sgpu_job *job, uint64_t each, uint64_t *sum);
 enum { SGPU_RESULT_LINE = 64 };
 /* Gives each result without a place one within the `left` bytes at `next`. */
@@ -117,21 +118,21 @@ struct sgpu_presence {
 	pthread_mutex_t mutex;
 	pthread_cond_t changed;
 	int count;	 /* runs that have entered */
-	int uncleared;	 /* runs that have left, but whose data the devices still have */
+	int uncleared;	 /* runs that have left, and have not freed their memory yet */
 	bool cancelling; /* the devices were told to stop: no run may enter */
 	int alone;	 /* runs that are inside, or wait, and have a module */
 	bool bound;	 /* a module has been here: only runs of `owner` may enter */
 	char owner[SGPU_KID_SIZE + 1];
 };
 
-/* Lets a run enter, as it must before it gives work to the devices. Waits while these are being
- * stopped. A module's kernel can address all that the process has mapped: a run with a module waits
- * until no other is inside or has left data there, and keeps others out until it leaves. After that
+/* Lets a run enter, which it must before it gives the devices work. Waits while they are being
+ * stopped. A kernel of a module can address all that the process has mapped, so a run with a module
+ * waits until no other is inside or has memory there, and keeps others out until it leaves; then
  * the process takes no batch of another owner. Errors: what `ended` returns while the run waits;
  * SGPU_ERETRY: another owner's batch. */
 SGPU_MUST_CHECK int sgpu_presence_enter(struct sgpu_run *run, int (*ended)(void *run),
 					struct sgpu_error *error);
-/* Lets a run leave, if it is inside, that has no more work on the devices. */
+/* Lets a run leave that has no more work on the devices. Does nothing if it is not inside. */
 void sgpu_presence_leave(struct sgpu_run *run);
 /* Notes that the devices have no more data of a run that has left. */
 void sgpu_presence_cleared(struct sgpu_run *run);
@@ -193,7 +194,8 @@ struct sgpu_payload {
 	int code;
 	const char *text; /* why it failed */
 	bool begun;	  /* of an input */
-	bool ended;	  /* it has arrived, or left, unless `code` says otherwise */
+	bool ended;	  /* it has arrived or left, or `code` says why not; never set for an output
+			     whose operation failed */
 	/* of a result */
 	struct sgpu_small *small;	 /* if it follows its operation */
 	uint8_t *data;			 /* where it waits for the response, or NULL */
@@ -268,11 +270,12 @@ bool sgpu_run_advance(struct sgpu_run *run);
 void sgpu_run_pause(struct sgpu_run *run, uint64_t begin_ns);
 /* Formats as sgpu_fail does a text that lives as long as the run. */
 const char *sgpu_run_text(struct sgpu_run *run, const char *format, ...) SGPU_PRINTF(2, 3);
-/* The text of a failed "operation" or "segment"; after the run's deadline, that is the reason. */
+/* Returns the text of a failed "operation" or "segment". After the deadline, *code and text become
+ * those of SGPU_ETIMEOUT, whatever the failure was: a bad tag that is seen late counts as late. */
 const char *sgpu_run_failure(struct sgpu_run *run, const char *what, const char *id, int *code,
 			     const char *text);
-/* Returns a stream of the run, taken from the runner at first use. number: the device's or, of
- * SGPU_RUN_PLAN, the plan's stream's. Small inputs and keys of device d use the plan's stream d. */
+/* Returns a stream of the run, taken at first use. number: of the device, or of the plan's stream
+ * for SGPU_RUN_PLAN. The plan's stream d also carries the small inputs and keys of device d. */
 SGPU_MUST_CHECK int sgpu_run_get_stream(struct sgpu_run *run, int number,
 					enum sgpu_run_stream which, struct sgpu_stream **stream,
 					struct sgpu_error *error);
@@ -296,7 +299,8 @@ void sgpu_trace_add(struct sgpu_run *run, const struct sgpu_span *span);
 /* ---- memory.c ---- */
 /* Allocates all buffers. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_memory_create(struct sgpu_run *run, struct sgpu_error *error);
-/* Clears and frees the memory; no work on it may be pending. Accepts zeroed memory. */
+/* Clears and frees the memory, on which no work may be pending. A secure context enqueues the
+ * clearing, and gives the memory out again only when that has ended. Accepts zeroed memory. */
 void sgpu_memory_clear(struct sgpu_run *run);
 
 /* ---- payload.c ---- */
@@ -325,8 +329,8 @@ SGPU_MUST_CHECK int sgpu_payload_key(struct sgpu_payload *payload, struct sgpu_e
 /* ---- inputs.c: payloads on their way to the device ---- */
 /* Takes every region that the batch names, so that none outlives the run. */
 SGPU_MUST_CHECK int sgpu_inputs_create(struct sgpu_run *run, struct sgpu_error *error);
-/* Returns when all payloads were read. Whatever this returns, every input ends, the last ones in
- * sgpu_run_advance. Errors: those of reading the batch, or why the run was stopped. */
+/* Reads all payloads. Even after an error each input ends; those still on the device end later, in
+ * sgpu_run_advance(). Errors: those of reading the batch, or why the run was stopped. */
 SGPU_MUST_CHECK int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error);
 /* Ends an input whose transfer has ended. */
 void sgpu_input_moved(struct sgpu_payload *input, const struct sgpu_transfer_result *result);
@@ -397,7 +401,8 @@ void sgpu_outputs_begin(struct sgpu_run *run, int operation, const struct sgpu_o
 			bool failed, uint64_t elements);
 /* Ends an output whose transfer has ended. */
 void sgpu_output_moved(struct sgpu_payload *output, const struct sgpu_transfer_result *result);
-/* Frees the keys that are left, and the results' memory. No payload may be under way. */
+/* Frees the keys that are left (those of outputs whose operations failed), and the results' memory.
+ * No payload may be under way. */
 void sgpu_payloads_clear(struct sgpu_run *run);
 
 /* ---- respond.c ---- */
@@ -407,8 +412,8 @@ struct sgpu_moved {
 /* Moves payloads within a file. Both before and after, they are in order and do not overlap. */
 SGPU_MUST_CHECK int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list,
 				    int count, struct sgpu_error *error);
-/* Plans run->places for the case that no output fails; if one does, sgpu_respond moves the results.
- * There are no places if they cannot be known or are not worth it. */
+/* Plans where each result will lie in the response's file if all succeed; sgpu_respond moves them
+ * if one fails. Leaves run->places NULL if that cannot be known or would not pay. */
 SGPU_MUST_CHECK int sgpu_respond_plan(struct sgpu_run *run, struct sgpu_error *error);
 /* Reserves the response's space in a file without a name, if the file system can: a recorded batch
  * runs only once, and should not find the disk full; and pages of a memory file cost less in one

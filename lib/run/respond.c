@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The response: each output's outcome, and the payloads of those that did not fail. It has the
- * batch's recipients, so the owner opens it without state.
+ * The response: each output's outcome, and the payloads of those that did not fail. It names the
+ * batch's recipients, so that the owner can open it without having kept anything of the batch.
  */
 #include "base/io.h"
 #include "stage/stage.h"
@@ -426,8 +426,8 @@ int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error)
 	    fstatfs(fd, &about) != 0) {
 		return SGPU_OK;
 	}
-	/* In memory without a limit, as of a memfd, nothing is reserved for others: a batch's head
-	 * alone would occupy it. */
+	/* A memory file without a limit is skipped: reserving gains nothing there, and a batch's
+	 * head alone could take all memory. */
 	if ((about.f_type == TMPFS_MAGIC && about.f_blocks == 0) ||
 	    !sgpu_results_size(job, 2 * SGPU_TAR_BLOCK, &most) ||
 	    !sgpu_add_u64(most, INDEX_MOST + sgpu_tar_padded(job->batch->note_size), &most) ||

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A run from its submission to its end, on the thread that asks for it: sgpu_run_batch() has the
- * steps, and sgpu_run_advance() is what happens meanwhile.
+ * steps, and sgpu_run_advance() is what happens meanwhile. Streams are given back before the
+ * response is written; keys and device memory are freed after it.
  *
- * An input that does not verify ends with a code (judge() in inputs.c). The operations that read it
- * fail with that code when their turn comes (is_due() in operations.c), and so does what depends on
- * them; all others run. The response says so of each output, and the run returns SGPU_ESEGMENTS.
+ * An input that does not verify ends with a code (end_input() in inputs.c). The operations that
+ * read it fail with that code when their turn comes (is_due() in operations.c), and so does what
+ * depends on them; all others run. The response says so of each output, and the run returns
+ * SGPU_ESEGMENTS.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -24,8 +26,8 @@
 
 enum {
 	PIPE_SIZE = 1 << 20,
-	/* About a bus's rate. Batches are ranked by when each would end if alone: none waits for
-	 * ever. */
+	/* About a bus's rate. A batch's rank is the time at which it would end if it were alone;
+	 * lower ranks go first, so none waits for ever. */
 	BYTES_PER_NS = 16,
 	STALL_MS = 2000, /* after the deadline, the response's reader may stall for so long */
 };
@@ -41,7 +43,8 @@ void sgpu_run_stop(struct sgpu_run *run, int rc)
 	(void)atomic_compare_exchange_strong(&run->stop, &none, rc);
 }
 
-/* Why the run must end, or SGPU_OK: asked between steps, and while a read waits. */
+/* Returns why the run must end, or SGPU_OK. Stops the run itself once its deadline has passed.
+ * Asked between steps, and while a read waits. */
 static int look_for_stop(void *argument)
 {
 	struct sgpu_run *run = argument;

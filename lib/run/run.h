@@ -73,12 +73,11 @@ struct sgpu_plan_costs {
 				   .matrix_max = 4096,          \
 				   .streams = SGPU_PLAN_STREAMS_MAX })
 
-/* The operations of a stream run in the order in which what they read arrives, if it does so in the
- * manifest's order. The first to follow another continues its stream, so such a chain needs no
- * event; any other gets a new stream. Above the most, streams are used in turn. Without a matrix,
- * only operations of one chain share buffers, so planning stays fast. An input arrives on the
- * device that reads it first. Errors: SGPU_EUSAGE (not 1 to SGPU_RUN_DEVICES_MAX devices),
- * SGPU_EINVALID, SGPU_ENOMEM. */
+/* A stream runs its operations in the order in which their inputs arrive, which is taken to be the
+ * manifest's. The first operation that follows another continues that one's stream; others get new
+ * streams and, once all are in use, each stream in turn. Without a matrix, only operations of one
+ * chain share buffers, so planning stays fast. An input arrives on the device that reads it first.
+ * Errors: SGPU_EUSAGE (not 1 to SGPU_RUN_DEVICES_MAX devices), SGPU_EINVALID, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_plan_create(const struct sgpu_manifest *manifest, int devices,
 				     const struct sgpu_plan_costs *costs, struct sgpu_plan **plan,
 				     struct sgpu_error *error);
@@ -87,8 +86,8 @@ void sgpu_plan_free(struct sgpu_plan **plan);
 /* ---- the runner ----
  * A process makes one runner for its devices, and runs batches on it, each on a thread of the
  * caller, also several at a time. The runner keeps what is slow to create: streams, staging memory,
- * and threads that help to copy. A batch's device memory is cleared and freed when the batch ends,
- * for whatever reason. */
+ * and threads that help to copy. A batch's keys and device memory are freed once its response was
+ * written, or when it was refused or stopped. */
 struct sgpu_runner;
 
 struct sgpu_runner_config {
@@ -142,14 +141,17 @@ struct sgpu_run_options {
 				      refused (SGPU_EPOLICY, SGPU_EAUTH); NULL: anyone who knows a
 				      recipient's key may send work */
 	int owner_count;
-	struct sgpu_replay *replay; /* records the batch, refuses a recorded one; or NULL */
-	/* sgpu_now_ns() clock; 0: none. In a batch that was admitted before, what has not ended
-	 * then fails, and the response is still written while somebody reads it. */
+	struct sgpu_replay
+		*replay; /* refuses batches for their time and, if it has a directory,
+			    records each batch and refuses it a second time; NULL: neither */
+	/* On the clock of sgpu_now_ns(); 0: none. If it passes before the batch was admitted, there
+	 * is no response (SGPU_ETIMEOUT). If it passes later, what has not ended fails, and the
+	 * response says so (SGPU_ESEGMENTS), as long as somebody reads it. */
 	uint64_t deadline_ns;
 	bool spans;
-	/* Directories of files with payloads, for batches with a MAC alone: else a batch's maker
-	 * could guess a file's digest, byte by byte. NULL: batches with payloads in files are
-	 * refused (SGPU_EPOLICY). */
+	/* Directories from which payloads may be fetched, for batches with a MAC only: otherwise
+	 * whoever makes a batch could find out a file's bytes by guessing digests. NULL: none
+	 * (SGPU_EPOLICY). */
 	const struct sgpu_files *files;
 	const char *refuse_regions; /* why batches that name a region are refused (SGPU_EPOLICY);
 				       NULL: they are not */
@@ -163,16 +165,16 @@ struct sgpu_run_options {
 	bool allow_modules;  /* false: modules are refused (SGPU_EPOLICY) */
 	bool new_response;   /* nobody else has the file of out_fd, even if it has a name: space is
 				reserved there before the batch is recorded */
-	const int *manifest; /* a descriptor of the manifest of a batch that names it by its hash;
-				NULL: an unknown one is refused (SGPU_EMANIFEST) */
+	const int *manifest; /* NULL, or a descriptor of the manifest, for a batch that gives only
+				its hash; without it, an unknown one is refused (SGPU_EMANIFEST) */
 };
 
 struct sgpu_submission {
 	int in_fd;	     /* the batch; read from the current position */
 	const char *in_name; /* for messages */
-	int out_fd; /* the response; written from the current position. To a regular file that can
-		       be read, too, results may be written while the batch runs; it is then
-		       truncated after the response */
+	int out_fd; /* the response, from the current position. In a regular file that is also
+		       readable, results may be written while the batch runs; the file is then
+		       truncated behind the response */
 	const char *out_name;
 	struct sgpu_run_options options;
 };
@@ -182,12 +184,12 @@ struct sgpu_submission {
 SGPU_MUST_CHECK int sgpu_run_create(struct sgpu_runner *runner,
 				    const struct sgpu_submission *submission, struct sgpu_run **run,
 				    struct sgpu_error *error);
-/* Runs the batch, once, on the calling thread, from its first byte to the last of its response.
- * Operations start while the batch still arrives. Returns 0; SGPU_ESEGMENTS: outputs failed, as the
- * response says (all if one did and the manifest's on_failure is "all"), or an input that nothing
- * reads; or why there is no whole response, as the batch was refused or stopped: SGPU_EINVALID,
- * SGPU_EAUTH, SGPU_EKEY, SGPU_EPOLICY, SGPU_ETAKEN, SGPU_EMANIFEST, SGPU_ERETRY, SGPU_ENOMEM,
- * SGPU_EDEVICE, SGPU_ENOSPACE, SGPU_ESYSTEM, SGPU_ECANCELED, SGPU_ETIMEOUT. */
+/* Runs the batch once, on the calling thread. Operations start while it still arrives. Returns 0,
+ * or SGPU_ESEGMENTS: the response was written and says which outputs failed (all if one did and the
+ * manifest's on_failure is "all"), or an input that nothing reads failed. Any other code: the batch
+ * was refused or stopped, or the response could not be written, so there is no whole one:
+ * SGPU_EINVALID, SGPU_EAUTH, SGPU_EKEY, SGPU_EPOLICY, SGPU_ETAKEN, SGPU_EMANIFEST, SGPU_ERETRY,
+ * SGPU_ENOMEM, SGPU_EDEVICE, SGPU_ENOSPACE, SGPU_ESYSTEM, SGPU_ECANCELED, SGPU_ETIMEOUT. */
 SGPU_MUST_CHECK int sgpu_run_batch(struct sgpu_run *run, struct sgpu_error *error);
 /* Stops the run soon, or as soon as it begins; async-signal-safe. Disturbs other runs' kernels on
  * the device only if this run's do not end within SGPU_RUN_GRACE_NS. */

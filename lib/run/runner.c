@@ -12,10 +12,9 @@
 
 #include "transfer/transfer.h"
 
-/* A device stops all of its kernels or none. So if others are on the device, a stopped run's
- * kernels first get time to end. If they do not, the other runs lose theirs, too, which a kernel
- * that never ends would block anyway. As a run may use several devices, all are stopped
- * together. */
+/* A device stops all of its kernels or none. Beside other runs, a stopped run's kernels first get
+ * time to end. If they do not, all kernels are stopped: one that never ends would block the others
+ * anyway. All devices stop together, since a run may use several. */
 
 /* The mutex is held. cancel false: the devices go on. */
 static void cancel_devices(struct sgpu_runner *runner, bool cancel)
