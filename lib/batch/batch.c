@@ -53,14 +53,12 @@ int sgpu_segment_fail(const struct sgpu_batch_segment *s, int code, const char *
 uint64_t sgpu_batch_payload_size(const struct sgpu_batch *batch, int segment)
 {
 	const struct sgpu_batch_segment *s = &batch->segments[segment];
-	uint64_t size = 0;
 
 	if (s->sealed) {
 		return s->sealed_size;
 	}
-	if (!batch->response && s->output && !s->input && s->masking == SGPU_MASKING_AES_GCM &&
-	    sgpu_sealed_size(s->size, &size)) {
-		return size; /* it will be sealed */
+	if (!batch->response && s->output && !s->input) {
+		return sgpu_segment_masked_size(s);
 	}
 	return batch->response ? s->actual_size : s->size;
 }

@@ -77,8 +77,8 @@ static int check_digest(const char *text, size_t size, const uint8_t wanted[SGPU
 }
 
 /* Checks by the manifest which segments come with a payload, and how it is protected. */
-static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s,
-			 const struct sgpu_segment *wanted, struct sgpu_error *error)
+static int check_by_manifest(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s,
+			     const struct sgpu_segment *wanted, struct sgpu_error *error)
 {
 	const bool high = wanted->sensitivity == SGPU_HIGH;
 
@@ -123,7 +123,7 @@ static int check_segments(struct sgpu_batch *batch, const struct sgpu_manifest *
 					 "segment '%s' is not in the manifest%s", s->id,
 					 at < 0 ? "" : ", in this direction");
 		}
-		const int rc = check_segment(batch, s, &manifest->segments[at], error);
+		const int rc = check_by_manifest(batch, s, &manifest->segments[at], error);
 		if (rc) {
 			return rc;
 		}
@@ -221,6 +221,11 @@ static int check_locations(struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	for (int i = 0; i < batch->segment_count; i++) {
 		struct sgpu_batch_segment *s = &batch->segments[i];
+
+		if (batch->packed && !batch->manifest && s->location.kind == SGPU_LOCATION_FILE) {
+			s->input = true;
+			s->output = false;
+		}
 		const bool payload = batch->response ? s->status == SGPU_OK : s->input;
 		const enum sgpu_location_kind kind =
 			payload && !s->location.kind ? SGPU_LOCATION_INLINE : s->location.kind;
@@ -256,12 +261,6 @@ static int read_locations(struct sgpu_tar_reader *reader, struct sgpu_batch *bat
 
 	rc = rc || !text ? rc : sgpu_locations_parse(text, size, batch, error);
 	free(text);
-	for (int i = 0; batch->packed && !batch->manifest && i < batch->segment_count; i++) {
-		struct sgpu_batch_segment *s = &batch->segments[i];
-
-		s->input = s->has_kt128 || s->location.kind == SGPU_LOCATION_FILE;
-		s->output = !s->input;
-	}
 	return rc ? rc : check_locations(batch, error);
 }
 

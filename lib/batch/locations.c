@@ -65,16 +65,13 @@ static int parse_place(const char *text, const char *place, struct sgpu_batch_se
 		       struct sgpu_error *error)
 {
 	struct sgpu_location at;
-	uint64_t sealed = 0;
 	int rc;
 
 	if (segment->masking != SGPU_MASKING_AES_GCM) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: 'at' of a segment that is not HIGH",
 				 place);
 	}
-	rc = sgpu_sealed_size(segment->size, &sealed)
-		     ? parse_handle(text, place, sealed, &at, error)
-		     : sgpu_fail(error, SGPU_EINVALID, "%s: the segment is too large", place);
+	rc = parse_handle(text, place, sgpu_segment_masked_size(segment), &at, error);
 	return rc ? rc : sgpu_segment_place(segment, &at, error);
 }
 
@@ -196,10 +193,8 @@ json_t *sgpu_location_json(const struct sgpu_location *location, uint64_t size)
 static int add_place(json_t *entry, const struct sgpu_batch_segment *s)
 {
 	char handle[SGPU_HANDLE_TEXT];
-	uint64_t sealed = 0;
 
-	(void)sgpu_sealed_size(s->size, &sealed);
-	sgpu_handle_text(s->place->region, s->place->offset, sealed, handle);
+	sgpu_handle_text(s->place->region, s->place->offset, sgpu_segment_masked_size(s), handle);
 	return json_object_set_new(entry, "at", json_string(handle));
 }
 
@@ -292,14 +287,10 @@ int sgpu_places_check(const struct sgpu_batch *batch, struct sgpu_error *error)
 
 	for (int i = 0; !rc && i < batch->segment_count; i++) {
 		const struct sgpu_batch_segment *s = &batch->segments[i];
-		uint64_t size = s->size;
 
 		add_use(uses, &count, &s->location, sgpu_batch_payload_size(batch, i), s->id,
 			false);
-		if (s->masking == SGPU_MASKING_AES_GCM && !sgpu_sealed_size(size, &size)) {
-			size = 0; /* it is refused elsewhere */
-		}
-		add_use(uses, &count, s->place, size, s->id, true);
+		add_use(uses, &count, s->place, sgpu_segment_masked_size(s), s->id, true);
 	}
 	if (!rc) {
 		qsort(uses, count, sizeof(*uses), by_place);
