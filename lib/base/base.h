@@ -105,7 +105,7 @@ bool sgpu_spin(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns);
 
 /* ---- message.c: messages of errors, and of the faults of a manifest ---- */
 /* Formats like vsnprintf, but escapes control characters and invalid UTF-8. sgpu_excerpt shortens
- * the value of '%s' in quotes unless sgpu_is_name accepts it. */
+ * the value of '%s' in quotes unless it can be a name. */
 void sgpu_message_format(char *text, size_t size, const char *format, va_list arguments)
 	SGPU_PRINTF(3, 0);
 
@@ -122,8 +122,6 @@ const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_
 
 /* Whether a text looks like a key, as JWK or PEM, or part of one. */
 bool sgpu_looks_secret(const char *text, size_t size);
-/* Whether a value can be a name, which messages show in full. */
-bool sgpu_is_name(const char *value, size_t size);
 
 /* ---- system.c: small files of the kernel ---- */
 /* Reads at most room - 1 bytes of a file, and terminates the text; never waits. Returns false, with

@@ -93,27 +93,18 @@ void sgpu_base64url_encode(const void *data, size_t size, char *text)
 	*text = '\0';
 }
 
-static int base64_digit(char c)
-{
-	if (c >= 'A' && c <= 'Z') {
-		return c - 'A';
-	}
-	if (c >= 'a' && c <= 'z') {
-		return c - 'a' + 26;
-	}
-	if (c >= '0' && c <= '9') {
-		return c - '0' + 52;
-	}
-	return c == '-' ? 62 : c == '_' ? 63 : -1;
-}
-
 static int decode(const char *text, size_t length, uint8_t *bytes, struct sgpu_error *error)
 {
+	int8_t digits[256];
 	uint32_t bits = 0;
 	int count = 0;
 
+	memset(digits, -1, sizeof(digits));
+	for (int i = 0; i < 64; i++) {
+		digits[(uint8_t)alphabet[i]] = (int8_t)i;
+	}
 	for (size_t i = 0; i < length; i++) {
-		int digit = base64_digit(text[i]);
+		const int digit = digits[(uint8_t)text[i]];
 		if (digit < 0) {
 			return sgpu_fail(error, SGPU_EINVALID,
 					 "has a character that is not base64url");

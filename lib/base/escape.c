@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 
-enum { EXCERPT = 24, NAME_MAX_LENGTH = 64 };
+enum { EXCERPT = 24 };
 
 /* Whether a character moves the cursor, changes the direction of writing, or is invisible
  * (Unicode's Default_Ignorable_Code_Point, and annotations). */
@@ -109,20 +109,4 @@ const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_
 		memcpy(text + used, "...", sizeof("..."));
 	}
 	return text;
-}
-
-/* Short values and any path are names. A longer value with quotes, braces or line breaks, or beyond
- * NAME_MAX_LENGTH without a '/', is text. */
-bool sgpu_is_name(const char *value, size_t size)
-{
-	if (size <= EXCERPT) {
-		return true;
-	}
-	for (size_t i = 0; i < size; i++) {
-		if (strchr("{}\"\n\r", value[i])) {
-			return false;
-		}
-	}
-	return !sgpu_looks_secret(value, size) &&
-	       (size <= NAME_MAX_LENGTH || memchr(value, '/', size));
 }

@@ -11,6 +11,8 @@
 
 #include "base/base.h"
 
+enum { NAME_MAX_LENGTH = 64 };
+
 struct writer {
 	char *text;
 	size_t size, used;
@@ -39,6 +41,18 @@ static size_t length_until(char *format, char *end, va_list arguments)
 	return length < 0 ? 0 : (size_t)length;
 }
 
+/* A value with quotes, braces or line breaks, or beyond NAME_MAX_LENGTH without a '/', is text. */
+static bool is_name(const char *value, size_t size)
+{
+	for (size_t i = 0; i < size; i++) {
+		if (strchr("{}\"\n\r", value[i])) {
+			return false;
+		}
+	}
+	return !sgpu_looks_secret(value, size) &&
+	       (size <= NAME_MAX_LENGTH || memchr(value, '/', size));
+}
+
 /* Shortens the values of '%s' in the text made of the format, whose beginnings' lengths tell their
  * places. */
 static void put_shortened(struct writer *writer, char *format, va_list arguments, const char *whole)
@@ -53,7 +67,7 @@ static void put_shortened(struct writer *writer, char *format, va_list arguments
 		}
 		const size_t begin = length_until(format, quote + 1, arguments),
 			     end = length_until(format, kind + 1, arguments);
-		if (!sgpu_is_name(whole + begin, end - begin)) {
+		if (!is_name(whole + begin, end - begin)) {
 			put(writer, whole + done, begin - done);
 			sgpu_excerpt(whole + begin, end - begin, excerpt);
 			put(writer, excerpt, strlen(excerpt));
