@@ -118,6 +118,7 @@ struct sgpu_transfer {
 	bool reading;
 	uint64_t failed_at; /* the lowest bad chunk */
 	uint64_t consumed;  /* bytes read of an ordered source */
+	bool source_failed; /* an ordered source: nothing can be read from it any more */
 	/* Moves under way: number n is at n % SGPU_MOVES_MAX. They end in order. */
 	uint64_t begun, over;
 	struct sgpu_chunk_move moves[SGPU_MOVES_MAX];

@@ -318,7 +318,7 @@ static bool begin_run(struct sgpu_transfer *t)
 	if (rc == SGPU_OK && sgpu_transfer_is_in(t) && !t->direct) {
 		rc = copy_run(t, move, &error);
 		sgpu_staging_filled(t->engine, buffer);
-		t->result.source_failed = rc != SGPU_OK && t->request.end.ordered;
+		t->source_failed = rc != SGPU_OK && t->request.end.ordered;
 		t->consumed += move->bytes;
 	}
 	if (rc != SGPU_OK) {
@@ -459,14 +459,14 @@ static bool come_to_end(struct sgpu_transfer *t, bool may_block)
 	if (t->failed) {
 		clear_destination(t);
 	}
-	if (t->failed && end->ordered && !t->stopped && !t->result.source_failed &&
+	if (t->failed && end->ordered && !t->stopped && !t->source_failed &&
 	    t->consumed < t->request.size) { /* others may follow in the pipe */
 		const size_t count = sgpu_min_u64(t->request.size - t->consumed, sizeof(rest));
 
 		if (!may_read(t, may_block)) {
 			return false;
 		}
-		t->result.source_failed =
+		t->source_failed =
 			end->read(end->context, t->consumed, rest, count, NULL) != SGPU_OK;
 		t->consumed += count;
 		sgpu_wipe(rest, sizeof(rest));

@@ -146,7 +146,6 @@ struct sgpu_transfer_result {
 	int code; /* SGPU_OK, or the error at the lowest position */
 	struct sgpu_error error;
 	uint64_t bad_chunk; /* SGPU_EAUTH of a sealed input: number of the lowest bad chunk */
-	bool source_failed; /* an ordered source: nothing can be read from it any more */
 	uint8_t digest[SGPU_KT128_SIZE]; /* if one was asked for */
 	uint64_t bytes[SGPU_PATHS];	 /* by path */
 	uint64_t begin_ns, end_ns;

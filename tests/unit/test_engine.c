@@ -422,7 +422,7 @@ UNIT_TEST(a_payload_that_fails_is_read_to_its_end)
 	CHECK(finish(&move) == SGPU_EAUTH && move.result.bad_chunk == 20);
 	CHECK(pthread_join(end, NULL) == 0 && atomic_load(&move.moved) == move.bytes);
 	CHECK(write(move.pipe[1], "n", 1) == 1 && read(move.pipe[0], &next, 1) == 1 && next == 'n');
-	CHECK(!move.result.source_failed);
+	CHECK(!move.transfer->source_failed);
 	check_failed(&move, SGPU_EAUTH);
 	free_move(&move);
 	tear_down();
@@ -496,7 +496,7 @@ UNIT_TEST(a_pipe_that_ends_early_fails_its_transfer)
 		move.pipe[1] = -1;
 		start(&move);
 		CHECK(finish(&move) == ((i & 7) == 7 ? SGPU_EAUTH : SGPU_ESYSTEM));
-		CHECK(move.result.source_failed && sgpu_transfer_has_read(move.transfer));
+		CHECK(move.transfer->source_failed && sgpu_transfer_has_read(move.transfer));
 		check_failed(&move, move.result.code);
 		free_move(&move);
 	}
@@ -547,7 +547,7 @@ UNIT_TEST(the_rest_of_a_payload_that_was_stopped_is_not_read)
 		step_often(&move);
 		sgpu_transfer_stop(move.transfer, SGPU_ETIMEOUT);
 		CHECK(finish(&move) == SGPU_ETIMEOUT && atomic_load(&move.calls) == 1);
-		CHECK(sgpu_transfer_has_read(move.transfer) && !move.result.source_failed);
+		CHECK(sgpu_transfer_has_read(move.transfer) && !move.transfer->source_failed);
 		check_failed(&move, SGPU_ETIMEOUT);
 		free_move(&move);
 	}

@@ -285,7 +285,8 @@ UNIT_TEST(a_device_that_fails_at_any_call_leaves_nothing_in_a_pipe)
 			}
 			CHECK(atomic_load(&move.moved) == move.bytes);
 			(void)finish(&move);
-			CHECK(atomic_load(&move.moved) == move.bytes && !move.result.source_failed);
+			CHECK(atomic_load(&move.moved) == move.bytes &&
+			      !move.transfer->source_failed);
 			fake.fails = NULL;
 			if (move.result.code != SGPU_OK) {
 				check_failed(&move, move.result.code);
