@@ -444,7 +444,7 @@ int sgpu_admit(struct sgpu_run *run, struct sgpu_error *error)
 		}
 	}
 	rc = rc ? rc : check_places(job, error);
-	rc = rc ? rc : sgpu_lent_create(run, error);
+	rc = rc ? rc : sgpu_leases_create(run, error);
 	job->plan = rc == SGPU_OK ? job->prepared->plan : NULL;
 	return rc;
 }

@@ -151,7 +151,7 @@ static void end_group(struct sgpu_run *run, struct sgpu_group *group)
 			if (sgpu_run_get_stream(run, p->device, SGPU_RUN_PLAN, &stream, NULL) ==
 			    SGPU_OK) {
 				(void)!sgpu_device_clear(stream, p->memory, bytes, NULL);
-				run->unsure = true;
+				run->maybe_busy = true;
 			}
 		}
 		sgpu_payload_note(p, p->sealed ? SGPU_SPAN_OPEN : SGPU_SPAN_COPY_IN,
@@ -415,8 +415,8 @@ static void bring(struct sgpu_payload *p)
 
 	p->begun = true;
 	if (kind == SGPU_LOCATION_REGION || kind == SGPU_LOCATION_FILE) {
-		rc = sgpu_leases_source(run->leases, &p->of->location, p->size, false, &p->file,
-					&error);
+		rc = sgpu_sources_open(run->sources, &p->of->location, p->size, false, &p->file,
+				       &error);
 	}
 	if (rc == SGPU_OK && sgpu_run_is_small(p->size) && bring_small(p)) {
 		return;
@@ -507,7 +507,7 @@ int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error)
 int sgpu_inputs_create(struct sgpu_run *run, struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = run->job.batch;
-	int rc = sgpu_leases_create(run->job.options->files, &run->leases, error);
+	int rc = sgpu_sources_create(run->job.options->files, &run->sources, error);
 
 	for (int i = 0; rc == SGPU_OK && i < batch->segment_count; i++) {
 		const struct sgpu_location *const both[] = { &batch->segments[i].location,
@@ -517,7 +517,7 @@ int sgpu_inputs_create(struct sgpu_run *run, struct sgpu_error *error)
 		/* If a region cannot be taken, the segments that need it fail later. */
 		for (int k = 0; k < 2; k++) {
 			if (both[k] && both[k]->kind == SGPU_LOCATION_REGION &&
-			    sgpu_leases_source(run->leases, both[k], 0, k == 1, &source, NULL) ==
+			    sgpu_sources_open(run->sources, both[k], 0, k == 1, &source, NULL) ==
 				    SGPU_OK) {
 				sgpu_source_close(&source);
 			}

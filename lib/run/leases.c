@@ -13,19 +13,19 @@
 
 static const struct sgpu_lease *find_lease(const struct sgpu_run *run, const char *id)
 {
-	const struct sgpu_lent *lent = &run->lent;
+	const struct sgpu_leases *leases = &run->leases;
 
-	for (int i = lent->input_count; i-- > 0;) { /* most segments name the one taken last */
-		if (strcmp(lent->inputs[i].id, id) == 0) {
-			return &lent->inputs[i];
+	for (int i = leases->input_count; i-- > 0;) { /* most segments name the one taken last */
+		if (strcmp(leases->inputs[i].id, id) == 0) {
+			return &leases->inputs[i];
 		}
 	}
-	return strcmp(lent->results.id, id) == 0 ? &lent->results : NULL;
+	return strcmp(leases->results.id, id) == 0 ? &leases->results : NULL;
 }
 
 static int take_input(struct sgpu_run *run, int i, struct sgpu_error *error)
 {
-	struct sgpu_lent *lent = &run->lent;
+	struct sgpu_leases *leases = &run->leases;
 	const struct sgpu_batch *batch = run->job.batch;
 	const struct sgpu_batch_segment *segment = &batch->segments[i];
 	const struct sgpu_lease *lease = find_lease(run, segment->location.region);
@@ -35,11 +35,11 @@ static int take_input(struct sgpu_run *run, int i, struct sgpu_error *error)
 
 	if (!lease) {
 		rc = sgpu_lease_take(run->job.options->leases, segment->location.region, batch->id,
-				     false, &lent->inputs[lent->input_count], error);
+				     false, &leases->inputs[leases->input_count], error);
 		if (rc < 0) {
 			return rc;
 		}
-		lease = &lent->inputs[lent->input_count++];
+		lease = &leases->inputs[leases->input_count++];
 	}
 	if (!sgpu_add_u64(segment->location.offset, size, &end) || end > lease->size) {
 		return sgpu_fail(
@@ -52,7 +52,7 @@ static int take_input(struct sgpu_run *run, int i, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-int sgpu_lent_create(struct sgpu_run *run, struct sgpu_error *error)
+int sgpu_leases_create(struct sgpu_run *run, struct sgpu_error *error)
 {
 	const struct sgpu_job *job = &run->job;
 	struct sgpu_location at = { .kind = SGPU_LOCATION_LEASE };
@@ -62,8 +62,9 @@ int sgpu_lent_create(struct sgpu_run *run, struct sgpu_error *error)
 	if (!job->options->leases) {
 		return SGPU_OK; /* check_places has refused a batch that names any */
 	}
-	run->lent.inputs = calloc((size_t)job->batch->segment_count + 1, sizeof(*run->lent.inputs));
-	if (!run->lent.inputs) {
+	run->leases.inputs =
+		calloc((size_t)job->batch->segment_count + 1, sizeof(*run->leases.inputs));
+	if (!run->leases.inputs) {
 		return sgpu_fail_nomem(error);
 	}
 	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
@@ -76,29 +77,29 @@ int sgpu_lent_create(struct sgpu_run *run, struct sgpu_error *error)
 	    !sgpu_results_size(job, 0, &total) || total == 0 || total > SGPU_LEASE_POOL_MAX) {
 		return rc;
 	}
-	if (sgpu_lease_create(job->options->leases, job->batch->id, true, total, &run->lent.results,
-			      NULL) != SGPU_OK) {
-		run->lent.results.id[0] = '\0'; /* there is no room for it */
+	if (sgpu_lease_create(job->options->leases, job->batch->id, true, total,
+			      &run->leases.results, NULL) != SGPU_OK) {
+		run->leases.results.id[0] = '\0'; /* there is no room for it */
 		return SGPU_OK;
 	}
-	memcpy(at.region, run->lent.results.id, sizeof(at.region));
+	memcpy(at.region, run->leases.results.id, sizeof(at.region));
 	return sgpu_results_place(job, at, total, error);
 }
 
-void sgpu_lent_free(struct sgpu_run *run)
+void sgpu_leases_free(struct sgpu_run *run)
 {
-	struct sgpu_lent *lent = &run->lent;
+	struct sgpu_leases *leases = &run->leases;
 
-	for (int i = 0; i < lent->input_count; i++) {
-		sgpu_lease_end(run->job.options->leases, lent->inputs[i].id);
+	for (int i = 0; i < leases->input_count; i++) {
+		sgpu_lease_end(run->job.options->leases, leases->inputs[i].id);
 	}
-	if (lent->results.id[0] && !lent->offered) {
-		sgpu_lease_end(run->job.options->leases, lent->results.id);
+	if (leases->results.id[0] && !leases->offered) {
+		sgpu_lease_end(run->job.options->leases, leases->results.id);
 	}
-	free(lent->inputs);
+	free(leases->inputs);
 }
 
-uint8_t *sgpu_lent_at(const struct sgpu_run *run, const struct sgpu_location *location)
+uint8_t *sgpu_leases_at(const struct sgpu_run *run, const struct sgpu_location *location)
 {
 	struct sgpu_lease_pool_info pool;
 
@@ -106,22 +107,22 @@ uint8_t *sgpu_lent_at(const struct sgpu_run *run, const struct sgpu_location *lo
 	return pool.memory + find_lease(run, location->region)->offset + location->offset;
 }
 
-void sgpu_lent_offer(struct sgpu_run *run)
+void sgpu_leases_offer(struct sgpu_run *run)
 {
-	if (run->lent.results.id[0]) {
-		sgpu_lease_offer(run->job.options->leases, run->lent.results.id);
-		run->lent.offered = true;
+	if (run->leases.results.id[0]) {
+		sgpu_lease_offer(run->job.options->leases, run->leases.results.id);
+		run->leases.offered = true;
 	}
 }
 
-void sgpu_lent_withdraw(struct sgpu_run *run)
+void sgpu_leases_withdraw(struct sgpu_run *run)
 {
 	struct sgpu_lease_pool *pool = run->job.options->leases;
 	struct sgpu_lease lease;
 
 	/* If somebody has taken the lease meanwhile, they end it. */
-	if (run->lent.offered && sgpu_lease_take(pool, run->lent.results.id, run->job.batch->id,
-						 true, &lease, NULL) == SGPU_OK) {
-		sgpu_lease_end(pool, run->lent.results.id);
+	if (run->leases.offered && sgpu_lease_take(pool, run->leases.results.id, run->job.batch->id,
+						   true, &lease, NULL) == SGPU_OK) {
+		sgpu_lease_end(pool, run->leases.results.id);
 	}
 }

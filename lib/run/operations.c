@@ -185,7 +185,7 @@ static int enqueue(struct sgpu_run *run, int operation, struct sgpu_error *error
 								     : sgpu_strerror(rc));
 	}
 	if (rc != SGPU_OK) {
-		run->unsure = true;
+		run->maybe_busy = true;
 		sgpu_event_free(&state->event);
 		free(l);
 		return rc;
@@ -331,7 +331,7 @@ static void end_operation(struct sgpu_run *run, int operation)
 		}
 	} else {
 		atomic_store(&op->bad, true);
-		run->unsure = true;
+		run->maybe_busy = true;
 		if (failed) { /* it ran on what that one has left */
 			mark_failed(run, operation, inherited(failed->code), failed->text);
 		} else {

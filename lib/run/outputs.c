@@ -59,11 +59,11 @@ static int find_place(struct sgpu_payload *p, struct sgpu_error *error)
 	const struct sgpu_location *place = p->of->place;
 
 	if (place && place->kind == SGPU_LOCATION_LEASE) {
-		p->host = sgpu_lent_at(run, place);
+		p->host = sgpu_leases_at(run, place);
 		return SGPU_OK;
 	}
 	if (place) {
-		return sgpu_leases_source(run->leases, place, p->size, true, &p->file, error);
+		return sgpu_sources_open(run->sources, place, p->size, true, &p->file, error);
 	}
 	p->place = run->places ? run->places[p->segment] : 0;
 	if (p->place == 0) {
@@ -97,7 +97,7 @@ static int put(struct sgpu_payload *p, uint64_t at, const void *bytes, size_t si
 
 static int put_header(struct sgpu_payload *p, struct sgpu_error *error)
 {
-	return put(p, 0, p->own_header, p->header, error);
+	return put(p, 0, p->header_bytes, p->header, error);
 }
 
 static void drop_small(struct sgpu_payload *p)

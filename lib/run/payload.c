@@ -43,7 +43,7 @@ static void fill_in(struct sgpu_run *run, int number, bool result)
 	} else {
 		p->size = sgpu_batch_payload_size(run->job.batch, number);
 		p->host = of->location.kind == SGPU_LOCATION_LEASE
-				  ? sgpu_lent_at(run, &of->location)
+				  ? sgpu_leases_at(run, &of->location)
 				  : NULL;
 	}
 }
@@ -105,7 +105,7 @@ static int load_group(struct sgpu_payload *first, struct sgpu_error *error)
 	rc = made > 0 ? sgpu_device_keys_load(stream, material, made, loaded, error) : rc;
 	for (int i = 0; rc == SGPU_OK && i < made; i++) {
 		group[i]->key = loaded[i];
-		sgpu_sealed_header(&material[i], group[i]->own_header);
+		sgpu_sealed_header(&material[i], group[i]->header_bytes);
 	}
 	sgpu_wipe(material, sizeof(material));
 	return rc;

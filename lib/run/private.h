@@ -184,10 +184,10 @@ struct sgpu_payload {
 	int device; /* of the plan, where it is opened or sealed; -1: there is no such payload */
 	sgpu_devptr memory; /* on that device */
 	bool sealed;
-	uint64_t header;			/* bytes before its first chunk */
-	struct sgpu_device_key *key;		/* NULL: not loaded, or it has ended */
-	uint8_t own_header[SGPU_SEALED_HEADER]; /* that belongs to the key */
-	uint64_t size;				/* with its header and tags */
+	uint64_t header;			  /* bytes before its first chunk */
+	struct sgpu_device_key *key;		  /* NULL: not loaded, or it has ended */
+	uint8_t header_bytes[SGPU_SEALED_HEADER]; /* of a result: made with its key */
+	uint64_t size;				  /* with its header and tags */
 	uint8_t *host; /* where it lies, or goes, in a lease or in `data`; NULL: in none */
 	struct sgpu_source file; /* else: file or region with the payload; fd -1: none */
 	struct sgpu_transfer *transfer;
@@ -214,7 +214,7 @@ struct sgpu_run {
 	int first; /* its first device; the plan's device 0 */
 	struct sgpu_run_device *devices[SGPU_RUN_DEVICES_MAX]; /* in the plan's order */
 	struct sgpu_stream **streams;			       /* NULL: not taken yet */
-	bool unsure; /* a stream may have work left when all that the run waits for has ended */
+	bool maybe_busy; /* streams may still have work: wait for them before they are given back */
 
 	struct sgpu_job job; /* the admitted batch */
 	struct sgpu_tar_reader *tar;
@@ -231,13 +231,13 @@ struct sgpu_run {
 	 * is complete; 0: not to the file. NULL: none is. */
 	uint64_t *places;
 	struct sgpu_error file_error; /* of writing them to the file: there can be no response */
-	struct sgpu_leases *leases;   /* the batch's files and regions */
-	struct sgpu_lent {	      /* the batch's leases */
+	struct sgpu_sources *sources; /* the batch's open files and regions */
+	struct sgpu_leases {	      /* the batch's leases */
 		struct sgpu_lease *inputs;
 		int input_count;
 		struct sgpu_lease results; /* id "": there is none */
 		bool offered;
-	} lent;
+	} leases;
 	uint64_t rank; /* of this run's transfers; lower ranks go first */
 	bool reserved; /* space was reserved: truncate the file after the response */
 
@@ -381,15 +381,15 @@ bool sgpu_modules_broke_rules(const struct sgpu_run *run);
 /* Takes all leases that the batch names, and makes one for its results, in which results without a
  * place get theirs. Errors: those of sgpu_lease_take; SGPU_EINVALID: a payload is not in its
  * lease. */
-SGPU_MUST_CHECK int sgpu_lent_create(struct sgpu_run *run, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_leases_create(struct sgpu_run *run, struct sgpu_error *error);
 /* Ends the leases, except the results' lease if it was offered. */
-void sgpu_lent_free(struct sgpu_run *run);
+void sgpu_leases_free(struct sgpu_run *run);
 /* Where a payload in one of the leases is, or goes. */
-uint8_t *sgpu_lent_at(const struct sgpu_run *run, const struct sgpu_location *location);
+uint8_t *sgpu_leases_at(const struct sgpu_run *run, const struct sgpu_location *location);
 /* Lets others take the results' lease from now on. */
-void sgpu_lent_offer(struct sgpu_run *run);
+void sgpu_leases_offer(struct sgpu_run *run);
 /* Ends the results' lease, unless somebody has taken it. */
-void sgpu_lent_withdraw(struct sgpu_run *run);
+void sgpu_leases_withdraw(struct sgpu_run *run);
 
 /* ---- outputs.c: results on their way from the device ---- */
 /* Enqueues small outputs of an operation behind it: sealed, and copied, to host staging memory. */

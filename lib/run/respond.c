@@ -376,7 +376,7 @@ int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error)
 	w.size = 0;
 	if (rc == SGPU_OK) {
 		note_size(run, response);
-		sgpu_lent_offer(run); /* readers of the response may take that lease now */
+		sgpu_leases_offer(run); /* readers of the response may take that lease now */
 		rc = run->places ? settle_places(run, response, error) : SGPU_OK;
 	}
 	rc = rc ? rc : sgpu_batch_head(response, &head, &size, error);
@@ -393,7 +393,7 @@ int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error)
 	}
 	free(head);
 	if (rc != SGPU_OK) {
-		sgpu_lent_withdraw(run);
+		sgpu_leases_withdraw(run);
 	} else {
 		rc = verdict(run, response, error);
 	}

@@ -159,7 +159,7 @@ static void settle(struct sgpu_run *run)
 {
 	for (int i = 0; run->streams && i < stream_count(run); i++) {
 		sgpu_streams_give(run->devices[i % run->runner->device_count], &run->streams[i],
-				  !run->unsure);
+				  !run->maybe_busy);
 	}
 	sgpu_presence_leave(run);
 	atomic_store(&run->busy_ns, 0);
@@ -206,7 +206,7 @@ bool sgpu_run_advance(struct sgpu_run *run)
 
 	if (stop && !run->stop_seen) {
 		run->stop_seen = true;
-		run->unsure = true;
+		run->maybe_busy = true;
 		sgpu_payloads_stop(run, stop);
 	}
 	any = sgpu_inputs_end_groups(run);
@@ -310,8 +310,8 @@ static void tear_down(struct sgpu_run *run)
 	sgpu_modules_unload(run);
 	sgpu_memory_clear(run);
 	sgpu_presence_cleared(run);
-	sgpu_leases_free(&run->leases);
-	sgpu_lent_free(run);
+	sgpu_sources_free(&run->sources);
+	sgpu_leases_free(run);
 	sgpu_wipe(run->job.batch_key, sizeof(run->job.batch_key));
 	sgpu_tar_close(&run->tar);
 	atomic_store(&run->busy_ns, 0);

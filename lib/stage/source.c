@@ -17,16 +17,16 @@
 #include "base/io.h"
 
 /* A region that a batch holds. write_fd is -1 until the first output there. */
-struct lease {
+struct taken {
 	struct sgpu_region region;
 	int write_fd;
-	struct lease *next;
+	struct taken *next;
 };
 
-struct sgpu_leases {
+struct sgpu_sources {
 	const struct sgpu_files *files;
 	pthread_mutex_t lock;
-	struct lease *list;
+	struct taken *list;
 };
 
 /* Opens a file anywhere, since the caller chose its name. */
@@ -152,65 +152,65 @@ void sgpu_source_close(struct sgpu_source *source)
 	clear(source);
 }
 
-int sgpu_leases_create(const struct sgpu_files *files, struct sgpu_leases **leases,
-		       struct sgpu_error *error)
+int sgpu_sources_create(const struct sgpu_files *files, struct sgpu_sources **sources,
+			struct sgpu_error *error)
 {
-	struct sgpu_leases *new = calloc(1, sizeof(*new));
+	struct sgpu_sources *new = calloc(1, sizeof(*new));
 
-	*leases = NULL;
+	*sources = NULL;
 	if (!new || pthread_mutex_init(&new->lock, NULL) != 0) {
 		free(new);
 		return sgpu_fail_nomem(error);
 	}
 	new->files = files;
-	*leases = new;
+	*sources = new;
 	return SGPU_OK;
 }
 
-void sgpu_leases_free(struct sgpu_leases **leases)
+void sgpu_sources_free(struct sgpu_sources **sources)
 {
-	struct lease *lease;
+	struct taken *taken;
 
-	if (!leases || !*leases) {
+	if (!sources || !*sources) {
 		return;
 	}
-	while ((lease = (*leases)->list)) {
-		(*leases)->list = lease->next;
-		sgpu_region_close(&lease->region);
-		sgpu_close(lease->write_fd);
-		free(lease);
+	while ((taken = (*sources)->list)) {
+		(*sources)->list = taken->next;
+		sgpu_region_close(&taken->region);
+		sgpu_close(taken->write_fd);
+		free(taken);
 	}
-	pthread_mutex_destroy(&(*leases)->lock);
-	free(*leases);
-	*leases = NULL;
+	pthread_mutex_destroy(&(*sources)->lock);
+	free(*sources);
+	*sources = NULL;
 }
 
 /* The first call takes the region. The lock is held. */
-static int lease_of(struct sgpu_leases *leases, const char *id, struct lease **found,
-		    struct sgpu_error *error)
+static int take_region(struct sgpu_sources *sources, const char *id, struct taken **found,
+		       struct sgpu_error *error)
 {
-	struct lease *lease;
+	struct taken *taken;
 	int rc;
 
-	for (lease = leases->list; lease; lease = lease->next) {
-		if (strcmp(lease->region.id, id) == 0) {
-			*found = lease;
+	for (taken = sources->list; taken; taken = taken->next) {
+		if (strcmp(taken->region.id, id) == 0) {
+			*found = taken;
 			return SGPU_OK;
 		}
 	}
-	lease = calloc(1, sizeof(*lease));
-	if (!lease) {
+	taken = calloc(1, sizeof(*taken));
+	if (!taken) {
 		return sgpu_fail_nomem(error);
 	}
-	lease->write_fd = -1;
-	rc = sgpu_region_open(id, false, true, &lease->region, error);
+	taken->write_fd = -1;
+	rc = sgpu_region_open(id, false, true, &taken->region, error);
 	if (rc < 0) {
-		free(lease);
+		free(taken);
 		return rc;
 	}
-	lease->next = leases->list;
-	leases->list = lease;
-	*found = lease;
+	taken->next = sources->list;
+	sources->list = taken;
+	*found = taken;
 	return SGPU_OK;
 }
 
@@ -226,11 +226,11 @@ int sgpu_region_check(const struct sgpu_location *location, uint64_t size, bool 
 	return rc;
 }
 
-int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *location,
-		       uint64_t size, bool writable, struct sgpu_source *source,
-		       struct sgpu_error *error)
+int sgpu_sources_open(struct sgpu_sources *sources, const struct sgpu_location *location,
+		      uint64_t size, bool writable, struct sgpu_source *source,
+		      struct sgpu_error *error)
 {
-	struct lease *lease = NULL;
+	struct taken *taken = NULL;
 	int rc;
 
 	clear(source);
@@ -239,24 +239,24 @@ int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *l
 	}
 	if (location->kind == SGPU_LOCATION_FILE) {
 		return check_file(
-			sgpu_files_open(leases->files, location->file, &source->fd, error),
+			sgpu_files_open(sources->files, location->file, &source->fd, error),
 			location, size, source, error);
 	}
 	if (location->kind != SGPU_LOCATION_REGION) {
 		return sgpu_source_open(location, size, source, error);
 	}
-	pthread_mutex_lock(&leases->lock);
-	rc = lease_of(leases, location->region, &lease, error);
+	pthread_mutex_lock(&sources->lock);
+	rc = take_region(sources, location->region, &taken, error);
 	rc = rc ? rc
-		: take_slice(&lease->region, location, size,
+		: take_slice(&taken->region, location, size,
 			     writable ? SGPU_REGION_RESULTS : SGPU_REGION_INPUTS, source, error);
 	if (rc == SGPU_OK && writable) {
-		lease->write_fd =
-			lease->write_fd < 0 ? sgpu_look_open(source->fd, O_RDWR) : lease->write_fd;
-		source->fd = lease->write_fd;
+		taken->write_fd =
+			taken->write_fd < 0 ? sgpu_look_open(source->fd, O_RDWR) : taken->write_fd;
+		source->fd = taken->write_fd;
 		rc = source->fd < 0 ? sgpu_fail_errno(error, "cannot open %s", source->name) : rc;
 	}
-	pthread_mutex_unlock(&leases->lock);
+	pthread_mutex_unlock(&sources->lock);
 	return rc;
 }
 

@@ -124,20 +124,20 @@ int sgpu_files_directory(const struct sgpu_files *files, int index, const char *
 /* ---- the regions and files of one batch ----
  * A region can be taken once and may hold many payloads: the first use takes it, later uses share
  * its descriptor. For any thread. `files` is borrowed; NULL: files are refused (SGPU_EPOLICY). */
-struct sgpu_leases;
-SGPU_MUST_CHECK int sgpu_leases_create(const struct sgpu_files *files, struct sgpu_leases **leases,
-				       struct sgpu_error *error);
+struct sgpu_sources;
+SGPU_MUST_CHECK int sgpu_sources_create(const struct sgpu_files *files,
+					struct sgpu_sources **sources, struct sgpu_error *error);
 /* Closes everything; no source of this batch may be in use. Accepts NULL. */
-void sgpu_leases_free(struct sgpu_leases **leases);
+void sgpu_sources_free(struct sgpu_sources **sources);
 /* Checks that the region could be opened and has these bytes; takes and reads nothing. */
 SGPU_MUST_CHECK int sgpu_region_check(const struct sgpu_location *location, uint64_t size,
 				      bool writable, struct sgpu_error *error);
 /* As sgpu_source_open, but takes a region that is not kept, and opens a FILE only in allowed
- * directories. A source in a region is valid until sgpu_leases_free; sgpu_source_close accepts it.
+ * directories. A source in a region is valid until sgpu_sources_free; sgpu_source_close accepts it.
  * writable: for outputs. A REGION must be for this use (SGPU_EPOLICY). */
-SGPU_MUST_CHECK int sgpu_leases_source(struct sgpu_leases *leases,
-				       const struct sgpu_location *location, uint64_t size,
-				       bool writable, struct sgpu_source *source,
-				       struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_sources_open(struct sgpu_sources *sources,
+				      const struct sgpu_location *location, uint64_t size,
+				      bool writable, struct sgpu_source *source,
+				      struct sgpu_error *error);
 
 #endif

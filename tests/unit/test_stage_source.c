@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sources: the bounds of files and regions, and leases, which take a region once and share it.
+ * Sources: the bounds of files and regions; and the sources of a batch, which take a region once
+ * and share it.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -117,47 +118,47 @@ UNIT_TEST(a_slice_must_lie_in_its_region)
 
 UNIT_TEST(leases_take_a_region_once_and_share_it)
 {
-	struct sgpu_leases *leases, *others;
+	struct sgpu_sources *sources, *others;
 	struct sgpu_location location;
 	struct sgpu_source a, b;
 
 	REQUIRE(publish(100, false, &location) == SGPU_OK);
-	REQUIRE(sgpu_leases_create(NULL, &leases, NULL) == SGPU_OK &&
-		sgpu_leases_create(NULL, &others, NULL) == SGPU_OK);
+	REQUIRE(sgpu_sources_create(NULL, &sources, NULL) == SGPU_OK &&
+		sgpu_sources_create(NULL, &others, NULL) == SGPU_OK);
 	CHECK(there(&location));
-	REQUIRE(sgpu_leases_source(leases, &location, 10, false, &a, NULL) == SGPU_OK);
+	REQUIRE(sgpu_sources_open(sources, &location, 10, false, &a, NULL) == SGPU_OK);
 	CHECK(!there(&location));
 	location.offset = 50;
-	REQUIRE(sgpu_leases_source(leases, &location, 50, false, &b, NULL) == SGPU_OK);
+	REQUIRE(sgpu_sources_open(sources, &location, 50, false, &b, NULL) == SGPU_OK);
 	CHECK(a.fd == b.fd && b.offset == a.offset + 50 && !a.owned);
 	sgpu_source_close(&a);
-	CHECK(sgpu_leases_source(leases, &location, 51, false, &a, NULL) == SGPU_EPOLICY);
-	CHECK(sgpu_leases_source(leases, &location, 1, true, &a, NULL) == SGPU_EPOLICY);
-	CHECK(sgpu_leases_source(others, &location, 1, false, &a, NULL) == SGPU_EUNAVAILABLE);
-	CHECK(sgpu_leases_source(leases, &location, 1, false, &a, NULL) == SGPU_OK);
-	sgpu_leases_free(&leases);
-	CHECK(leases == NULL && fcntl(b.fd, F_GETFD) < 0);
-	sgpu_leases_free(&leases);
-	sgpu_leases_free(&others);
+	CHECK(sgpu_sources_open(sources, &location, 51, false, &a, NULL) == SGPU_EPOLICY);
+	CHECK(sgpu_sources_open(sources, &location, 1, true, &a, NULL) == SGPU_EPOLICY);
+	CHECK(sgpu_sources_open(others, &location, 1, false, &a, NULL) == SGPU_EUNAVAILABLE);
+	CHECK(sgpu_sources_open(sources, &location, 1, false, &a, NULL) == SGPU_OK);
+	sgpu_sources_free(&sources);
+	CHECK(sources == NULL && fcntl(b.fd, F_GETFD) < 0);
+	sgpu_sources_free(&sources);
+	sgpu_sources_free(&others);
 }
 
 UNIT_TEST(outputs_are_written_to_a_region_that_is_kept)
 {
-	struct sgpu_leases *leases;
+	struct sgpu_sources *sources;
 	struct sgpu_location location, plain = { .kind = SGPU_LOCATION_FILE, .file = file };
 	struct sgpu_source in, out;
 	char byte = 0;
 
 	REQUIRE(publish(100, true, &location) == SGPU_OK);
-	REQUIRE(sgpu_leases_create(NULL, &leases, NULL) == SGPU_OK);
-	REQUIRE(sgpu_leases_source(leases, &location, 100, false, &in, NULL) == SGPU_OK);
+	REQUIRE(sgpu_sources_create(NULL, &sources, NULL) == SGPU_OK);
+	REQUIRE(sgpu_sources_open(sources, &location, 100, false, &in, NULL) == SGPU_OK);
 	CHECK(pwrite(in.fd, "x", 1, (off_t)in.offset) < 0);
 	location.offset = 20;
-	REQUIRE(sgpu_leases_source(leases, &location, 1, true, &out, NULL) == SGPU_OK);
+	REQUIRE(sgpu_sources_open(sources, &location, 1, true, &out, NULL) == SGPU_OK);
 	CHECK(pwrite(out.fd, "x", 1, (off_t)out.offset) == 1);
 	CHECK(pread(in.fd, &byte, 1, (off_t)in.offset + 20) == 1 && byte == 'x');
-	CHECK(sgpu_leases_source(leases, &plain, 1, true, &out, NULL) == SGPU_EUSAGE);
-	sgpu_leases_free(&leases);
+	CHECK(sgpu_sources_open(sources, &plain, 1, true, &out, NULL) == SGPU_EUSAGE);
+	sgpu_sources_free(&sources);
 	CHECK(there(&location));
 	CHECK(sgpu_region_release(location.region, NULL) == SGPU_OK);
 }
@@ -167,23 +168,23 @@ UNIT_TEST(a_region_is_used_for_what_it_is_made_for)
 	static const unsigned uses[] = { SGPU_REGION_INPUTS, SGPU_REGION_RESULTS, BOTH };
 	struct sgpu_source slice;
 	struct sgpu_location location;
-	struct sgpu_leases *leases;
+	struct sgpu_sources *sources;
 	struct sgpu_source source;
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(uses); i++) {
 		const bool in = uses[i] & SGPU_REGION_INPUTS, out = uses[i] & SGPU_REGION_RESULTS;
 
 		REQUIRE(publish_for(uses[i], 100, true, &location) == SGPU_OK);
-		REQUIRE(sgpu_leases_create(NULL, &leases, NULL) == SGPU_OK);
+		REQUIRE(sgpu_sources_create(NULL, &sources, NULL) == SGPU_OK);
 		CHECK(sgpu_region_check(&location, 100, false, NULL) ==
 		      (in ? SGPU_OK : SGPU_EPOLICY));
 		CHECK(sgpu_region_check(&location, 100, true, NULL) ==
 		      (out ? SGPU_OK : SGPU_EPOLICY));
-		CHECK(sgpu_leases_source(leases, &location, 100, false, &source, NULL) ==
+		CHECK(sgpu_sources_open(sources, &location, 100, false, &source, NULL) ==
 		      (in ? SGPU_OK : SGPU_EPOLICY));
-		CHECK(sgpu_leases_source(leases, &location, 100, true, &source, NULL) ==
+		CHECK(sgpu_sources_open(sources, &location, 100, true, &source, NULL) ==
 		      (out ? SGPU_OK : SGPU_EPOLICY));
-		sgpu_leases_free(&leases);
+		sgpu_sources_free(&sources);
 		CHECK(sgpu_slice_open(&location, 100, &slice, NULL) ==
 		      (in ? SGPU_OK : SGPU_EPOLICY));
 		sgpu_source_close(&slice);
@@ -195,7 +196,7 @@ UNIT_TEST(a_slice_that_its_owner_fills_is_what_a_runner_reads)
 {
 	struct sgpu_source slice;
 	struct sgpu_location location;
-	struct sgpu_leases *leases;
+	struct sgpu_sources *sources;
 	struct sgpu_source source;
 	char bytes[7];
 
@@ -208,11 +209,11 @@ UNIT_TEST(a_slice_that_its_owner_fills_is_what_a_runner_reads)
 	REQUIRE(sgpu_slice_open(&location, 7, &slice, NULL) == SGPU_OK);
 	CHECK(pwrite(slice.fd, "payload", 7, (off_t)slice.offset) == 7);
 	sgpu_source_close(&slice);
-	REQUIRE(sgpu_leases_create(NULL, &leases, NULL) == SGPU_OK);
-	REQUIRE(sgpu_leases_source(leases, &location, 7, false, &source, NULL) == SGPU_OK);
+	REQUIRE(sgpu_sources_create(NULL, &sources, NULL) == SGPU_OK);
+	REQUIRE(sgpu_sources_open(sources, &location, 7, false, &source, NULL) == SGPU_OK);
 	CHECK(pread(source.fd, bytes, 7, (off_t)source.offset) == 7 &&
 	      memcmp(bytes, "payload", 7) == 0);
-	sgpu_leases_free(&leases);
+	sgpu_sources_free(&sources);
 	CHECK(sgpu_region_release(location.region, NULL) == SGPU_OK);
 	CHECK(sgpu_slice_open(&location, 7, &slice, NULL) == SGPU_EUNAVAILABLE);
 }
@@ -221,15 +222,15 @@ UNIT_TEST(a_slice_that_its_owner_fills_is_what_a_runner_reads)
 static int fetch(struct sgpu_files *files, const char *name, struct sgpu_error *error)
 {
 	struct sgpu_location location = { .kind = SGPU_LOCATION_FILE, .file = (char *)name };
-	struct sgpu_leases *leases = NULL;
+	struct sgpu_sources *sources = NULL;
 	struct sgpu_source source;
-	int code = sgpu_leases_create(files, &leases, error);
+	int code = sgpu_sources_create(files, &sources, error);
 
 	if (code == SGPU_OK) {
-		code = sgpu_leases_source(leases, &location, 1, false, &source, error);
+		code = sgpu_sources_open(sources, &location, 1, false, &source, error);
 		sgpu_source_close(&source);
 	}
-	sgpu_leases_free(&leases);
+	sgpu_sources_free(&sources);
 	return code;
 }
 
@@ -350,7 +351,7 @@ UNIT_TEST(folders_of_the_kernel_are_no_folders_of_files)
 }
 
 struct user {
-	struct sgpu_leases *leases;
+	struct sgpu_sources *sources;
 	const struct sgpu_location *location;
 	int code;
 };
@@ -360,7 +361,7 @@ static void *use(void *argument)
 	struct user *user = argument;
 	struct sgpu_source source;
 
-	user->code = sgpu_leases_source(user->leases, user->location, 1, false, &source, NULL);
+	user->code = sgpu_sources_open(user->sources, user->location, 1, false, &source, NULL);
 	sgpu_source_close(&source);
 	return NULL;
 }
@@ -368,23 +369,23 @@ static void *use(void *argument)
 UNIT_TEST(any_thread_may_use_leases)
 {
 	enum { USERS = 8 };
-	struct sgpu_leases *leases;
+	struct sgpu_sources *sources;
 	struct sgpu_location location;
 	struct user users[USERS];
 	pthread_t threads[USERS];
 	int i;
 
 	REQUIRE(publish(100, false, &location) == SGPU_OK);
-	REQUIRE(sgpu_leases_create(NULL, &leases, NULL) == SGPU_OK);
+	REQUIRE(sgpu_sources_create(NULL, &sources, NULL) == SGPU_OK);
 	for (i = 0; i < USERS; i++) {
-		users[i] = (struct user){ leases, &location, 1 };
+		users[i] = (struct user){ sources, &location, 1 };
 		pthread_create(&threads[i], NULL, use, &users[i]);
 	}
 	for (i = 0; i < USERS; i++) {
 		pthread_join(threads[i], NULL);
 		CHECK(users[i].code == SGPU_OK);
 	}
-	sgpu_leases_free(&leases);
+	sgpu_sources_free(&sources);
 }
 
 int main(void)

@@ -33,8 +33,8 @@ struct load {
 	bool export, published;
 	struct sgpu_output out;
 	unsigned jobs;
-	struct sgpu_files *files;   /* folders whose files batches may name; NULL: none */
-	struct sgpu_leases *leases; /* opens payloads in `files` */
+	struct sgpu_files *files;     /* folders whose files batches may name; NULL: none */
+	struct sgpu_sources *sources; /* opens payloads in `files` */
 	const char *in_name;
 	struct sgpu_tar_reader *reader;
 	struct sgpu_batch *batch;
@@ -217,8 +217,8 @@ static int find_payload(void *argument, struct sgpu_host_part *part, struct sgpu
 	int rc;
 
 	if (location->kind == SGPU_LOCATION_FILE) {
-		return sgpu_leases_source(load->leases, location, slice->size, false,
-					  &slice->source, error);
+		return sgpu_sources_open(load->sources, location, slice->size, false,
+					 &slice->source, error);
 	}
 	rc = sgpu_batch_next_payload(load->reader, load->batch, &segment, error);
 	sgpu_descriptor_from_fd(sgpu_tar_fd(load->reader), load->in_name, &archive);
@@ -422,7 +422,7 @@ static int run(struct load *load, int in, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_tar_open(in, load->in_name, &load->reader, error);
 	rc = rc ? rc : sgpu_batch_read(load->reader, SGPU_READ_BATCH, &load->batch, error);
 	rc = rc ? rc : check_payloads(load, error);
-	rc = rc ? rc : sgpu_leases_create(load->files, &load->leases, error);
+	rc = rc ? rc : sgpu_sources_create(load->files, &load->sources, error);
 	rc = rc ? rc : stage(load, error);
 	rc = rc ? rc : relocate(load, error);
 	rc = rc ? rc : sgpu_batch_write_head(load->out.fd, load->out.path, load->batch, error);
@@ -465,7 +465,7 @@ int verb_load(int argc, char **argv)
 	}
 	sgpu_output_close(&load.out);
 	free(load.slices);
-	sgpu_leases_free(&load.leases);
+	sgpu_sources_free(&load.sources);
 	sgpu_files_free(&load.files);
 	sgpu_region_close(&load.region);
 	sgpu_batch_free(&load.batch);
