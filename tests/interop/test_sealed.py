@@ -3,9 +3,6 @@
 import json
 import os
 
-from cryptography.exceptions import InvalidTag
-from pyhpke import OpenError
-
 import sealed_format as f
 import sealed_to_format as to
 from tap import TOP, main, read, sh, test, write
@@ -43,26 +40,8 @@ def ours_opens_python():
 
 
 @test
-def both_refuse_damage():
-    "both refuse the same damaged files"
-    key = key_file()
-    sealed = f.seal(key, os.urandom(40000), os.urandom(24))
-    damaged = [sealed[:at] + bytes([sealed[at] ^ 1]) + sealed[at + 1:] for at in (0, 23, 24, 55, 56, 20000, -1 % len(sealed))]
-    damaged += [sealed[:cut] for cut in (0, 56, 72, 16456, 32856, len(sealed) - 1)] + [sealed + b"\0"]
-    for data in damaged:
-        write("bad", data)
-        sh("sgpu-seal", "open-file", "-k", "key.jwk", "bad", "out", status=4)
-        assert not os.path.exists("out")
-        try:
-            f.unseal(key, data)
-        except (ValueError, InvalidTag):
-            continue
-        raise AssertionError("Python took it")
-
-
-@test
 def public_keys_work_both_ways():
-    "pyhpke opens what is sealed to a public key, and the other way round, and both refuse damage in the header"
+    "pyhpke opens what is sealed to a public key, and the other way round"
     sh("sgpu-seal", "keygen", "--x25519", "-o", "pair.jwk")
     sh("sgpu-seal", "pubkey", "-o", "public.jwk", "pair.jwk")
     private, public = (f.unb64url(f.encryption_key("pair.jwk")[name]) for name in "dx")
@@ -76,18 +55,6 @@ def public_keys_work_both_ways():
         assert read("out") == data, size
         piped = sh("sgpu-seal", "open-file", "-k", "pair.jwk", "--context", context.hex(), data=read("theirs"))
         assert piped == data, size
-    os.remove("out")
-    sealed = to.seal(public, os.urandom(100), os.urandom(32), os.urandom(24))
-    for at in range(0, 128 + 56, 5):
-        bad = sealed[:at] + bytes([sealed[at] ^ 1]) + sealed[at + 1:]
-        write("bad", bad)
-        sh("sgpu-seal", "open-file", "-k", "pair.jwk", "bad", "out", status=4)
-        assert not os.path.exists("out")
-        try:
-            to.unseal(private, bad)
-        except (ValueError, InvalidTag, OpenError):
-            continue
-        raise AssertionError("Python took it")
 
 
 @test
