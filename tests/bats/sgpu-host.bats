@@ -46,7 +46,12 @@ run_there() {
 @test "a host is added after a look at what it proves, and then runs jobs" {
 	requires pty
 	serve_quotes
-	run --separate-stderr -2 sgpu host add lab --socket "$SOCKET" </dev/null
+	run --separate-stderr -2 sgpu host add lab --socket "$SOCKET" --yes </dev/null
+	assert_contains "$stderr" "--roots FILE"
+	run --separate-stderr -2 setsid -w sgpu host add lab --socket "$SOCKET" --roots ca.crt
+	assert_contains "$stderr" "there is no terminal to ask on"
+	sgpu-measure keygen -q -o other.pem --authority other.crt
+	run --separate-stderr -4 add --roots other.crt
 	run -4 script -qec "sgpu host add lab --socket $SOCKET" /dev/null <<<n
 	assert_contains "$output" "nothing was kept"
 	[ -z "$(ls config/sgpu/hosts)" ]
@@ -110,12 +115,19 @@ run_there() {
 	cp ak.pem.2 ak.pem && cp ak.crt.2 ak.crt
 	serve_quotes
 	run_there -4
+	[ -z "$output" ]
+	[ "$(status tenants | awk '{ sum += $4 } END { print sum + 0 }')" -eq 0 ]
 	run --separate-stderr -4 sgpu host update lab --yes
 	assert_contains "$stderr" "$(openssl x509 -in ca2.crt -outform DER | sha256sum | cut -d ' ' -f 1); if"
 	run_there -4
 	run --separate-stderr -0 sgpu host update lab --yes --roots ca2.crt
 	assert_contains "$output" "changes    none in the policy"
 	run_there -0
+	cp config/sgpu/hosts/lab/policy.json before
+	run --separate-stderr -2 setsid -w sgpu host update lab --sessions any
+	assert_contains "$output" 'changes    runner.sessions: "owners" -> "any"'
+	assert_same before config/sgpu/hosts/lab/policy.json
+	[ "$(ls config/sgpu/hosts)" = lab ]
 	run --separate-stderr -0 sgpu host update lab --yes --sessions any
 	assert_contains "$output" 'changes    runner.sessions: "owners" -> "any"'
 	assert_contains "$output" "whoever reaches the server"
@@ -209,6 +221,13 @@ run_there() {
 	run --separate-stderr -2 sgpu host add bad -oProxyCommand=x --yes --roots ca.crt
 	run --separate-stderr -2 sgpu host add bad 'a b' --yes --roots ca.crt
 	run --separate-stderr -2 sgpu host add ../bad host --yes --roots ca.crt
+	rm asked down
+	run --separate-stderr -2 sgpu host add bad -- -v
+	run --separate-stderr -2 sgpu host add bad "lab;touch mark"
+	assert_no_file asked
+	run --separate-stderr -3 sgpu host add bad lab --socket "/none'; touch mark; '\$(touch mark)"
+	grep -q ' lab ' asked
+	assert_no_file mark
 }
 
 @test "a host that is down is waited for, one that refuses is not" {
@@ -243,20 +262,20 @@ run_there() {
 }
 
 @test "files of a host that others could have changed are refused" {
-	requires root
 	serve_quotes
 	run --separate-stderr -0 add
-	chmod 0666 config/sgpu/hosts/lab/policy.json
-	run_there -4
-	chmod 0600 config/sgpu/hosts/lab/policy.json
+	local path
+	for path in . hosts hosts/lab hosts/lab/policy.json hosts/lab/roots.crt hosts/lab/host.json; do
+		chmod go+w "config/sgpu/$path"
+		run_there -4
+		[ -z "$output" ]
+		chmod go-w "config/sgpu/$path"
+	done
+	requires root
 	chown 65534 config/sgpu/hosts/lab/host.json
 	run_there -4
 	chown 0 config/sgpu/hosts/lab/host.json
-	chmod 0777 config/sgpu/hosts/lab
-	run_there -4
-	chmod 0700 config/sgpu/hosts/lab
-	chmod 0777 config/sgpu/hosts
-	run_there -4
+	run_there -0
 }
 
 @test "sgpu pipe runs on a host, too" {

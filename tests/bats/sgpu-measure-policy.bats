@@ -382,32 +382,6 @@ fake_build() {
 	assert_no_file new.json
 }
 
-@test "only the runner of the build is accepted, with its own key, and gets the batch" {
-	requires jq
-	[ -z "${SGPU_SANITIZE:-}" ] || skip "a process under a sanitizer can be looked into"
-	fake_build
-	sgpu-measure policy -q --build build --owners any --at-least plain -o from-build.json
-	small_job 100
-	mkfifo feed
-	sgpu-run --device cpu --quote own.json --nonce "$nonce" --attestation-key AK.pem --certificate AK.crt \
-		--owner owner.jwk feed >response 3>&- &
-	runner=$!
-	wait_for test -s own.json
-	exec 7>feed # once the runner reads it
-	appraise -p from-build.json --owner owner.jwk --recipient key.jwk own.json
-	run ! cmp -s key.jwk runner.pub.jwk
-	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r key.jwk >&7
-	exec 7>&-
-	wait "$runner"
-	sgpu-seal open -k owner.jwk -C out response
-	assert_same out/out.f32 expected.f32
-	# Another program's digest is not accepted.
-	printf x >>build/bin/sgpu-enclave
-	sgpu-measure policy -q --build build --owners any --at-least plain -o other.json
-	run --separate-stderr -4 appraise -p other.json own.json
-	assert_contains "$stderr" "not a program that the policy knows"
-}
-
 @test "device code is measured in the file of a build, without a GPU" {
 	requires jq
 	[ -e "$SGPU_BUILD/lib/sgpu/sgpu-cuda.so" ] || skip "needs a build with the CUDA device"

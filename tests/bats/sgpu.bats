@@ -161,6 +161,7 @@ nothing_left() {
 	PATH=$PWD/bin:$PATH run -0 "$SGPU_BUILD/bin/sgpu" seal --version
 	assert_contains "$output" "sgpu-seal "
 	run --separate-stderr -2 sgpu sael
+	assert_contains "$stderr" "sgpu: error: unknown verb 'sael'"
 	run --separate-stderr -2 sgpu ../bin/sgpu-seal
 	PATH=$PWD/bin:$PATH run -0 "$SGPU_BUILD/bin/sgpu" run copy a.u8:u8:64
 }

@@ -68,16 +68,6 @@ balanced() {
 	assert_contains "$stderr" "cannot open './inof'"
 }
 
-@test "sgpu VERB is the program of that name beside it, and none of the path" {
-	[ "$(sgpu seal --version)" = "$(sgpu-seal --version)" ]
-	mkdir bin
-	printf '#!/bin/sh\ntouch %s/mark\n' "$PWD" >bin/sgpu-other
-	chmod +x bin/sgpu-other
-	PATH=$PWD/bin:$PATH run --separate-stderr -2 sgpu other
-	assert_contains "$stderr" "unknown verb 'other'"
-	assert_no_file mark
-}
-
 @test "a wrong option says which one was meant" {
 	run --separate-stderr -2 sgpu-seal open --ouptut x
 	assert_contains "$stderr" "unknown option '--ouptut'"
