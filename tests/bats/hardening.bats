@@ -449,18 +449,6 @@ wait_in() {
 	[ "$status" -eq 3 ]
 }
 
-@test "keys and data come by descriptors and process substitution all the same" {
-	head -c 1000 /dev/urandom >clear
-	sgpu-seal seal-file -k <(cat owner.jwk) clear sealed
-	sgpu-seal open-file -k /dev/fd/7 sealed 7<owner.jwk | cmp - clear
-	sgpu-seal open-file -k owner.jwk <(cat sealed) opened
-	assert_same opened clear
-	small_job
-	# shellcheck disable=SC2094 # descriptors of the same file, only read
-	sgpu-manifest pack job.json | sgpu-seal seal -k fd:7 7<owner.jwk | sgpu-run --device cpu -k <(cat owner.jwk) -o response
-	[ -s response ]
-}
-
 @test "no descriptor of a key's file stays open in a runner, inherited or not" {
 	exec 5<owner.jwk
 	start_runner env

@@ -114,7 +114,7 @@ offset_of() {
 
 @test "a flipped byte in any field of a header is refused" {
 	local member at
-	for member in seal.json response.json note segments/result segments/bias_copy; do
+	for member in seal.json segments/bias_copy; do # the first, and the last, which is not sealed
 		# name, mode, uid, gid, size, mtime, checksum, type, link, magic, version, user, group, major, minor, prefix, rest
 		for at in 0 50 100 108 116 124 135 136 148 155 156 157 257 263 265 297 329 337 345 511; do
 			cp response bad
@@ -395,13 +395,6 @@ offset_of() {
 	run -0 sgpu-seal open -k other.jwk -k owner.jwk -C out response
 }
 
-@test "a LOW payload changed before or while sealing is refused" {
-	requires tar
-	printf x | dd of=bias.f32 conv=notrunc status=none
-	run -4 sgpu-seal seal -q -k owner.jwk -o sealed packed
-	assert_no_file sealed
-}
-
 @test "a payload that has shrunk or gone is refused before anything is written" {
 	truncate -s 19999 scan.f32
 	run -1 sgpu-seal seal -q -k owner.jwk -o sealed packed
@@ -411,21 +404,6 @@ offset_of() {
 	assert_no_file sealed
 	sgpu-seal seal -q -k owner.jwk packed >streamed 2>message || true
 	[ ! -s streamed ]
-}
-
-@test "things that are no archive are refused" {
-	local thing
-	: >empty
-	head -c 100 /dev/zero >zeros100
-	head -c 4096 /dev/zero >zeros
-	head -c 100000 /dev/urandom >noise
-	for thing in empty zeros100 zeros noise job.json owner.jwk packed batch.tar; do
-		refused_response "$thing"
-	done
-	for thing in empty zeros noise job.json response; do
-		run -1 sgpu-seal seal -q -k owner.jwk -o sealed "$thing"
-		assert_no_file sealed
-	done
 }
 
 @test "an unsealed batch does not run, and secrets travel sealed or not at all" {

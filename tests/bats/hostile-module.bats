@@ -212,12 +212,6 @@ load hostile-module
 	done
 }
 
-@test "a refused call is told as JSON, too" {
-	run --separate-stderr -4 try 1 --json
-	assert_contains "$stderr" '"tool":"sgpu-run"'
-	assert_contains "$stderr" "(execve) refused"
-}
-
 @test "a module that ends its process fails its operation alone, even with status 0" {
 	local number
 	for number in "200:status 0" "201:status 3" "202:SIGABRT" "203:SIGSEGV" "204:SIGILL" "206:SIGSEGV" "208:its process"; do

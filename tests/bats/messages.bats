@@ -299,20 +299,6 @@ other_files() {
 	assert_contains "$stderr" "'packed' is a batch, not a response"
 }
 
-@test "messages: behind a program that failed the others say no input, and the status is 6" {
-	make_keys
-	small_job
-	echo '{' >bad.json
-	# shellcheck disable=SC2016
-	run -0 --separate-stderr bash -c \
-		'sgpu-manifest pack bad.json 2>first | sgpu-seal seal -k owner.jwk -r runner.pub.jwk | sgpu-stage load |
-		sgpu-run -k runner.jwk | sgpu-seal open -k owner.jwk -C out; echo "${PIPESTATUS[*]}"'
-	[ "${lines[0]}" = "1 6 6 6 6" ]
-	[ "$(sort -u <<<"$stderr" | sed 's/^[a-z-]*: //' | sort -u)" = "error: no input" ]
-	[ "$(wc -l <<<"$stderr")" -eq 4 ]
-	assert_no_file out
-}
-
 @test "messages: nothing from a pipe is 6, an empty file is 1, and so is what is cut later" {
 	make_keys
 	small_job

@@ -30,19 +30,6 @@ no_region() {
 	no_region
 }
 
-@test "one shared symmetric key does in place of the three" {
-	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk | sgpu-stage load | sgpu-run -k owner.jwk |
-		sgpu-seal open -k owner.jwk -C out
-	results out
-	no_region
-}
-
-@test "sgpu-stage can be left out" {
-	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk | sgpu-run -k runner.jwk |
-		sgpu-seal open -k owner.jwk -C out
-	results out
-}
-
 @test "files can stand between any two tools, and tar lists each" {
 	sgpu-manifest pack -o packed job.json
 	tar tvf packed >list
@@ -64,15 +51,6 @@ no_region() {
 	no_region
 }
 
-@test "standard input and output do in place of names" {
-	sgpu-manifest pack job.json >packed
-	sgpu-seal seal -k owner.jwk -r runner.pub.jwk <packed >sealed
-	sgpu-stage load <sealed >staged
-	sgpu-run -k runner.jwk - <staged >response
-	sgpu-seal open -k owner.jwk -C out <response
-	results out
-}
-
 @test "the response never holds what is HIGH in the clear" {
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >sealed
 	sgpu-run -k runner.jwk sealed >response
@@ -83,30 +61,6 @@ no_region() {
 	tar xOf response segments/bias_copy | cmp - bias.f32
 }
 
-@test "a job of LOW segments alone needs no key" {
-	sed 's/"HIGH"/"LOW"/' job.json >low.json
-	sgpu-manifest pack low.json | sgpu-stage load --files . | sgpu-run >response
-	tar xOf response segments/result | cmp - expected.f32
-	no_region
-}
-
-@test "runs give the same bytes whatever the number of workers" {
-	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk >sealed
-	for jobs in 1 2 7; do
-		sgpu-run -j $jobs -k owner.jwk sealed | sgpu-seal open -k owner.jwk -C out$jobs
-		results out$jobs
-	done
-}
-
-@test "a staged batch that is run twice fails the second time" {
-	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk | sgpu-stage load >staged
-	sgpu-run -k owner.jwk -o response staged
-	no_region
-	run --separate-stderr -4 sgpu-run -k owner.jwk -o again staged
-	assert_contains "$stderr" "there is no region"
-	assert_no_file again
-}
-
 # statuses KEY KEY: of a pipe whose runner has the first key and whose owner the second; what it says is in `told`.
 statuses() {
 	# shellcheck disable=SC2016 # for the other shell
@@ -114,16 +68,6 @@ statuses() {
 		sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk | sgpu-run -k "$1" |
 			sgpu-seal open -k "$2" -C out
 		echo "$? ${PIPESTATUS[*]}"' - "$1" "$2" 2>told
-}
-
-@test "a batch that the runner refuses: the owner hears why, and the status of the pipe is 4" {
-	sgpu-seal keygen --x25519 -o other.jwk
-	# The runner refuses by the first member, so its writer may find it gone.
-	run statuses other.jwk owner.jwk
-	[ "$output" = "4 0 0 4 4" ] || [ "$output" = "4 0 141 4 4" ]
-	grep -q '^sgpu-run: error: none of the keys is a recipient of this batch' told
-	grep -q "^sgpu-seal: error: not authenticated: the runner's side says EKEY: none of the keys is a recipient" told
-	assert_no_file out
 }
 
 @test "each refusal is one: no owner's signature, taken before, altered, no key" {

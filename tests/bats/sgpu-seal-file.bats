@@ -198,13 +198,6 @@ bytes() {
 	done
 }
 
-@test "an unknown provider is an error that names it" {
-	export SGPU_AEAD=rot13
-	run --separate-stderr -3 sgpu-seal seal-file -k key.jwk /dev/null out
-	assert_contains "$stderr" "'rot13'"
-	assert_no_file out
-}
-
 @test "the provider that ran is in --json" {
 	bytes 100000 >in
 	sgpu-seal seal-file -k key.jwk in out
@@ -220,19 +213,6 @@ bytes() {
 	requires vaes
 	run --separate-stderr -0 sgpu-seal seal-file --json -k key.jwk /dev/null out
 	case $stderr in *ipsec-mb*) ;; *) skip "built without libipsec-mb" ;; esac
-}
-
-@test "the example in Python opens what sgpu-seal sealed, and the other way round" {
-	requires python-cryptography
-	for size in 0 16384 50000; do
-		bytes "$size" >in
-		sgpu-seal seal-file -k key.jwk in sealed
-		python3 "$SGPU_TOP/examples/sealed.py" open key.jwk sealed out
-		assert_same in out
-		python3 "$SGPU_TOP/examples/sealed.py" seal key.jwk in sealed
-		sgpu-seal open-file -k key.jwk sealed back
-		assert_same in back
-	done
 }
 
 @test "any changed byte of the header means another key, and no output appears" {

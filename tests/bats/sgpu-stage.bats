@@ -54,21 +54,6 @@ location() {
 	no_regions
 }
 
-@test "the whole pipeline works with the stage in it" {
-	small_job 3000
-	make_keys
-	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk | sgpu-stage load |
-		sgpu-run -k runner.jwk | sgpu-seal open -k owner.jwk -C out
-	assert_same out/out.f32 expected.f32
-	no_regions
-}
-
-@test "a staged batch carries no payload, and tar can list it" {
-	sealed_batch
-	sgpu-stage load -o staged.sgpu sealed.sgpu
-	[ "$(tar tf staged.sgpu | tr '\n' ' ')" = "seal.json batch.json manifest.json note locations.json " ]
-}
-
 @test "payloads lie in one region, on pages of their own, a sealed one at 8 modulo 16" {
 	sealed_batch 5000
 	sgpu-stage load -o staged.sgpu sealed.sgpu
@@ -239,15 +224,6 @@ location() {
 	assert_same out/out.f32 expected.f32
 }
 
-@test "--export without -o is a usage error" {
-	sealed_batch
-	run --separate-stderr -2 sgpu-stage load --export sealed.sgpu
-	# shellcheck disable=SC2154
-	[ -z "$output" ]
-	assert_contains "$stderr" "-o"
-	no_regions
-}
-
 @test "a batch whose manifest names a variable with a meaning to the shell is refused" {
 	requires openssl
 	exporting_job 100
@@ -330,37 +306,25 @@ location() {
 	[ "$(regions)" -eq 1 ]
 }
 
-@test "a killed loader leaves nothing" {
-	sealed_batch 100000
-	mkfifo feed
-	sgpu-stage load -o staged.sgpu <feed &
-	loader=$!
-	exec 5>feed
-	head -c 600000 sealed.sgpu >&5
-	kill -KILL "$loader"
-	exec 5>&-
-	run wait "$loader"
-	assert_no_file staged.sgpu
-	no_regions
-}
-
 @test "a loader that is told to stop dies by that signal and leaves nothing" {
 	sealed_batch 100000
 	mkfifo feed
-	sgpu-stage load -o staged.sgpu <feed 2>messages &
-	loader=$!
-	exec 5>feed
-	head -c 600000 sealed.sgpu >&5
-	# Until the first piece has arrived, the handler may not be there yet.
-	while [ -d "/proc/$loader" ] && ! grep -q 'SigCgt.*[1-9a-f]' "/proc/$loader/status"; do :; done
-	while [ -d "/proc/$loader" ] && [ -z "$(find "/proc/$loader/fd" -lname '*(deleted)')" ]; do :; done
-	kill -TERM "$loader"
-	status=0
-	wait "$loader" || status=$?
-	exec 5>&-
-	[ "$status" -eq 143 ]
-	assert_no_file staged.sgpu
-	no_regions
+	for signal in KILL TERM; do
+		sgpu-stage load -o staged.sgpu <feed 2>messages &
+		loader=$!
+		exec 5>feed
+		head -c 600000 sealed.sgpu >&5
+		# Until the first piece has arrived, the handler may not be there yet.
+		while [ -d "/proc/$loader" ] && ! grep -q 'SigCgt.*[1-9a-f]' "/proc/$loader/status"; do :; done
+		while [ -d "/proc/$loader" ] && [ -z "$(find "/proc/$loader/fd" -lname '*(deleted)')" ]; do :; done
+		kill -s "$signal" "$loader"
+		status=0
+		wait "$loader" || status=$?
+		exec 5>&-
+		[ "$status" -eq $((128 + $(kill -l "$signal"))) ]
+		assert_no_file staged.sgpu
+		no_regions
+	done
 }
 
 @test "when the batch cannot be written the region goes too" {
@@ -453,6 +417,9 @@ END
 	done
 	run --separate-stderr -2 sgpu-stage load sealed.sgpu sealed.sgpu
 	run --separate-stderr -2 sgpu-stage list sealed.sgpu
+	run --separate-stderr -2 sgpu-stage load --export sealed.sgpu
+	[ -z "$output" ]
+	assert_contains "$stderr" "-o"
 	run --separate-stderr -3 sgpu-stage load -o staged.sgpu absent.sgpu
 	no_regions
 }
