@@ -164,6 +164,7 @@ two_jobs() {
 	assert_contains "$(cat index)" "operation 'COPY' was not run: segment 'scan' failed"
 	assert_contains "$(cat index)" '"code":"EAUTH"'
 	run --separate-stderr -5 sgpu-seal open -k owner.jwk -C out response
+	assert_contains "$stderr" "output 'result' has failed"
 	assert_no_file out/out.f32
 	assert_same out/bias.copy.f32 bias.f32
 }

@@ -284,24 +284,6 @@ del members['segments/result']"
 	run -4 sgpu-seal inspect forged
 }
 
-@test "failed segments are named, the others are written, and the status is 5" {
-	requires tar
-	# A secret input damaged on its way fails what depends on it and nothing else.
-	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed >sealed
-	local block
-	block=$(tar -tRf sealed | awk '/segments\/scan/ { sub(":", "", $2); print $2 }')
-	flip_byte sealed $((block * 512 + 512 + 3000))
-	run -5 sgpu-run -q -k runner.jwk -o response sealed
-	run -5 --separate-stderr sgpu-seal open -k owner.jwk -C out response
-	assert_contains "$stderr" "'result' has failed"
-	assert_same out/bias.copy.f32 bias.f32
-	assert_no_file out/out.f32
-	run -5 sgpu-seal open -k owner.jwk --only result -o one response
-	assert_no_file one
-	run -0 sgpu-seal open -k owner.jwk --only bias_copy -o one response
-	assert_same one bias.f32
-}
-
 @test "a response that fails takes nothing away from a file that it was appended to" {
 	requires tar
 	run_job
