@@ -185,24 +185,6 @@ END
 	assert_contains "$output" "contains a space"
 }
 
-@test "the completion of bash offers verbs, options and files" {
-	installed
-	touch "a file"
-	# shellcheck source=/dev/null
-	source "$root/share/bash-completion/completions/sgpu-seal"
-	COMP_WORDS=(sgpu-seal keyg)
-	COMP_CWORD=1
-	_sgpu_seal
-	[ "${COMPREPLY[*]}" = keygen ]
-	COMP_WORDS=(sgpu-seal open --hel)
-	COMP_CWORD=2
-	_sgpu_seal
-	[ "${COMPREPLY[*]}" = --help ]
-	COMP_WORDS=(sgpu-seal open "a f")
-	_sgpu_seal
-	[ "${COMPREPLY[*]}" = "a file" ]
-}
-
 @test "the completions of zsh and fish parse" {
 	installed
 	checked=0

@@ -147,16 +147,6 @@ the_service_runs() {
 	run -4 sgpu-run -o response.first first
 }
 
-@test "the attestation key is replaced as the guide says, and quotes verify under the same authority" {
-	sgpu-measure keygen -q -o ca.pem --authority ca.crt
-	sgpu-measure keygen -q -o ek.pem --request ek.request
-	do_as_told rotate-ak
-	local nonce=00112233445566778899aabbccddeeff
-	sgpu-measure quote -q -k ak.pem --certificate ak.crt --nonce $nonce --device cpu -o quote
-	run -0 sgpu-measure verify --roots ca.crt --nonce $nonce quote
-	[ ! -e ak.new.pem ]
-}
-
 @test "a key that leaked is revoked as the guide says, and the one that takes its place is not" {
 	requires jq
 	local nonce=00112233445566778899aabbccddeeff

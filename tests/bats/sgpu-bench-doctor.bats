@@ -280,13 +280,6 @@ END
 	done
 }
 
-@test "a fifo in place of a file is no platform" {
-	mkdir -p root/dev/attestation
-	mkfifo root/dev/attestation/attestation_type
-	run -0 --separate-stderr doctor
-	says tee missing 'plain machine'
-}
-
 @test "standard output that cannot be written is an error" {
 	run -3 --separate-stderr bash -c 'sgpu-bench doctor >/dev/full'
 	[[ $stderr == *"standard output"* ]]

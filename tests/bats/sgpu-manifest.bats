@@ -86,25 +86,6 @@ big() {
 	assert_contains "$stderr" "hint: did you mean 'copy'?"
 }
 
-@test "check exits 3 for a file that is missing and 2 for a wrong option" {
-	run --separate-stderr -3 sgpu-manifest check nothing.json
-	assert_contains "$stderr" "cannot open 'nothing.json'"
-	run --separate-stderr -2 sgpu-manifest check --frobnicate
-	run --separate-stderr -2 sgpu-manifest frobnicate
-	run --separate-stderr -2 sgpu-manifest
-}
-
-@test "a syntax error has its line and column" {
-	printf '{\n  "version": 1,,\n}\n' >bad.json
-	run --separate-stderr -1 sgpu-manifest check bad.json
-	assert_contains "$stderr" "bad.json:2:"
-	printf '{"version":1,"version":1}' >bad.json
-	run --separate-stderr -1 sgpu-manifest check bad.json
-	assert_contains "$stderr" "this name twice"
-	: >bad.json
-	run --separate-stderr -1 sgpu-manifest check bad.json
-}
-
 # faulty TEXT MESSAGE: both as of printf; the message with its place.
 faulty() {
 	# shellcheck disable=SC2059
@@ -129,12 +110,6 @@ faulty() {
 	faulty '\xff\xfe{\0' '1:1: the text is not UTF-8'
 	run --separate-stderr -1 sgpu-manifest check <faulty.json
 	[ "$stderr" = "standard input:1:1: the text is not UTF-8" ]
-}
-
-@test "a wrong direction is told with its place and a hint" {
-	edit '"INPUT"' '"IN"'
-	diagnostic '"direction": "IN"' "/segments/0/direction: 'IN' is not one of INPUT, OUTPUT, INPUT_OUTPUT, INTERMEDIATE"
-	assert_contains "$stderr" "    hint: did you mean 'INPUT'?"
 }
 
 @test "every kind of wrong value is told with its place" {
@@ -192,30 +167,6 @@ line, column = map(int, sys.argv[2].split(":"))
 assert record == {"file": "one.json", "line": line, "column": column, "pointer": "/segments/0/direction",
 	"text": "'IN' is not one of INPUT, OUTPUT, INPUT_OUTPUT, INTERMEDIATE", "hint": "did you mean 'INPUT'?"}, record
 END
-}
-
-@test "control characters of a manifest reach no terminal" {
-	edit '"INPUT"' '"\\\\u001b[31m"'
-	run --separate-stderr -1 sgpu-manifest check one.json
-	case $stderr in *$'\033'*) false ;; esac
-	printf '{"version":1,"a\\u001b[2Jb":1}' >one.json
-	run --separate-stderr -1 sgpu-manifest check one.json
-	case $stderr in *$'\033'*) false ;; esac
-}
-
-@test "a cycle is one diagnostic that prints the cycle" {
-	cat >cycle.json <<'END'
-{ "version": 1, "manifest_id": "cycle",
-  "segments": [
-    { "segment_id": "x", "sensitivity_level": "LOW", "direction": "OUTPUT" },
-    { "segment_id": "y", "sensitivity_level": "LOW", "direction": "OUTPUT" } ],
-  "operations": [
-    { "gpu_operation_id": "A", "kernel": "copy", "arguments": { "input": "y", "output": "x" } },
-    { "gpu_operation_id": "B", "kernel": "copy", "arguments": { "input": "x", "output": "y" } } ] }
-END
-	run --separate-stderr -1 sgpu-manifest check cycle.json
-	assert_contains "$stderr" "cycle.json:6:5: /operations/0: the operations wait for each other in a cycle: A -> B -> A"
-	[ "$(grep -c cycle: <<<"$stderr")" -eq 1 ]
 }
 
 @test "a path from HIGH data to a LOW output is refused with the path" {
@@ -309,31 +260,6 @@ END
 	run --separate-stderr -2 bash -c 'sgpu-manifest canon -o job.json <job.json'
 }
 
-@test "the schema accepts what check accepts and refuses what it can tell" {
-	requires python3
-	python3 -c 'import jsonschema' 2>/dev/null || skip "needs Python's jsonschema"
-	small_job
-	sgpu-manifest schema -o schema.json
-	python3 - <<'END'
-import copy, json, jsonschema
-schema, job = json.load(open("schema.json")), json.load(open("job.json"))
-jsonschema.Draft202012Validator.check_schema(schema)
-validator = jsonschema.Draft202012Validator(schema)
-assert validator.is_valid(job), list(validator.iter_errors(job))
-def wrong(change):
-	other = copy.deepcopy(job)
-	change(other)
-	assert not validator.is_valid(other), change
-wrong(lambda j: j.update(version=2))
-wrong(lambda j: j["segments"][0].update(direction="IN"))
-wrong(lambda j: j["segments"][0].update(client_dma_input_device_ptr_var="X"))
-wrong(lambda j: j["segments"][2].update(data_location_client="x"))
-wrong(lambda j: j["operations"][0].update(kernel="nope"))
-wrong(lambda j: j["operations"][0].update(params={"nope": 1}))
-wrong(lambda j: j["operations"][0]["arguments"].pop("a"))
-END
-}
-
 @test "ops lists the operations and explains one" {
 	run --separate-stderr -0 sgpu-manifest ops
 	assert_contains "$output" "gaussian3d"
@@ -342,17 +268,6 @@ END
 	[[ $output =~ name\ +kind\ +required\ +default\ +min\ +max\ +choices\ +help ]]
 	run --separate-stderr -2 sgpu-manifest ops gausian3d
 	assert_contains "$stderr" "did you mean 'gaussian3d'?"
-}
-
-@test "ops --json names every argument and parameter" {
-	requires python3
-	sgpu-manifest ops --json | python3 -c '
-import json, sys
-ops = {op["name"]: op for op in json.load(sys.stdin)}
-assert len(ops) == 28, sorted(ops)
-assert [a["name"] for a in ops["gaussian3d"]["arguments"]] == ["input", "output"]
-assert any(p["name"] == "sigma" and p["kind"] == "number" for p in ops["gaussian3d"]["params"])
-'
 }
 
 # ---- pack ----

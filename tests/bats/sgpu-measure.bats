@@ -89,12 +89,6 @@ owned() {
 	done
 }
 
-@test "what was not asked for is told as not checked" {
-	run -0 verify quote.json
-	assert_contains "$output" "not checked: no --nonce given"
-	assert_contains "$output" "not checked: no --owner given"
-}
-
 @test "verify reads standard input, and its JSON has checks and claims" {
 	requires jq
 	run -0 --separate-stderr bash -c "sgpu-measure verify --json --roots CA.crt --nonce $nonce - <quote.json"
@@ -167,29 +161,10 @@ owned() {
 	assert_contains "$stderr" "(user 65534"
 }
 
-@test "an AK that no authority certified is ECHAIN" {
-	requires openssl
-	openssl req -x509 -new -key AK.pem -subj /CN=self -days 2 -addext keyUsage=critical,digitalSignature -sha384 -out self.crt
-	cat EK.crt >>self.crt
-	sgpu-measure quote -k AK.pem --certificate self.crt --nonce "$nonce" --device cpu -o self.json
-	refused ECHAIN --roots CA.crt self.json
-}
-
 @test "an old quote is EEXPIRED, and how old it may be can be said" {
 	sleep 2
 	refused EEXPIRED --roots CA.crt --max-age 1s quote.json
 	verify --max-age 1h quote.json
-}
-
-@test "a quote whose certificate's time is over is EEXPIRED" {
-	requires openssl
-	openssl req -new -key AK.pem -subj /CN=ak -out ak.csr
-	printf 'keyUsage=critical,digitalSignature\nbasicConstraints=critical,CA:false\nsubjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n' >ext
-	openssl x509 -req -in ak.csr -CA EK.crt -CAkey EK.pem -CAcreateserial -sha384 -extfile ext -days -1 -out old.crt 2>/dev/null ||
-		skip "this openssl makes no certificate of the past"
-	cat EK.crt >>old.crt
-	sgpu-measure quote -k AK.pem --certificate old.crt --nonce "$nonce" --device cpu -o old.json
-	refused EEXPIRED --roots CA.crt old.json
 }
 
 @test "altered claims are ESIGNATURE" {
@@ -315,19 +290,6 @@ fake_gramine() {
 		[ -z "$output" ]
 		run -1 sgpu-measure inspect "$file"
 	done
-}
-
-@test "a token signed by another algorithm is refused" {
-	requires jq
-	token=$(jq -r '.eat[1]' quote.json | decode)
-	for header in '{"alg":"none"}' '{"alg":"HS384"}' '{"alg":"ES384","jwk":{}}' '{"alg":"ES384","crit":["b64"],"b64":false}'; do
-		forged=$(printf '%s.%s' "$(printf %s "$header" | encode)" "${token#*.}" | encode)
-		jq -c --arg t "$forged" '.eat[1] = $t' quote.json >forged.json
-		run -1 verify forged.json
-	done
-	forged=$(printf '%s.' "${token%.*}" | encode)
-	jq -c --arg t "$forged" '.eat[1] = $t' quote.json >forged.json
-	run -1 verify forged.json
 }
 
 @test "a quote appears when it is whole, and not before" {

@@ -17,7 +17,7 @@ load spool
 	opens spool/b1.response spool/b2.response spool/b120.response
 }
 
-@test "devices that are named twice, do not exist or are of two kinds are refused, and a quote and a session have one" {
+@test "devices that are named twice, do not exist or are of two kinds are refused" {
 	fill 1
 	run --separate-stderr -2 sgpu-worker -k runner.jwk --device cuda:0,0 spool
 	assert_contains "$stderr" "'cuda:0' is named twice"
@@ -29,11 +29,5 @@ load spool
 	assert_contains "$stderr" "names no device at one place"
 	run --separate-stderr -3 env CUDA_VISIBLE_DEVICES= sgpu-worker -k runner.jwk --device cuda:0,1 spool
 	assert_contains "$stderr" "no device 'cuda:0'"
-	run --separate-stderr -2 sgpu-run --local --device cuda:all --quote quote --nonce 00112233445566778899aabbccddeeff \
-		--attestation-key runner.jwk --certificate runner.jwk -o response sealed
-	assert_contains "$stderr" "a quote names one device"
-	run --separate-stderr -2 sgpu-enclave --session -k key --device cpu,cpu </dev/null
-	assert_contains "$stderr" "names several devices"
-	assert_no_file response quote
 	[ -z "$(find spool -mindepth 1 ! -name b1)" ]
 }

@@ -48,7 +48,12 @@ def bad_manifests_fail_in_both():
     changes = [at_segment("direction", "IN"), at_segment("sensitivity_level", "SECRET"), at_segment("segment_id", 5),
                at_segment("surprise", 1), at_segment("data_type_info", {"dtype": "f31", "shape": [1]}),
                at_segment("data_type_info", {"dtype": "f32", "shape": [-1]}), drop("version"), drop("segments"),
-               lambda manifest: manifest.update(version=2), lambda manifest: manifest.update(extra=True)]
+               lambda manifest: manifest.update(version=2), lambda manifest: manifest.update(extra=True),
+               at_segment("client_dma_input_device_ptr_var", "X"), # it is HIGH
+               lambda manifest: manifest["segments"][2].update(direction="INTERMEDIATE"), # it has a location
+               lambda manifest: manifest["operations"][0].update(kernel="nope"),
+               lambda manifest: manifest["operations"][0].update(params={"nope": 1}),
+               lambda manifest: manifest["operations"][0]["arguments"].pop("a")]
     for change in changes:
         manifest = copy.deepcopy(MANIFEST)
         change(manifest)
