@@ -163,14 +163,15 @@ as_json() {
 	case "$1 $2" in
 	"sgpu-bench open") return 0 ;;
 	esac
+	: >lines
 	for arguments in "--nothing" "/nowhere" "a b c d e f" "-k /nowhere" "-o /proc/nowhere/x owner.jwk" "job.json" "-v job.batch"; do
 		# shellcheck disable=SC2086
-		timeout 20 "$1" "$2" --json $arguments 2>line </dev/null >/dev/null
-		assert_objects line || {
-			echo "$1 $2 --json $arguments" >&2
-			return 1
-		}
+		timeout 20 "$1" "$2" --json $arguments 2>>lines </dev/null >/dev/null
 	done
+	assert_objects lines || {
+		echo "$1 $2 --json" >&2
+		return 1
+	}
 }
 
 # assert_objects FILE: every line is one JSON object.

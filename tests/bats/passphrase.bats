@@ -6,10 +6,17 @@
 
 load helpers
 
-# protected NAME OPTION...: NAME.jwk, which "secret" opens, and its public half, NAME.pub.jwk.
-protected() {
-	sgpu-seal keygen -q --passphrase-fd 0 -o "$1.jwk" "${@:2}" <<<secret
-	sgpu-seal pubkey --passphrase-fd 0 -o "$1.pub.jwk" "$1.jwk" <<<secret
+# owner.jwk and person.jwk, which "secret" opens: made once, since a passphrase takes its time.
+setup_file() {
+	cd "$BATS_FILE_TMPDIR" || return 1
+	sgpu-seal keygen -q --passphrase-fd 0 -o owner.jwk <<<secret
+	sgpu-seal keygen -q --passphrase-fd 0 --x25519 -o person.jwk <<<secret
+	sgpu-seal pubkey --passphrase-fd 0 -o person.pub.jwk person.jwk <<<secret
+}
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	cp -a "$BATS_FILE_TMPDIR"/*.jwk .
 }
 
 on_terminal() {
@@ -18,8 +25,6 @@ on_terminal() {
 
 @test "each program of an owner opens a protected key, wherever the option stands" {
 	small_job 10
-	protected owner
-	protected person --x25519
 	sgpu-seal keygen -q --x25519 -o runner.jwk
 	sgpu-manifest pack job.json >packed
 	sgpu-seal seal -k owner.jwk -r runner.jwk --passphrase-fd 0 -o sealed packed <<<secret
@@ -39,7 +44,6 @@ on_terminal() {
 
 @test "keyinfo says what protects a file, which tells nothing of its keys" {
 	sgpu-seal keygen -q -o plain.jwk
-	protected owner
 	run -0 sgpu-seal keyinfo --passphrase-fd 0 owner.jwk <<<secret
 	[[ ${lines[0]} =~ ^passphrase\ +yes$ ]]
 	run -0 bash -c 'sgpu-seal keyinfo --json --passphrase-fd 0 owner.jwk <<<secret | jq -e ".passphrase and (.keys | length == 2)"'
@@ -52,7 +56,6 @@ on_terminal() {
 }
 
 @test "a wrong passphrase, a bad one and a bad descriptor are refused, and nothing is made" {
-	protected owner
 	echo text >in
 	run --separate-stderr -4 sgpu-seal seal-file -k owner.jwk --passphrase-fd 0 in out <<<Secret
 	assert_contains "$stderr" "wrong passphrase"
@@ -74,17 +77,16 @@ on_terminal() {
 
 @test "a runner, a signer and a server refuse a protected key with the reason" {
 	small_job 10
-	protected runner --x25519
-	sgpu-manifest pack job.json | sgpu-seal seal -q -r runner.pub.jwk >sealed
+	sgpu-manifest pack job.json | sgpu-seal seal -q -r person.pub.jwk >sealed
 	sgpu-measure keygen -o AK.pem 2>/dev/null
 	for command in "sgpu-enclave -o out sealed" "sgpu-run -o out sealed" "sgpu-serve --socket socket" "sgpu-worker spool"; do
 		mkdir -p spool
 		# shellcheck disable=SC2086 # several words
-		run --separate-stderr timeout 60 $command -k runner.jwk </dev/null
+		run --separate-stderr timeout 60 $command -k person.jwk </dev/null
 		[ "$status" -ne 0 ] && [ "$status" -lt 100 ]
 		assert_contains "$stderr" "protected by a passphrase"
 	done
-	run --separate-stderr -1 sgpu-measure quote -k runner.jwk --certificate AK.pem --nonce 0011223344556677 -o out
+	run --separate-stderr -1 sgpu-measure quote -k person.jwk --certificate AK.pem --nonce 0011223344556677 -o out
 	assert_no_file out
 }
 
@@ -107,7 +109,6 @@ on_terminal() {
 }
 
 @test "without a terminal, --passphrase-fd is the hint" {
-	sgpu-seal keygen -q --passphrase-fd 0 -o owner.jwk <<<secret
 	run --separate-stderr -3 setsid -w sgpu-seal keyinfo owner.jwk <<<secret
 	assert_contains "$stderr" "--passphrase-fd"
 	run --separate-stderr -3 setsid -w sgpu-seal keygen --passphrase -o new.jwk <<<secret

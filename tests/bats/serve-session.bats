@@ -40,14 +40,6 @@ let_go() {
 	exec 7>&-
 }
 
-@test "a program works in a session of the server" {
-	start_server --device cpu -k runner.jwk
-	run -0 program run 100
-	[ "$output" = "done" ]
-	wait_for sessions 0
-	run -0 program run 1
-}
-
 # refuses_sessions TEXT: whoever asks is told why.
 refuses_sessions() {
 	run -4 program run 1
@@ -281,14 +273,4 @@ is_stopped() {
 	SERVERS+=($!)
 	wait_for sessions 1
 	SERVE_UID=54322 run -0 program run 5
-}
-
-@test "what trains in a session trains in one of the server, too" {
-	PATH=$SGPU_BUILD/examples:$PATH
-	requires fashion-mnist
-	command -v train >/dev/null || skip "train was not built"
-	start_server --device cpu -k runner.jwk
-	RUNNER=$SERVE_RUNNER SGPU_SOCKET=$SOCKET run --separate-stderr -0 "$SGPU_TOP/examples/session/run.sh" served
-	run --separate-stderr -0 env -u SGPU_SOCKET "$SGPU_TOP/examples/session/run.sh" piped
-	cmp served/losses piped/losses
 }

@@ -128,14 +128,6 @@ says() {
 	says 'table 3' 'cuModuleLoad' 'waived: no GPU: a module of the CPU device is a shared object |'
 }
 
-@test "a run of the case training has figures for the networks" {
-	requires no-sanitizer
-	sgpu-bench run -q --quick --device cpu --samples 1 --json -o run.json training
-	run -0 --separate-stderr sgpu-bench graviton run.json
-	grep -q '^| figure 10 *| Cifar-10, training .* x *| here a step' <<<"$output"
-	grep -q '^| figure 11 *| MNIST autoencoder .* x *| here a step' <<<"$output"
-}
-
 @test "the records of the documentation have figures for tables 1 and 3 and section 7.3" {
 	local records=$SGPU_TOP/docs/benchmarks
 	run -0 --separate-stderr sgpu-bench graviton "$records"/h100-{channel,session,secure-copy,app}.json

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2154 # bats sets stderr
 #
-# sgpu-bench run training verifies what it trains.
+# sgpu-bench run training verifies what it trains, and graviton finds its figures.
 
 load helpers
 
@@ -20,4 +20,8 @@ told() {
 	for network in cnn autoencoder; do
 		awk "BEGIN { exit !($(told "$network: loss .* before,") < $(told "$network: loss")) }"
 	done
+	printf '%s\n' "$output" >run.json
+	run -0 --separate-stderr sgpu-bench graviton run.json
+	grep -q '^| figure 10 *| Cifar-10, training .* x *| here a step' <<<"$output"
+	grep -q '^| figure 11 *| MNIST autoencoder .* x *| here a step' <<<"$output"
 }

@@ -313,6 +313,7 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 	worker -q spool 2>messages & one=$!
 	for ((i = 0; i < 5000; i++)); do
 		rmdir spool/.claimed/*/ 2>/dev/null && break
+		kill -0 $one 2>/dev/null || break
 	done
 	run -0 find spool/.claimed -mindepth 1 -maxdepth 1 -type d
 	[ -z "$output" ] || skip "the worker never had an empty directory"
