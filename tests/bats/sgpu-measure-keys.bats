@@ -332,12 +332,3 @@ appraised() {
 	run -2 endorse --days 0 AK.csr
 	assert_no_file one.out two.out
 }
-
-@test "a key in a TPM is asked for only with --tpm, and its absence is told with the remedy" {
-	[ ! -e /dev/tpm0 ] || skip "there is a TPM"
-	export TPM2OPENSSL_TCTI=device:/nonexistent
-	run --separate-stderr -3 sgpu-measure keygen --tpm -o tpm.pem
-	assert_contains "$stderr" "tpm2-openssl"
-	[ "$(wc -l <<<"$stderr")" -le 2 ]
-	assert_no_file tpm.pem
-}
