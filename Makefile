@@ -133,7 +133,7 @@ USES_BLAS := $(call objects,lib/ops/gemm.c)
 USES_NUMA := $(call objects,lib/device/cuda/pinned.c)
 USES_CLONES := $(call objects,lib/crypto/measure.c \
 	tests/unit/test_kt128.c $(wildcard lib/crypto/kec*.c lib/crypto/kt*.c lib/ops/*.c lib/ops/c*/*.c tests/*/test_ops_*.c \
-	tests/fuzz/fuzz_expression.c tests/fuzz/fuzz_map.c))
+	tests/harness/ops_*.c tests/fuzz/fuzz_expression.c tests/fuzz/fuzz_map.c))
 USES_CUDA := $(call objects,lib/device/cuda.c)
 define feature
 $(USES_$(1)): SWITCHES += -DSGPU_$(1)=$(or $(call is_built,$(1)),0)

@@ -4,6 +4,7 @@
  */
 #include <stdarg.h>
 
+#include "ops/half.h"
 #include "ops_device.h"
 #include "ops_harness.h"
 
@@ -143,6 +144,81 @@ bool ops_infer(struct ops_case *c)
 	}
 	c->call.op->infer(&c->call, &c->report);
 	return c->diagnostics == 0;
+}
+
+/* An input of a type as sgpu_type_text writes it. */
+static void ops_give(struct ops_case *c, const char *name, char *text)
+{
+	char *at = text + strcspn(text, "["), *end = at;
+	uint64_t shape[SGPU_RANK_MAX];
+	enum sgpu_dtype dtype;
+	int rank = 0;
+
+	*at = '\0';
+	dtype = sgpu_dtype_parse(text);
+	for (at++; dtype != SGPU_NONE && *at != ']' && rank < SGPU_RANK_MAX; at = end) {
+		shape[rank++] = strtoull(at + (*at == ','), &end, 10);
+	}
+	if (dtype == SGPU_NONE || strcmp(at, "]") != 0) {
+		ops_die("'%s' is no type", text);
+	}
+	ops_input(c, name, dtype, rank, shape, NULL);
+	memset(ops_data(c, name), 1, c->bytes[ops_arg(c, name)]);
+}
+
+void ops_call(struct ops_case *c, const char *call)
+{
+	char words[256], *rest = words, *name, *value, *end;
+	double number;
+
+	snprintf(words, sizeof(words), "%s", call);
+	ops_begin(c, strsep(&rest, " "));
+	while ((name = strsep(&rest, " "))) {
+		value = strchr(name, '=');
+		if (value) {
+			*value++ = '\0';
+		}
+		if (sgpu_op_arg(c->call.op, name) < 0 && value) {
+			number = strtod(value, &end);
+			if (end > value && !*end) {
+				ops_number(c, name, number);
+			} else {
+				ops_choice(c, name, value);
+			}
+		} else if (value) {
+			ops_give(c, name, value);
+		} else {
+			c->call.present[ops_arg(c, name)] = true;
+		}
+	}
+}
+
+bool ops_refuses(const char *call, const char *where, const char *text)
+{
+	struct ops_case c;
+	bool good;
+
+	ops_call(&c, call);
+	good = !ops_infer(&c) && strstr(c.diagnostic_text, text) &&
+	       strcmp(c.diagnostic_argument[0] ? c.diagnostic_argument : c.diagnostic_param,
+		      where) == 0;
+	if (!good) {
+		printf("# '%s': %s%s: %s\n", call, c.diagnostic_argument, c.diagnostic_param,
+		       c.diagnostic_text);
+	}
+	ops_end(&c);
+	return good;
+}
+
+bool ops_runs(const char *call)
+{
+	struct ops_case c;
+	bool good;
+
+	ops_call(&c, call);
+	good = ops_run(&c);
+	ops_end(&c);
+	return good;
 }
 
 int ops_run_once(struct ops_case *c, unsigned jobs)
@@ -310,4 +386,61 @@ bool ops_close_f64(const double *actual, const double *expected, uint64_t count,
 		}
 	}
 	return true;
+}
+
+double ops_get(enum sgpu_dtype dtype, const void *data, uint64_t i)
+{
+	switch (dtype) {
+	case SGPU_F32:
+		return (double)((const float *)data)[i];
+	case SGPU_F64:
+		return ((const double *)data)[i];
+	case SGPU_F16:
+		return (double)sgpu_half_to_float(((const uint16_t *)data)[i]);
+	case SGPU_I8:
+		return ((const int8_t *)data)[i];
+	case SGPU_U8:
+		return ((const uint8_t *)data)[i];
+	case SGPU_I16:
+		return ((const int16_t *)data)[i];
+	case SGPU_U16:
+		return ((const uint16_t *)data)[i];
+	case SGPU_I32:
+		return ((const int32_t *)data)[i];
+	case SGPU_U32:
+		return ((const uint32_t *)data)[i];
+	case SGPU_I64:
+		return (double)((const int64_t *)data)[i];
+	case SGPU_U64:
+		return (double)((const uint64_t *)data)[i];
+	default:
+		ops_die("no type");
+	}
+}
+
+void ops_put(enum sgpu_dtype dtype, void *data, uint64_t i, double value)
+{
+	const bool floating = dtype == SGPU_F32 || dtype == SGPU_F64 || dtype == SGPU_F16;
+	const size_t size = sgpu_dtype_size(dtype);
+	const float single = (float)value;
+	const uint16_t half = sgpu_half_from_double(value);
+	const uint64_t whole = floating		 ? 0
+			       : value >= 0x1p63 ? (uint64_t)value
+						 : (uint64_t)(int64_t)value;
+	const void *from = dtype == SGPU_F32   ? (const void *)&single
+			   : dtype == SGPU_F64 ? (const void *)&value
+			   : dtype == SGPU_F16 ? (const void *)&half
+					       : (const void *)&whole;
+
+	memcpy((uint8_t *)data + i * size, from, size);
+}
+
+void *ops_values(enum sgpu_dtype dtype, uint64_t count, double low, double high)
+{
+	void *data = ops_alloc(64, count * sgpu_dtype_size(dtype));
+
+	for (uint64_t i = 0; i < count; i++) {
+		ops_put(dtype, data, i, ops_uniform(low, high));
+	}
+	return data;
 }

@@ -73,6 +73,18 @@ void ops_tolerance(struct ops_case *c, double relative, double absolute);
  * on). */
 bool ops_infer(struct ops_case *c);
 
+/* Begins a call that is written as the operation, then "name=value" for each type and parameter,
+ * and a name alone for an argument of an open type or an output that is wanted, such as
+ * "gemm a=f32[2,3] b=f32[3,2] alpha=2". All bytes of the inputs are 1. */
+void ops_call(struct ops_case *c, const char *call);
+
+/* Whether infer refuses such a call. `where` is the argument or parameter that the diagnostic is
+ * of, or ""; it holds the text. */
+bool ops_refuses(const char *call, const char *where, const char *text);
+
+/* Whether ops_run takes such a call. */
+bool ops_runs(const char *call);
+
 /* One run on outputs filled with 0xa5; the code of the operation. */
 int ops_run_once(struct ops_case *c, unsigned jobs);
 
@@ -99,5 +111,14 @@ bool ops_close_f64(const double *actual, const double *expected, uint64_t count,
 /* ---- random data, the same in every run ---- */
 uint64_t ops_random(void);
 double ops_uniform(double low, double high);
+
+/* ---- elements of any type ---- */
+double ops_get(enum sgpu_dtype dtype, const void *data, uint64_t i);
+
+/* Floats are rounded; integers wrap. */
+void ops_put(enum sgpu_dtype dtype, void *data, uint64_t i, double value);
+
+/* So many random ones, from malloc. */
+void *ops_values(enum sgpu_dtype dtype, uint64_t count, double low, double high);
 
 #endif

@@ -46,38 +46,43 @@ static bool run(struct ops_case *c, uint64_t count, const float *price, const fl
 }
 
 /* On the CPU within one rounding of f32, and 1e-14 of the larger of price and strike. */
+static void check_prices(uint64_t count, const float *price, const float *strike,
+			 const float *years, double rate, double volatility)
+{
+	double relative = ops_device_wanted() ? RELATIVE : 6e-8;
+	double absolute = ops_device_wanted() ? ABSOLUTE : 1e-14;
+	struct ops_case c;
+	const float *call, *put;
+	int wrong = 0;
+
+	REQUIRE(run(&c, count, price, strike, years, rate, volatility));
+	call = ops_data(&c, "output_call");
+	put = ops_data(&c, "output_put");
+	for (uint64_t i = 0; i < count; i++) {
+		double bound = absolute * (double)fmaxf(price[i], strike[i]), expected[2];
+
+		naive((double)price[i], (double)strike[i], (double)years[i], rate, volatility,
+		      expected);
+		wrong += !ops_close((double)call[i], expected[0], bound, relative);
+		wrong += !ops_close((double)put[i], expected[1], bound, relative);
+	}
+	CHECK(wrong == 0);
+	ops_end(&c);
+}
+
 UNIT_TEST(prices_are_the_formula)
 {
 	enum { COUNT = 40001 };
 	static float price[COUNT], strike[COUNT], years[COUNT];
-	double relative = ops_device_wanted() ? RELATIVE : 6e-8;
-	double absolute = ops_device_wanted() ? ABSOLUTE : 1e-14;
-	static const double rates[] = { 0.02, -0.01, 0.3 }, volatilities[] = { 0.3, 0.05, 2.0 };
 
 	for (int i = 0; i < COUNT; i++) {
 		price[i] = (float)ops_uniform(5, 100);
 		strike[i] = (float)ops_uniform(1, 150);
 		years[i] = (float)ops_uniform(0.01, 10);
 	}
-	for (int set = 0; set < 3; set++) {
-		struct ops_case c;
-		const float *call, *put;
-		int wrong = 0;
-
-		REQUIRE(run(&c, COUNT, price, strike, years, rates[set], volatilities[set]));
-		call = ops_data(&c, "output_call");
-		put = ops_data(&c, "output_put");
-		for (int i = 0; i < COUNT; i++) {
-			double bound = absolute * (double)fmaxf(price[i], strike[i]), expected[2];
-
-			naive((double)price[i], (double)strike[i], (double)years[i], rates[set],
-			      volatilities[set], expected);
-			wrong += !ops_close((double)call[i], expected[0], bound, relative);
-			wrong += !ops_close((double)put[i], expected[1], bound, relative);
-		}
-		CHECK(wrong == 0);
-		ops_end(&c);
-	}
+	check_prices(COUNT, price, strike, years, 0.02, 0.3);
+	check_prices(COUNT, price, strike, years, -0.01, 0.05);
+	check_prices(COUNT, price, strike, years, 0.3, 2.0);
 }
 
 UNIT_TEST(limits)
@@ -105,14 +110,9 @@ UNIT_TEST(options_out_of_the_ordinary)
 {
 	enum { COUNT = 20000 };
 	static float price[COUNT], strike[COUNT], years[COUNT];
-	double relative = ops_device_wanted() ? RELATIVE : 6e-8;
-	double absolute = ops_device_wanted() ? ABSOLUTE : 1e-14;
 
 	for (int set = 0; set < 6; set++) {
 		double rate = ops_uniform(-1, 1), volatility = exp(ops_uniform(-6, 2));
-		struct ops_case c;
-		const float *call, *put;
-		int wrong = 0;
 
 		for (int i = 0; i < COUNT; i++) {
 			price[i] = (float)exp(ops_uniform(-6, 5));
@@ -121,19 +121,7 @@ UNIT_TEST(options_out_of_the_ordinary)
 				PRICE_MAX);
 			years[i] = (float)exp(ops_uniform(-7, 4));
 		}
-		REQUIRE(run(&c, COUNT, price, strike, years, rate, volatility));
-		call = ops_data(&c, "output_call");
-		put = ops_data(&c, "output_put");
-		for (int i = 0; i < COUNT; i++) {
-			double bound = absolute * (double)fmaxf(price[i], strike[i]), expected[2];
-
-			naive((double)price[i], (double)strike[i], (double)years[i], rate,
-			      volatility, expected);
-			wrong += !ops_close((double)call[i], expected[0], bound, relative);
-			wrong += !ops_close((double)put[i], expected[1], bound, relative);
-		}
-		CHECK(wrong == 0);
-		ops_end(&c);
+		check_prices(COUNT, price, strike, years, rate, volatility);
 	}
 }
 

@@ -9,16 +9,6 @@ struct shape {
 	int n, c, h, w, o, kh, kw, stride, padding, dilation;
 };
 
-static float *random_floats(int count)
-{
-	float *data = ops_alloc(64, (uint64_t)count * sizeof(float));
-
-	for (int i = 0; i < count; i++) {
-		data[i] = (float)ops_uniform(-1, 1);
-	}
-	return data;
-}
-
 static float naive(const struct shape *s, const float *in, const float *weights, float sum, int n,
 		   int o, int y, int x)
 {
@@ -44,8 +34,9 @@ static void compare(const struct shape *s, bool with_bias)
 {
 	int oh = (s->h + 2 * s->padding - (s->kh - 1) * s->dilation - 1) / s->stride + 1;
 	int ow = (s->w + 2 * s->padding - (s->kw - 1) * s->dilation - 1) / s->stride + 1;
-	float *in = random_floats(s->n * s->c * s->h * s->w), *bias = random_floats(s->o);
-	float *weights = random_floats(s->o * s->c * s->kh * s->kw);
+	float *in = ops_values(SGPU_F32, (uint64_t)(s->n * s->c * s->h * s->w), -1, 1),
+	      *bias = ops_values(SGPU_F32, (uint64_t)s->o, -1, 1);
+	float *weights = ops_values(SGPU_F32, (uint64_t)(s->o * s->c * s->kh * s->kw), -1, 1);
 	struct ops_case c;
 	int wrong = 0;
 
@@ -96,8 +87,8 @@ UNIT_TEST(every_kind_of_window)
 UNIT_TEST(activations)
 {
 	static const char *const names[] = { "none", "relu", "sigmoid", "tanh", "gelu" };
-	float *in = random_floats(2 * 3 * 9 * 11), *weights = random_floats(5 * 3 * 3 * 3),
-	      plain[2 * 5 * 9 * 11];
+	float *in = ops_values(SGPU_F32, 2 * 3 * 9 * 11, -1, 1),
+	      *weights = ops_values(SGPU_F32, 5 * 3 * 3 * 3, -1, 1), plain[2 * 5 * 9 * 11];
 
 	for (int k = 0; k < 5; k++) {
 		struct ops_case c;
@@ -125,32 +116,16 @@ UNIT_TEST(activations)
 	free(in);
 }
 
-static void begin(struct ops_case *c, uint64_t channels, uint64_t kernel)
-{
-	ops_begin(c, "conv2d");
-	ops_input(c, "input", SGPU_F32, 4, OPS_SHAPE(1, 3, 5, 5), NULL);
-	ops_input(c, "weights", SGPU_F32, 4, OPS_SHAPE(2, channels, kernel, kernel), NULL);
-}
-
 UNIT_TEST(diagnostics_and_open_types)
 {
 	struct ops_case c;
 
-	begin(&c, 4, 3);
-	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "weights") == 0);
-	ops_end(&c);
-	begin(&c, 3, 6);
-	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "weights") == 0);
-	ops_end(&c);
-	begin(&c, 3, 0);
-	CHECK(!ops_infer(&c));
-	ops_end(&c);
-	begin(&c, 3, 3);
-	ops_input(&c, "bias", SGPU_F32, 1, OPS_SHAPE(3), NULL);
-	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "bias") == 0);
-	ops_end(&c);
-	begin(&c, 3, 3);
-	c.call.present[ops_arg(&c, "bias")] = true;
+	CHECK(ops_refuses("conv2d input=f32[1,3,5,5] weights=f32[2,4,3,3]", "weights", ""));
+	CHECK(ops_refuses("conv2d input=f32[1,3,5,5] weights=f32[2,3,6,6]", "weights", ""));
+	CHECK(ops_refuses("conv2d input=f32[1,3,5,5] weights=f32[2,3,0,0]", "weights", ""));
+	CHECK(ops_refuses("conv2d input=f32[1,3,5,5] weights=f32[2,3,3,3] bias=f32[3]", "bias",
+			  ""));
+	ops_call(&c, "conv2d input=f32[1,3,5,5] weights=f32[2,3,3,3] bias");
 	CHECK(ops_infer(&c));
 	CHECK(ops_type_is(&c, "bias", SGPU_F32, 1, OPS_SHAPE(2)));
 	ops_end(&c);
@@ -158,13 +133,7 @@ UNIT_TEST(diagnostics_and_open_types)
 
 UNIT_TEST(no_images)
 {
-	struct ops_case c;
-
-	ops_begin(&c, "conv2d");
-	ops_input(&c, "input", SGPU_F32, 4, OPS_SHAPE(0, 3, 5, 5), NULL);
-	ops_input(&c, "weights", SGPU_F32, 4, OPS_SHAPE(2, 3, 3, 3), NULL);
-	CHECK(ops_run(&c));
-	ops_end(&c);
+	CHECK(ops_runs("conv2d input=f32[0,3,5,5] weights=f32[2,3,3,3]"));
 }
 
 int main(void)

@@ -26,16 +26,6 @@ struct arrays {
 	double *size_in, *size_weights, *size_bias; /* sums of their absolute values */
 };
 
-static float *random_floats(int count)
-{
-	float *data = ops_alloc(64, (uint64_t)count * sizeof(float));
-
-	for (int i = 0; i < count; i++) {
-		data[i] = (float)ops_uniform(-1, 1);
-	}
-	return data;
-}
-
 /* Calls f for all pairs of an element of the input and of the output that a weight connects:
  * indexes, or -1 in the padding. */
 static void each_product(struct arrays *a,
@@ -87,9 +77,9 @@ static void make_arrays(struct arrays *a, const struct shape *s)
 	a->in_count = s->n * s->c * s->h * s->w;
 	a->weight_count = s->o * s->c * s->kh * s->kw;
 	a->out_count = s->n * s->o * a->oh * a->ow;
-	a->in = random_floats(a->in_count);
-	a->weights = random_floats(a->weight_count);
-	a->gradient = random_floats(a->out_count);
+	a->in = ops_values(SGPU_F32, (uint64_t)a->in_count, -1, 1);
+	a->weights = ops_values(SGPU_F32, (uint64_t)a->weight_count, -1, 1);
+	a->gradient = ops_values(SGPU_F32, (uint64_t)a->out_count, -1, 1);
 	a->by_in = calloc((size_t)(a->in_count + a->weight_count + s->o) * 2, sizeof(double));
 	if (!a->by_in) {
 		ops_die("out of memory");
@@ -289,35 +279,20 @@ UNIT_TEST(differences_of_conv2d)
 	free_arrays(&a);
 }
 
-static void open_case(struct ops_case *c, uint64_t channels, uint64_t kernel, uint64_t height)
-{
-	ops_begin(c, "conv2d_gradient");
-	ops_input(c, "input", SGPU_F32, 4, OPS_SHAPE(1, 3, 5, 5), NULL);
-	ops_input(c, "weights", SGPU_F32, 4, OPS_SHAPE(2, channels, kernel, kernel), NULL);
-	ops_input(c, "gradient", SGPU_F32, 4, OPS_SHAPE(1, 2, height, 3), NULL);
-}
-
 UNIT_TEST(diagnostics)
 {
-	static const struct {
-		uint64_t channels, kernel, height;
-		const char *argument;
-	} cases[] = {
-		{ 4, 3, 3, "weights" },
-		{ 3, 6, 3, "weights" },
-		{ 3, 0, 3, "weights" },
-		{ 3, 3, 4, "gradient" },
-	};
 	struct ops_case c;
 
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(cases); i++) {
-		open_case(&c, cases[i].channels, cases[i].kernel, cases[i].height);
-		c.call.present[ops_arg(&c, "output_bias")] = true;
-		CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, cases[i].argument) == 0);
-		ops_end(&c);
-	}
-	open_case(&c, 3, 3, 3);
-	c.call.present[ops_arg(&c, "output_weights")] = true;
+#define REFUSES(weights, gradient, where)                                                   \
+	CHECK(ops_refuses("conv2d_gradient input=f32[1,3,5,5] output_bias weights=" weights \
+			  " gradient=" gradient,                                            \
+			  where, ""))
+	REFUSES("f32[2,4,3,3]", "f32[1,2,3,3]", "weights");
+	REFUSES("f32[2,3,6,6]", "f32[1,2,3,3]", "weights");
+	REFUSES("f32[2,3,0,0]", "f32[1,2,3,3]", "weights");
+	REFUSES("f32[2,3,3,3]", "f32[1,2,4,3]", "gradient");
+	ops_call(&c, "conv2d_gradient input=f32[1,3,5,5] weights=f32[2,3,3,3] "
+		     "gradient=f32[1,2,3,3] output_weights");
 	CHECK(ops_infer(&c));
 	CHECK(ops_type_is(&c, "output_weights", SGPU_F32, 4, OPS_SHAPE(2, 3, 3, 3)));
 	ops_end(&c);
@@ -327,13 +302,8 @@ UNIT_TEST(no_images)
 {
 	struct ops_case c;
 
-	ops_begin(&c, "conv2d_gradient");
-	ops_input(&c, "input", SGPU_F32, 4, OPS_SHAPE(0, 3, 5, 5), NULL);
-	ops_input(&c, "weights", SGPU_F32, 4, OPS_SHAPE(2, 3, 3, 3), NULL);
-	ops_input(&c, "gradient", SGPU_F32, 4, OPS_SHAPE(0, 2, 3, 3), NULL);
-	for (int k = 3; k < 6; k++) {
-		c.call.present[k] = true;
-	}
+	ops_call(&c, "conv2d_gradient input=f32[0,3,5,5] weights=f32[2,3,3,3] "
+		     "gradient=f32[0,2,3,3] output_input output_weights output_bias");
 	CHECK(ops_run(&c));
 	CHECK(((float *)ops_data(&c, "output_weights"))[53] == 0.0f &&
 	      ((float *)ops_data(&c, "output_bias"))[1] == 0.0f);
@@ -341,31 +311,16 @@ UNIT_TEST(no_images)
 }
 
 /* No memory bounds the extents beside one that is 0: an empty output takes no work. */
-static void run_empty(const uint64_t *input, const uint64_t *weights, const uint64_t *gradient,
-		      const char *output)
-{
-	struct ops_case c;
-
-	ops_begin(&c, "conv2d_gradient");
-	ops_input(&c, "input", SGPU_F32, 4, input, NULL);
-	ops_input(&c, "weights", SGPU_F32, 4, weights, NULL);
-	ops_input(&c, "gradient", SGPU_F32, 4, gradient, NULL);
-	c.call.present[ops_arg(&c, output)] = true;
-	CHECK(ops_run(&c));
-	ops_end(&c);
-}
-
 UNIT_TEST(extents_of_empty_outputs)
 {
-	const uint64_t side = (uint64_t)1 << 26, many = (uint64_t)1 << 50;
-	const char *const outputs[] = { "output_input", "output_weights", "output_bias" };
-
-	for (int i = 0; i < 3; i++) {
-		run_empty(OPS_SHAPE(1, 0, side, side), OPS_SHAPE(0, 0, 1, 1),
-			  OPS_SHAPE(1, 0, side, side), outputs[i]);
-	}
-	run_empty(OPS_SHAPE(0, 0, 1, 1), OPS_SHAPE(many, 0, 1, 1), OPS_SHAPE(0, many, 1, 1),
-		  "output_weights");
+#define EMPTY                                                                    \
+	"conv2d_gradient input=f32[1,0,67108864,67108864] weights=f32[0,0,1,1] " \
+	"gradient=f32[1,0,67108864,67108864] "
+	CHECK(ops_runs(EMPTY "output_input"));
+	CHECK(ops_runs(EMPTY "output_weights"));
+	CHECK(ops_runs(EMPTY "output_bias"));
+	CHECK(ops_runs("conv2d_gradient input=f32[0,0,1,1] weights=f32[1125899906842624,0,1,1] "
+		       "gradient=f32[0,1125899906842624,1,1] output_weights"));
 }
 
 /* The gradient by the bias needs no weights: without channels, a kernel of 2^64 of them takes no

@@ -53,23 +53,6 @@ static void begin(struct ops_case *c, const char *expression)
 	}
 }
 
-/* Stores a number in an element type. */
-static void put(enum sgpu_dtype dtype, void *to, double value)
-{
-	float single = (float)value;
-	uint16_t half = sgpu_half_from_double(value);
-	int64_t whole = dtype == SGPU_U64 && value >= 0x1p63 ? (int64_t)(uint64_t)value
-			: (dtype == SGPU_F32 || dtype == SGPU_F64 || dtype == SGPU_F16)
-				? 0
-				: (int64_t)value;
-	const void *from = dtype == SGPU_F32   ? (void *)&single
-			   : dtype == SGPU_F64 ? (void *)&value
-			   : dtype == SGPU_F16 ? (void *)&half
-					       : (void *)&whole;
-
-	memcpy(to, from, sgpu_dtype_size(dtype));
-}
-
 /* Computes the expression of single numbers; whether the result has the type and the value. */
 static bool gives(const char *expression, enum sgpu_dtype at, double a, enum sgpu_dtype bt,
 		  double b, enum sgpu_dtype type, double value)
@@ -79,13 +62,13 @@ static bool gives(const char *expression, enum sgpu_dtype at, double a, enum sgp
 	bool good, nan;
 
 	begin(&c, expression);
-	put(at, x, a);
-	put(bt, y, b);
+	ops_put(at, x, 0, a);
+	ops_put(bt, y, 0, b);
 	ops_input(&c, "x0", at, 0, OPS_SCALAR, x);
 	if (strchr(expression, 'b') && bt != SGPU_NONE) {
 		ops_input(&c, "x1", bt, 0, OPS_SCALAR, y);
 	}
-	put(type, want, value);
+	ops_put(type, want, 0, value);
 	good = ops_run(&c) && ops_type_is(&c, "output", type, 0, NULL);
 	nan = good && isnan(value) && type == SGPU_F64 && isnan(*(double *)ops_data(&c, "output"));
 	good = good && (nan || memcmp(ops_data(&c, "output"), want, sgpu_dtype_size(type)) == 0);

@@ -102,59 +102,28 @@ UNIT_TEST(every_kind_of_window)
 
 UNIT_TEST(diagnostics)
 {
-	const struct shape small = { 1, 1, 2, 2, 3, 1, 0 }, padded = { 1, 1, 5, 5, 3, 1, 3 },
-			   empty = { 1, 1, 0, 5, 2, 1, 1 };
-	const struct shape good = { 1, 1, 5, 5, 3, 2, 1 };
-	struct ops_case c;
-
-	begin(&c, "max_pool2d", &small, NULL);
-	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "input") == 0);
-	ops_end(&c);
-	begin(&c, "max_pool2d", &padded, NULL);
-	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_param, "padding") == 0);
-	ops_end(&c);
-	begin(&c, "max_pool2d", &empty, NULL);
-	CHECK(!ops_infer(&c));
-	ops_end(&c);
-	begin(&c, "max_pool2d_gradient", &good, NULL);
-	ops_input(&c, "gradient", SGPU_F32, 4, OPS_SHAPE(1, 1, 3, 2), NULL);
-	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "gradient") == 0);
-	ops_end(&c);
+	CHECK(ops_refuses("max_pool2d input=f32[1,1,2,2] size=3 stride=1 padding=0", "input", ""));
+	CHECK(ops_refuses("max_pool2d input=f32[1,1,5,5] size=3 stride=1 padding=3", "padding",
+			  ""));
+	CHECK(ops_refuses("max_pool2d input=f32[1,1,0,5] size=2 stride=1 padding=1", "input", ""));
+	CHECK(ops_refuses("max_pool2d_gradient input=f32[1,1,5,5] gradient=f32[1,1,3,2] size=3 "
+			  "stride=2 padding=1",
+			  "gradient", ""));
 }
 
 UNIT_TEST(no_images)
 {
-	const struct shape s = { 0, 3, 5, 5, 2, 2, 0 };
-	struct ops_case c;
-
-	begin(&c, "max_pool2d", &s, NULL);
-	CHECK(ops_run(&c));
-	ops_end(&c);
-	begin(&c, "max_pool2d_gradient", &s, NULL);
-	ops_input(&c, "gradient", SGPU_F32, 4, OPS_SHAPE(0, 3, 2, 2), NULL);
-	CHECK(ops_run(&c));
-	ops_end(&c);
+	CHECK(ops_runs("max_pool2d input=f32[0,3,5,5] size=2 stride=2"));
+	CHECK(ops_runs("max_pool2d_gradient input=f32[0,3,5,5] gradient=f32[0,3,2,2] size=2 "
+		       "stride=2"));
 }
 
 /* No memory bounds these extents: the elements that a row of windows looks at are 2^64. */
 UNIT_TEST(extents_without_planes)
 {
-	const uint64_t wide = (uint64_t)1 << 44;
-	const char *const names[] = { "max_pool2d", "max_pool2d_gradient" };
-
-	for (int i = 0; i < 2; i++) {
-		struct ops_case c;
-
-		ops_begin(&c, names[i]);
-		ops_input(&c, "input", SGPU_F32, 4, OPS_SHAPE(0, 1, 1024, wide + 1023), NULL);
-		if (i) {
-			ops_input(&c, "gradient", SGPU_F32, 4, OPS_SHAPE(0, 1, 1, wide), NULL);
-		}
-		ops_number(&c, "size", 1024);
-		ops_number(&c, "stride", 1);
-		CHECK(ops_run(&c));
-		ops_end(&c);
-	}
+	CHECK(ops_runs("max_pool2d input=f32[0,1,1024,17592186045439] size=1024 stride=1"));
+	CHECK(ops_runs("max_pool2d_gradient input=f32[0,1,1024,17592186045439] "
+		       "gradient=f32[0,1,1,17592186044416] size=1024 stride=1"));
 }
 
 int main(void)

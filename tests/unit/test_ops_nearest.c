@@ -161,28 +161,11 @@ UNIT_TEST(nan_is_farthest)
 	ops_end(&c);
 }
 
-static void begin(struct ops_case *c, uint64_t d, double k)
-{
-	ops_begin(c, "nearest");
-	ops_input(c, "a", SGPU_F32, 2, OPS_SHAPE(2, 3), NULL);
-	ops_input(c, "b", SGPU_F32, 2, OPS_SHAPE(4, d), NULL);
-	ops_number(c, "k", k);
-}
-
 UNIT_TEST(diagnostics)
 {
-	struct ops_case c;
-
-	begin(&c, 4, 1);
-	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "b") == 0);
-	ops_end(&c);
-	begin(&c, 3, 5);
-	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_param, "k") == 0);
-	ops_end(&c);
-	begin(&c, 3, 1);
-	ops_input(&c, "labels", SGPU_I32, 1, OPS_SHAPE(3), NULL);
-	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "labels") == 0);
-	ops_end(&c);
+	CHECK(ops_refuses("nearest a=f32[2,3] b=f32[4,4] k=1", "b", ""));
+	CHECK(ops_refuses("nearest a=f32[2,3] b=f32[4,3] k=5", "k", ""));
+	CHECK(ops_refuses("nearest a=f32[2,3] b=f32[4,3] k=1 labels=i32[3]", "labels", ""));
 }
 
 int main(void)

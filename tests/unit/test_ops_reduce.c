@@ -13,40 +13,18 @@ static const char *const operations[] = { "sum", "min", "max", "mean", "std" };
 /* A random element, and its value. */
 static double fill(enum sgpu_dtype dtype, void *data, uint64_t i)
 {
-	switch (dtype) {
-	case SGPU_F32:
-		return (double)(((float *)data)[i] = (float)ops_uniform(-1, 1));
-	case SGPU_F64:
-		return ((double *)data)[i] = ops_uniform(-1, 1);
-	case SGPU_I32:
-		return ((int32_t *)data)[i] = (int32_t)(uint32_t)ops_random();
-	case SGPU_I16:
-		return ((int16_t *)data)[i] = (int16_t)(ops_random() & 0xffff);
-	case SGPU_U8:
-		return ((uint8_t *)data)[i] = (uint8_t)(ops_random() & 255);
-	default:
-		((uint16_t *)data)[i] =
-			(uint16_t)(0x5400 + (ops_random() & 0x3ff)); /* 64 ... 128 by 1/16 */
-		return 64.0 + (double)(((uint16_t *)data)[i] & 0x3ff) / 16.0;
-	}
+	const bool floating = dtype == SGPU_F32 || dtype == SGPU_F64;
+
+	ops_put(dtype, data, i,
+		floating	    ? ops_uniform(-1, 1)
+		: dtype == SGPU_F16 ? 64 + (double)(ops_random() & 0x3ff) / 16
+				    : (double)(int32_t)(uint32_t)ops_random());
+	return ops_get(dtype, data, i);
 }
 
 static double element(const struct ops_case *c, uint64_t i)
 {
-	const void *out = ops_data(c, "output");
-
-	switch (ops_type(c, "output")->dtype) {
-	case SGPU_F32:
-		return (double)((const float *)out)[i];
-	case SGPU_F64:
-		return ((const double *)out)[i];
-	case SGPU_I32:
-		return ((const int32_t *)out)[i];
-	case SGPU_I16:
-		return ((const int16_t *)out)[i];
-	default:
-		return ((const uint8_t *)out)[i];
-	}
+	return ops_get(ops_type(c, "output")->dtype, ops_data(c, "output"), i);
 }
 
 static int by_value(const void *a, const void *b)
@@ -268,32 +246,16 @@ UNIT_TEST(empty_inputs_and_diagnostics)
 {
 	struct ops_case c;
 
-	ops_begin(&c, "reduce");
-	ops_input(&c, "input", SGPU_F32, 1, OPS_SHAPE(0), NULL);
-	ops_choice(&c, "operation", "sum");
+	ops_call(&c, "reduce input=f32[0] operation=sum");
 	REQUIRE(ops_run(&c));
 	CHECK(*(float *)ops_data(&c, "output") == 0);
 	ops_end(&c);
-	ops_begin(&c, "reduce");
-	ops_input(&c, "input", SGPU_F32, 2, OPS_SHAPE(0, 3), NULL);
-	ops_choice(&c, "operation", "sum");
-	ops_number(&c, "axis", 0);
+	ops_call(&c, "reduce input=f32[0,3] operation=sum axis=0");
 	REQUIRE(ops_run(&c));
 	CHECK(((float *)ops_data(&c, "output"))[2] == 0);
 	ops_end(&c);
-	ops_begin(&c, "reduce");
-	ops_input(&c, "input", SGPU_F32, 2, OPS_SHAPE(0, 3), NULL);
-	ops_choice(&c, "operation", "max");
-	ops_number(&c, "axis", 0);
-	CHECK(!ops_infer(&c));
-	ops_end(&c);
-	ops_begin(&c, "reduce");
-	ops_input(&c, "input", SGPU_F32, 2, OPS_SHAPE(2, 3), NULL);
-	ops_choice(&c, "operation", "sum");
-	ops_number(&c, "axis", 2);
-	CHECK(!ops_infer(&c));
-	CHECK(strcmp(c.diagnostic_param, "axis") == 0);
-	ops_end(&c);
+	CHECK(ops_refuses("reduce input=f32[0,3] operation=max axis=0", "input", ""));
+	CHECK(ops_refuses("reduce input=f32[2,3] operation=sum axis=2", "axis", ""));
 }
 
 static uint8_t *random_mask(uint64_t count)
@@ -413,23 +375,12 @@ UNIT_TEST(masks_and_percentiles_are_checked)
 {
 	struct ops_case c;
 
-	for (int i = 0; i < 4; i++) {
-		ops_begin(&c, "reduce");
-		ops_choice(&c, "operation", i == 1 ? "percentile" : "mean");
-		ops_input(&c, "input", SGPU_F32, 2, OPS_SHAPE(2, 3), NULL);
-		c.call.present[1] = i != 2; /* its type is left out, and filled in */
-		if (i == 0) {
-			ops_input(&c, "mask", SGPU_U8, 2, OPS_SHAPE(3, 2), NULL);
-		} else {
-			ops_number(&c, i == 1 ? "axis" : "q", 1);
-		}
-		c.call.param[2].given = i == 2;
-		CHECK(ops_infer(&c) == (i == 3));
-		CHECK(strcmp(c.diagnostic_argument, i == 0 ? "mask" : "") == 0);
-		CHECK(strcmp(c.diagnostic_param, i == 1 ? "axis" : i == 2 ? "q" : "") == 0);
-		CHECK(i != 3 || ops_type_is(&c, "mask", SGPU_U8, 2, OPS_SHAPE(2, 3)));
-		ops_end(&c);
-	}
+	CHECK(ops_refuses("reduce input=f32[2,3] operation=mean mask=u8[3,2]", "mask", ""));
+	CHECK(ops_refuses("reduce input=f32[2,3] operation=percentile mask axis=1", "axis", ""));
+	CHECK(ops_refuses("reduce input=f32[2,3] operation=mean q=1", "q", ""));
+	ops_call(&c, "reduce input=f32[2,3] mask"); /* its type is left out, and filled in */
+	CHECK(ops_infer(&c) && ops_type_is(&c, "mask", SGPU_U8, 2, OPS_SHAPE(2, 3)));
+	ops_end(&c);
 }
 
 int main(void)

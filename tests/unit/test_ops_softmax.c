@@ -25,14 +25,13 @@ static void check_rows(enum sgpu_dtype dtype, uint64_t rows, uint64_t count, dou
 		       double high)
 {
 	uint64_t all = rows * count;
-	double *x = malloc(all * 8 + 8), *want = malloc(all * 8 + 8);
-	float *single = malloc(all * 4 + 4), *want_single = malloc(all * 4 + 4);
+	void *in = ops_values(dtype, all, low, high);
+	double *x = ops_alloc(64, all * 8), *want = ops_alloc(64, all * 8);
+	float *want_single = ops_alloc(64, all * 4);
 	struct ops_case c;
 
-	REQUIRE(x && want && single && want_single);
 	for (uint64_t i = 0; i < all; i++) {
-		single[i] = (float)ops_uniform(low, high);
-		x[i] = dtype == SGPU_F32 ? (double)single[i] : ops_uniform(low, high);
+		x[i] = ops_get(dtype, in, i);
 	}
 	for (uint64_t row = 0; row < rows && count; row++) {
 		reference(x + row * count, want + row * count, count);
@@ -41,8 +40,7 @@ static void check_rows(enum sgpu_dtype dtype, uint64_t rows, uint64_t count, dou
 		want_single[i] = (float)want[i];
 	}
 	ops_begin(&c, "softmax");
-	ops_input(&c, "input", dtype, 2, OPS_SHAPE(rows, count),
-		  dtype == SGPU_F32 ? (void *)single : (void *)x);
+	ops_input(&c, "input", dtype, 2, OPS_SHAPE(rows, count), in);
 	ops_tolerance(&c, dtype == SGPU_F32 ? 3e-7 : 4e-15, dtype == SGPU_F32 ? 2e-44 : 2e-307);
 	CHECK(ops_run(&c) && ops_type_is(&c, "output", dtype, 2, OPS_SHAPE(rows, count)));
 	if (dtype == SGPU_F32) {
@@ -51,9 +49,9 @@ static void check_rows(enum sgpu_dtype dtype, uint64_t rows, uint64_t count, dou
 		CHECK(ops_close_f64(ops_data(&c, "output"), want, all, 1e-307, 3e-15));
 	}
 	ops_end(&c);
+	free(in);
 	free(x);
 	free(want);
-	free(single);
 	free(want_single);
 }
 

@@ -11,41 +11,28 @@ static const enum sgpu_dtype dtypes[] = {
 	SGPU_F32, SGPU_F64, SGPU_I32, SGPU_U8, SGPU_I16, SGPU_F16
 };
 
-/* Element i of each type; halves are integers up to 31 * 64, built from their bits. */
-static double fill(enum sgpu_dtype dtype, void *data, uint64_t i)
+/* An array of COUNT elements, whose values are in *values. */
+static void *make(enum sgpu_dtype dtype, double **values)
 {
-	double value = ops_uniform(-300, 300);
+	const double low = dtype == SGPU_U8 ? 0 : dtype == SGPU_F16 ? 64 : -300;
+	void *data = ops_values(dtype, COUNT, low, dtype == SGPU_F16 ? 128 : 256);
 
-	switch (dtype) {
-	case SGPU_F32:
-		return (double)(((float *)data)[i] = (float)value);
-	case SGPU_F64:
-		return ((double *)data)[i] = value;
-	case SGPU_I32:
-		return ((int32_t *)data)[i] = (int32_t)value;
-	case SGPU_I16:
-		return ((int16_t *)data)[i] = (int16_t)value;
-	case SGPU_U8:
-		return ((uint8_t *)data)[i] = (uint8_t)(ops_random() & 255);
-	default:
-		((uint16_t *)data)[i] =
-			(uint16_t)(0x5400 + (ops_random() & 0x3ff)); /* 64 ... 128 by 1/16 */
-		return 64.0 + (double)(((uint16_t *)data)[i] & 0x3ff) / 16.0;
+	*values = ops_alloc(64, COUNT * sizeof(double));
+	for (uint64_t i = 0; i < COUNT; i++) {
+		(*values)[i] = ops_get(dtype, data, i);
 	}
+	return data;
 }
 
 UNIT_TEST(mask_of_every_type)
 {
 	for (size_t t = 0; t < SGPU_ARRAY_LENGTH(dtypes); t++) {
 		struct ops_case c;
-		void *data = ops_alloc(64, COUNT * sgpu_dtype_size(dtypes[t]));
-		double *values = ops_alloc(64, COUNT * sizeof(double));
+		double *values;
+		void *data = make(dtypes[t], &values);
 		const uint8_t *out;
 		int wrong = 0;
 
-		for (uint64_t i = 0; i < COUNT; i++) {
-			values[i] = fill(dtypes[t], data, i);
-		}
 		ops_begin(&c, "threshold");
 		ops_input(&c, "input", dtypes[t], 2, OPS_SHAPE(7, COUNT / 7), data);
 		ops_number(&c, "low", 70.25);
@@ -67,15 +54,12 @@ UNIT_TEST(indices_of_every_type)
 {
 	for (size_t t = 0; t < SGPU_ARRAY_LENGTH(dtypes); t++) {
 		struct ops_case c;
-		void *data = ops_alloc(64, COUNT * sgpu_dtype_size(dtypes[t]));
-		double *values = ops_alloc(64, COUNT * sizeof(double));
+		double *values;
+		void *data = make(dtypes[t], &values);
 		const int32_t *out;
 		uint64_t found = 0;
 		int wrong = 0;
 
-		for (uint64_t i = 0; i < COUNT; i++) {
-			values[i] = fill(dtypes[t], data, i);
-		}
 		ops_begin(&c, "threshold");
 		ops_input(&c, "input", dtypes[t], 1, OPS_SHAPE(COUNT), data);
 		ops_number(&c, "low", 100);
@@ -141,35 +125,29 @@ UNIT_TEST(bounds_between_values_are_exact)
 				 -INFINITY,
 				 -3.4e38f };
 	const uint8_t bytes[] = { 0, 1, 2, 254, 255 };
-	struct ops_case c;
-	const uint8_t *out;
+	const struct {
+		enum sgpu_dtype dtype;
+		uint64_t count;
+		const void *input;
+		double low, high;
+		uint8_t inside[8];
+	} cases[] = {
+		{ SGPU_F32, 8, values, 0.1, 1e300, { 1, 0, 1 } },
+		{ SGPU_F32, 8, values, -1e300, 0.0, { 0, 0, 0, 1, 0, 0, 0, 1 } },
+		{ SGPU_U8, 5, bytes, 0.5, 1e9, { 0, 1, 1, 1, 1 } },
+	};
 
-	ops_begin(&c, "threshold");
-	ops_input(&c, "input", SGPU_F32, 1, OPS_SHAPE(8), values);
-	ops_number(&c, "low", 0.1);
-	ops_number(&c, "high", 1e300);
-	REQUIRE(ops_run(&c));
-	out = ops_data(&c, "output");
-	CHECK(memcmp(out, ((const uint8_t[]){ 1, 0, 1, 0, 0, 0, 0, 0 }), 8) == 0);
-	ops_end(&c);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(cases); i++) {
+		struct ops_case c;
 
-	ops_begin(&c, "threshold");
-	ops_input(&c, "input", SGPU_F32, 1, OPS_SHAPE(8), values);
-	ops_number(&c, "low", -1e300);
-	ops_number(&c, "high", 0.0);
-	REQUIRE(ops_run(&c));
-	out = ops_data(&c, "output");
-	CHECK(memcmp(out, ((const uint8_t[]){ 0, 0, 0, 1, 0, 0, 0, 1 }), 8) == 0);
-	ops_end(&c);
-
-	ops_begin(&c, "threshold");
-	ops_input(&c, "input", SGPU_U8, 1, OPS_SHAPE(5), bytes);
-	ops_number(&c, "low", 0.5);
-	ops_number(&c, "high", 1e9);
-	REQUIRE(ops_run(&c));
-	out = ops_data(&c, "output");
-	CHECK(memcmp(out, ((const uint8_t[]){ 0, 1, 1, 1, 1 }), 5) == 0);
-	ops_end(&c);
+		ops_begin(&c, "threshold");
+		ops_input(&c, "input", cases[i].dtype, 1, &cases[i].count, cases[i].input);
+		ops_number(&c, "low", cases[i].low);
+		ops_number(&c, "high", cases[i].high);
+		REQUIRE(ops_run(&c));
+		CHECK(memcmp(ops_data(&c, "output"), cases[i].inside, cases[i].count) == 0);
+		ops_end(&c);
+	}
 }
 
 UNIT_TEST(no_bounds_take_all_but_nan)
@@ -202,15 +180,7 @@ UNIT_TEST(nothing_inside_and_nothing_at_all)
 
 UNIT_TEST(diagnostics)
 {
-	struct ops_case c;
-
-	ops_begin(&c, "threshold");
-	ops_input(&c, "input", SGPU_F32, 1, OPS_SHAPE(4), NULL);
-	ops_number(&c, "low", 2);
-	ops_number(&c, "high", 1);
-	CHECK(!ops_infer(&c));
-	CHECK(strcmp(c.diagnostic_param, "low") == 0);
-	ops_end(&c);
+	CHECK(ops_refuses("threshold input=f32[4] low=2 high=1", "low", ""));
 }
 
 int main(void)
