@@ -8,7 +8,6 @@
 
 #include <bench/bench.h>
 
-#include "ops/ops.h"
 #include "unit.h"
 
 static struct sgpu_error error;
@@ -124,8 +123,9 @@ static int made_case(struct sgpu_bench *bench, struct sgpu_error *e)
 		}
 	}
 	CHECK(set_up == 50);
-	if (setup_code) {
-		return sgpu_fail(e, setup_code, "made to lack");
+	if (setup_code) { /* not by sgpu_fail: what is returned counts */
+		snprintf(e->text, sizeof(e->text), "made to lack");
+		return setup_code;
 	}
 	return sgpu_bench_measure(bench, &point, variants, 2, e);
 }
@@ -189,7 +189,7 @@ UNIT_TEST(variants_are_sampled_in_turns)
 	CHECK(near(sgpu_bench_value(notes.records[0]), 1000 / 102.5 * 1e9));
 }
 
-/* Samples that take 1 ms in truth, and say what the test wants. */
+/* Samples that take 1 ms in truth, and say what the test wants, if anything. */
 static uint64_t (*said_ns)(int i);
 static int said_count;
 
@@ -197,7 +197,9 @@ static int work_said(void *argument, struct sgpu_error *e)
 {
 	(void)e;
 	usleep(1000);
-	((struct sgpu_bench *)argument)->ns = said_ns(said_count++);
+	if (said_ns) {
+		((struct sgpu_bench *)argument)->ns = said_ns(said_count++);
+	}
 	return SGPU_OK;
 }
 
@@ -262,35 +264,10 @@ UNIT_TEST(sampling_stops_for_a_reason_that_is_told)
 	      json_array_size(json_object_get(notes.records[0], "samples_ns")) == 1000);
 }
 
-static int work_slowly(void *argument, struct sgpu_error *e)
-{
-	(void)argument;
-	(void)e;
-	usleep(2000);
-	return SGPU_OK;
-}
-
-static int slow_case(struct sgpu_bench *bench, struct sgpu_error *e)
-{
-	const struct sgpu_bench_variant variants[] = { { .name = "first", .work = work_slowly },
-						       { .name = "second", .work = work_slowly } };
-	const struct sgpu_bench_point point = { .bytes = 0 };
-
-	return sgpu_bench_measure(bench, &point, variants, 2, e);
-}
-
 UNIT_TEST(the_clock_of_the_host_counts_for_work)
 {
-	const struct sgpu_bench_case row = {
-		.name = "slow", .help = "", .unit = SGPU_BENCH_NS, .run = slow_case
-	};
-	enum sgpu_bench_status status;
-
-	reset();
-	REQUIRE(run_made(&row, 3, &status) == SGPU_OK);
-	REQUIRE(status == SGPU_BENCH_PASSED && notes.count == 2);
-	CHECK(number(0, "min_ns") >= 2000000 && number(1, "min_ns") >= 2000000);
-	CHECK(is(1, "ratio_to", "first"));
+	measure_said(NULL, 0, 3);
+	CHECK(number(0, "min_ns") >= 1000000);
 }
 
 UNIT_TEST(large_samples_are_verified_first_and_last)
@@ -448,82 +425,26 @@ static int gate_case(struct sgpu_bench *bench, struct sgpu_error *e)
 	return SGPU_OK;
 }
 
-static int run_on_device(int (*run)(struct sgpu_bench *, struct sgpu_error *),
-			 enum sgpu_bench_status *status)
+UNIT_TEST(streams_wait_behind_the_gate)
 {
 	const char *selector = getenv("SGPU_TEST_DEVICE") ? getenv("SGPU_TEST_DEVICE") : "cpu";
 	const struct sgpu_bench_case row = {
-		.name = "gate",
-		.help = "",
-		.unit = SGPU_BENCH_NS,
-		.run = run,
+		.name = "gate", .help = "", .unit = SGPU_BENCH_NS, .run = gate_case
 	};
 	const struct sgpu_bench_options options = { .samples = 1 };
 	struct sgpu_device *device = NULL;
+	enum sgpu_bench_status status;
 	int rc = sgpu_device_open(selector, NULL, &device, &error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_bench_run(&row, &options, device, note, &notes, status, &error);
-	}
-	sgpu_device_close(&device);
-	return rc;
-}
-
-UNIT_TEST(streams_wait_behind_the_gate)
-{
-	enum sgpu_bench_status status;
-	int rc;
-
-	reset();
-	rc = run_on_device(gate_case, &status);
 	if (rc == SGPU_EUNAVAILABLE) {
 		SKIP("no device");
 	}
-	CHECK(rc == SGPU_OK);
+	REQUIRE(rc == SGPU_OK);
+	reset();
+	rc = sgpu_bench_run(&row, &options, device, note, &notes, &status, &error);
 	/* It measured nothing, and says so. */
-	CHECK(status == SGPU_BENCH_WAIVED && notes.count == 1);
-}
-
-static int launch_case(struct sgpu_bench *bench, struct sgpu_error *e)
-{
-	struct sgpu_op_call call = { .op = sgpu_op_find("vector_add") };
-	struct sgpu_task tasks[2] = { { 0 } };
-	struct sgpu_stream *stream = NULL;
-	sgpu_devptr memory[3] = { 0 };
-	float host[3][4] = { { 1, 2, 3, 4 }, { 10, 20, 30, 40 } };
-	int rc = sgpu_stream_create(bench->device, &stream, e);
-
-	for (int k = 0; rc == SGPU_OK && k < 3; k++) {
-		rc = sgpu_device_alloc(bench->device, sizeof(host[k]), &memory[k], e);
-		rc = rc ? rc : sgpu_copy_in(stream, memory[k], host[k], sizeof(host[k]), NULL);
-		call.type[k] = (struct sgpu_type){ SGPU_F32, 1, { 4, 0, 0, 0 } };
-		call.present[k] = true;
-		call.data[k] = (void *)(uintptr_t)memory[k];
-	}
-	CHECK(rc == SGPU_OK);
-	CHECK(sgpu_bench_launch(bench, stream, &call, &tasks[0], e) == SGPU_OK);
-	CHECK(sgpu_copy_out(stream, host[2], memory[2], sizeof(host[2]), &tasks[1]) == SGPU_OK);
-	CHECK(sgpu_stream_sync(stream, e) == SGPU_OK && sgpu_bench_tasks(tasks, 2, e) == SGPU_OK);
-	CHECK(host[2][0] == 11 && host[2][3] == 44);
-	sgpu_stream_free(&stream);
-	for (int k = 0; k < 3; k++) {
-		sgpu_device_free(bench->device, &memory[k], sizeof(host[k]));
-	}
-	return SGPU_EUNAVAILABLE;
-}
-
-UNIT_TEST(operations_are_launched_as_the_runner_does)
-{
-	enum sgpu_bench_status status;
-	int rc;
-
-	reset();
-	rc = run_on_device(launch_case, &status);
-	if (rc == SGPU_EUNAVAILABLE) {
-		SKIP("no device");
-	}
-	CHECK(rc == SGPU_OK && status == SGPU_BENCH_WAIVED && notes.count == 1 &&
-	      sgpu_bench_text(notes.records[0], "reason")[0]);
+	CHECK(rc == SGPU_OK && status == SGPU_BENCH_WAIVED && notes.count == 1);
+	sgpu_device_close(&device);
 }
 
 int main(void)
@@ -537,6 +458,5 @@ int main(void)
 	UNIT_RUN(an_interruption_ends_the_run);
 	UNIT_RUN(sizes_that_are_wanted_and_that_fit);
 	UNIT_RUN(streams_wait_behind_the_gate);
-	UNIT_RUN(operations_are_launched_as_the_runner_does);
 	return unit_done();
 }
