@@ -95,14 +95,15 @@ UNIT_TEST(nearest_names_are_near_and_no_others)
 /* ---- parsing ---- */
 UNIT_TEST(a_good_manifest_is_understood)
 {
-	static const char text[] = MANIFEST(
-		IN("a", ",\"data_location_client\":\"a.f32\",\"data_type_info\":{\"dtype\":\"f32\","
-			"\"shape\":[2,3],\"offset\":8},\"client_dma_input_device_ptr_var\":\"A_"
-			"DEV\"") "," SEGMENT("t", "LOW", "INTERMEDIATE",
-					     "") "," OUT("b", ",\"gpu_operation_id\":\"TWO\""),
-		OP("TWO", "\"a\":\"t\",\"b\":\"t\",\"output\":\"b\"",
-		   ",\"params\":{\"k\":1}") "," OP("ONE", "\"input\":\"a\",\"output\":\"t\"",
-						   ",\"declassify\":true"));
+	static const char text[] =
+		MANIFEST(IN("a", ",'data_location_client':'a.f32','data_type_info':{'"
+				 "dtype':'f32','shape':["
+				 "2,3],'offset':8},'client_dma_input_device_ptr_var':'A_"
+				 "DEV'") "," SEGMENT("t", "LOW", "INTERMEDIATE",
+						     "") "," OUT("b", ",'gpu_operation_id'"
+								      ":'TWO'"),
+			 OP("TWO", "'a':'t','b':'t','output':'b'", ",'params':{'k':1}") "," OP(
+				 "ONE", "'input':'a','output':'t'", ",'declassify':true"));
 	static const uint8_t zero[32] = { 0 };
 	struct parsed p;
 
@@ -132,12 +133,11 @@ UNIT_TEST(a_good_manifest_is_understood)
 
 UNIT_TEST(the_hash_does_not_depend_on_spelling)
 {
-	static const char other[] =
-		" { \"manifest_id\" : \"\\u006d\", \"version\":1, \"operations\":[" OP(
-			"X", A_TO_B, "") "],\n\"segments\":[" IN("a", "") "," OUT("b", "") "]}\n";
+	static const char other[] = " { 'manifest_id' : '\\u006d', 'version':1, 'operations':[" OP(
+		"X", A_TO_B, "") "],\n'segments':[" IN("a", "") "," OUT("b", "") "]}\n";
 	struct parsed p, q;
 
-	parse(&p, MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, "")), 0);
+	parse(&p, SMALL("", "", ""), 0);
 	parse(&q, other, 0);
 	REQUIRE(p.manifest && q.manifest && p.manifest->canonical && q.manifest->canonical);
 	CHECK(memcmp(p.manifest->sha256, q.manifest->sha256, 32) == 0);
@@ -154,12 +154,12 @@ UNIT_TEST(what_is_no_json_is_one_diagnostic_with_its_place)
 {
 	struct parsed p;
 
-	parse(&p, "{\n \"version\": 1,\n}", 0);
+	parse(&p, "{\n 'version': 1,\n}", 0);
 	CHECK(p.code == SGPU_EINVALID && !p.manifest);
 	REQUIRE(p.diagnostics.count == 1);
 	CHECK(p.diagnostics.list[0].line == 3);
 	done(&p);
-	parse(&p, "{\"version\":1,\"version\":1}", 0);
+	parse(&p, "{'version':1,'version':1}", 0);
 	CHECK(p.code == SGPU_EINVALID && p.diagnostics.count == 1);
 	done(&p);
 	parse(&p, "", 0);
@@ -170,10 +170,10 @@ UNIT_TEST(what_is_no_json_is_one_diagnostic_with_its_place)
 UNIT_TEST(blanks_part_what_they_part_in_json)
 {
 	static const char *const bad[] = {
-		"{\"version\": 1 2}",  "{\"version\": tr ue}", "{\"version\": - 1}",
-		"{\"version\": 1. 5}", "{\"ver\nsion\": 1}",   "{\"a\" \"b\": 1}",
-		"{\"a\": \"b",	       "{\"a\": \"\\",	       "{} {}",
-		"{\"a\": 1\f}"
+		"{'version': 1 2}",  "{'version': tr ue}", "{'version': - 1}",
+		"{'version': 1. 5}", "{'ver\nsion': 1}",   "{'a' 'b': 1}",
+		"{'a': 'b",	     "{'a': '\\",	   "{} {}",
+		"{'a': 1\f}"
 	};
 	struct parsed p;
 
@@ -183,7 +183,7 @@ UNIT_TEST(blanks_part_what_they_part_in_json)
 		      p.diagnostics.list[0].line >= 1);
 		done(&p);
 	}
-	parse(&p, "\n{ \"version\" :\t1 ,\r\n\"manifest_id\" : \"a  \\\" b \" }  ", 0);
+	parse(&p, "\n{ 'version' :\t1 ,\r\n'manifest_id' : 'a  \\' b ' }  ", 0);
 	REQUIRE(p.code == SGPU_OK && p.manifest && p.manifest->id);
 	CHECK(strcmp(p.manifest->id, "a  \" b ") == 0);
 	CHECK(p.diagnostics.count == 2 && p.diagnostics.list[0].line == 2 &&
@@ -196,8 +196,8 @@ UNIT_TEST(a_document_that_is_kept_whole_is_read_once)
 {
 	static const char text[] =
 		MANIFEST(IN("a", "") "," SEGMENT("t", "LOW", "INTERMEDIATE", "") "," OUT("b", ""),
-			 OP("ONE", "\"input\":\"a\",\"output\":\"t\"",
-			    "") "," OP("TWO", "\"input\":\"t\",\"output\":\"b\"", ""));
+			 OP("ONE", "'input':'a','output':'t'",
+			    "") "," OP("TWO", "'input':'t','output':'b'", ""));
 	struct parsed p;
 
 	texts_read = 0;
@@ -214,23 +214,20 @@ UNIT_TEST(the_frame_is_checked)
 	struct parsed p;
 
 	EXPECT("[1]", "", "is not an object");
-	EXPECT("{\"version\":2,\"manifest_id\":\"m\",\"segments\":[" IN("a", "") "," OUT(
-		       "b", "") "],\"operations\":[" OP("X", A_TO_B, "") "]}",
+	EXPECT("{'version':2,'manifest_id':'m','segments':[" IN("a", "") "," OUT(
+		       "b", "") "],'operations':[" OP("X", A_TO_B, "") "]}",
 	       "/version", "2 is not a version");
-	EXPECT("{\"version\":1,\"manifest_id\":\"\",\"segments\":[" IN("a", "") "," OUT(
-		       "b", "") "],\"operations\":[" OP("X", A_TO_B, "") "]}",
+	EXPECT("{'version':1,'manifest_id':'','segments':[" IN("a", "") "," OUT(
+		       "b", "") "],'operations':[" OP("X", A_TO_B, "") "]}",
 	       "/manifest_id", "printable ASCII");
-	EXPECT("{\"version\":1,\"manifest_id\":\"\\u00e9\",\"segments\":[" IN("a", "") "," OUT(
-		       "b", "") "],\"operations\":[" OP("X", A_TO_B, "") "]}",
+	EXPECT("{'version':1,'manifest_id':'\\u00e9','segments':[" IN("a", "") "," OUT(
+		       "b", "") "],'operations':[" OP("X", A_TO_B, "") "]}",
 	       "/manifest_id", "printable ASCII");
 	parse(&p, "{}", 0);
 	CHECK(p.code == SGPU_OK && p.manifest && p.diagnostics.count == 4);
 	CHECK(find(&p, "", "missing field 'operations'") != NULL);
 	done(&p);
-	parse(&p,
-	      "{\"version\":1,\"manifest_id\":\"m\",\"segments\":[],\"operations\":7,\"segment\":"
-	      "1}",
-	      0);
+	parse(&p, "{'version':1,'manifest_id':'m','segments':[],'operations':7,'segment':1}", 0);
 	CHECK(p.diagnostics.count == 3);
 	CHECK(find(&p, "/segments", "empty") && find(&p, "/operations", "7 is not an array"));
 	REQUIRE(find(&p, "/segment", "unknown field") != NULL);
@@ -245,22 +242,18 @@ UNIT_TEST(segment_fields_are_checked)
 	       "'IN' is not one of INPUT, OUTPUT, INPUT_OUTPUT, INTERMEDIATE");
 	EXPECT(MANIFEST(SEGMENT("a", "high", "INPUT", "") "," OUT("b", ""), OP("X", A_TO_B, "")),
 	       "/segments/0/sensitivity_level", "'high' is not one of LOW, HIGH");
-	EXPECT(MANIFEST("{\"segment_id\":\"a\",\"direction\":\"INPUT\"}," OUT("b", ""),
+	EXPECT(MANIFEST("{'segment_id':'a','direction':'INPUT'}," OUT("b", ""),
 			OP("X", A_TO_B, "")),
 	       "/segments/0", "missing field 'sensitivity_level'");
-	EXPECT(MANIFEST(IN("a", ",\"colour/x\":1") "," OUT("b", ""), OP("X", A_TO_B, "")),
-	       "/segments/0/colour~1x", "unknown field 'colour/x'");
-	EXPECT(MANIFEST(IN("a", ",\"dependencies\":[\"nope\"]") "," OUT("b", ""),
-			OP("X", A_TO_B, "")),
-	       "/segments/0/dependencies/0", "'nope' is neither a segment nor an operation");
-	EXPECT(MANIFEST(IN("a", ",\"dependencies\":\"X\"") "," OUT("b", ""), OP("X", A_TO_B, "")),
-	       "/segments/0/dependencies", "is not an array");
-	EXPECT(MANIFEST(IN("a", ",\"gpu_operation_id\":\"Y\"") "," OUT("b", ""),
-			OP("XX", A_TO_B, "")),
+	EXPECT(SMALL(",'colour/x':1", "", ""), "/segments/0/colour~1x", "unknown field 'colour/x'");
+	EXPECT(SMALL(",'dependencies':['nope']", "", ""), "/segments/0/dependencies/0",
+	       "'nope' is neither a segment nor an operation");
+	EXPECT(SMALL(",'dependencies':'X'", "", ""), "/segments/0/dependencies", "is not an array");
+	EXPECT(MANIFEST(IN("a", ",'gpu_operation_id':'Y'") "," OUT("b", ""), OP("XX", A_TO_B, "")),
 	       "/segments/0/gpu_operation_id", "'Y' is not an operation");
-	EXPECT(MANIFEST(IN("a", ",\"gpu_operation_id\":\"Y\"") "," OUT("b", "") "," OUT(
-				"c", "") "," IN("d", ""),
-			OP("X", A_TO_B, "") "," OP("Y", "\"input\":\"d\",\"output\":\"c\"", "")),
+	EXPECT(MANIFEST(IN("a", ",'gpu_operation_id':'Y'") "," OUT("b", "") "," OUT("c", "") "," IN(
+				"d", ""),
+			OP("X", A_TO_B, "") "," OP("Y", "'input':'d','output':'c'", "")),
 	       "/segments/0/gpu_operation_id", "operation 'Y' has no argument 'a'");
 }
 
@@ -271,7 +264,7 @@ UNIT_TEST(ids_are_checked)
 	char id[SGPU_ID_MAX + 3];
 
 	ACCEPT(MANIFEST(IN("0_.-", "") "," OUT("b", ""),
-			OP("X", "\"input\":\"0_.-\",\"output\":\"b\"", "")));
+			OP("X", "'input':'0_.-','output':'b'", "")));
 	parse(&p, MANIFEST(IN("-a", "") "," OUT("b", ""), OP("X", A_TO_B, "")), 0);
 	CHECK(find(&p, "/segments/0/segment_id", "'-a' is not an id") != NULL);
 	done(&p);
@@ -293,53 +286,42 @@ UNIT_TEST(ids_are_checked)
 
 UNIT_TEST(types_in_manifests_are_checked)
 {
-#define TYPE(info) \
-	MANIFEST(IN("a", ",\"data_type_info\":" info) "," OUT("b", ""), OP("X", A_TO_B, ""))
+#define TYPE(info) SMALL(",'data_type_info':" info, "", "")
 #define AT "/segments/0/data_type_info"
 	struct parsed p;
 
-	ACCEPT(TYPE("{\"dtype\":\"u8\",\"shape\":[]}"));
-	ACCEPT(TYPE("{\"dtype\":\"u8\",\"shape\":[0]}"));
-	ACCEPT(TYPE("{\"dtype\":\"u8\",\"shape\":[9007199254740991]}"));
-	EXPECT(TYPE("{\"dtype\":\"f64\",\"shape\":[1125899906842624]}"), AT "/shape",
+	ACCEPT(TYPE("{'dtype':'u8','shape':[]}"));
+	ACCEPT(TYPE("{'dtype':'u8','shape':[0]}"));
+	ACCEPT(TYPE("{'dtype':'u8','shape':[9007199254740991]}"));
+	EXPECT(TYPE("{'dtype':'f64','shape':[1125899906842624]}"), AT "/shape",
 	       "not below 2^53 bytes");
-	EXPECT(TYPE("{\"dtype\":\"u8\",\"shape\":[4294967296,4294967296]}"), AT "/shape",
+	EXPECT(TYPE("{'dtype':'u8','shape':[4294967296,4294967296]}"), AT "/shape",
 	       "not below 2^53 bytes");
-	EXPECT(TYPE("{\"dtype\":\"u8\",\"shape\":[-1]}"), AT "/shape/0",
-	       "-1 is not a whole number");
-	EXPECT(TYPE("{\"dtype\":\"u8\",\"shape\":[1.0]}"), AT "/shape/0",
-	       "1 is not a whole number");
-	EXPECT(TYPE("{\"dtype\":\"u8\",\"shape\":[9007199254740992]}"), AT "/shape/0",
+	EXPECT(TYPE("{'dtype':'u8','shape':[-1]}"), AT "/shape/0", "-1 is not a whole number");
+	EXPECT(TYPE("{'dtype':'u8','shape':[1.0]}"), AT "/shape/0", "1 is not a whole number");
+	EXPECT(TYPE("{'dtype':'u8','shape':[9007199254740992]}"), AT "/shape/0",
 	       "is not below 2^53");
-	EXPECT(TYPE("{\"dtype\":\"u8\",\"shape\":[1,1,1,1,1]}"), AT "/shape", "the rank is 5");
-	EXPECT(TYPE("{\"dtype\":\"u8\"}"), AT, "missing field 'shape'");
-	EXPECT(TYPE("{\"dtype\":\"u8\",\"shape\":[1],\"offset\":-1}"), AT "/offset",
+	EXPECT(TYPE("{'dtype':'u8','shape':[1,1,1,1,1]}"), AT "/shape", "the rank is 5");
+	EXPECT(TYPE("{'dtype':'u8'}"), AT, "missing field 'shape'");
+	EXPECT(TYPE("{'dtype':'u8','shape':[1],'offset':-1}"), AT "/offset",
 	       "-1 is not a whole number");
-	EXPECT(TYPE("{\"dtype\":\"u8\",\"shape\":[2],\"offset\":9007199254740990}"), AT "/offset",
+	EXPECT(TYPE("{'dtype':'u8','shape':[2],'offset':9007199254740990}"), AT "/offset",
 	       "below 2^53 bytes");
 	EXPECT(TYPE("[]"), AT, "an array is not an object");
-	parse(&p, TYPE("{\"dtype\":\"float32\",\"shape\":[1]}"), 0);
+	parse(&p, TYPE("{'dtype':'float32','shape':[1]}"), 0);
 	REQUIRE(p.diagnostics.count == 1 && find(&p, AT "/dtype",
 						 "'float32' is not one of f32, f64, f16, i8, u8, "
 						 "i16, u16, i32, u32, i64, u64"));
 	CHECK(!p.diagnostics.list[0].hint);
 	done(&p);
-	EXPECT(MANIFEST(
-		       IN("a", "") "," OUT(
-			       "b",
-			       ",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1],\"offset\":0}"),
-		       OP("X", A_TO_B, "")),
+	EXPECT(SMALL("", ",'data_type_info':{'dtype':'u8','shape':[1],'offset':0}", ""),
 	       "/segments/1/data_type_info/offset", "for inputs");
 }
 
 UNIT_TEST(locations_are_checked)
 {
-#define LOCATION(path)                                                               \
-	MANIFEST(IN("a", ",\"data_location_client\":\"" path "\"") "," OUT("b", ""), \
-		 OP("X", A_TO_B, ""))
-#define OUTPUT_AT(path)                                                              \
-	MANIFEST(IN("a", "") "," OUT("b", ",\"data_location_client\":\"" path "\""), \
-		 OP("X", A_TO_B, ""))
+#define LOCATION(path) SMALL(",'data_location_client':'" path "'", "", "")
+#define OUTPUT_AT(path) SMALL("", ",'data_location_client':'" path "'", "")
 	struct parsed p;
 
 	ACCEPT(LOCATION("a/b/../c"));
@@ -362,13 +344,13 @@ UNIT_TEST(locations_are_checked)
 	CHECK(p.diagnostics.count == 1 &&
 	      find(&p, "/segments/1/data_location_client", "outside the directory"));
 	done(&p);
-	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ",\"data_location_client\":\"o/x\"") "," OUT(
-				"c", ",\"data_location_client\":\"./o//y/../x\""),
-			OP("X", A_TO_B ",\"output2\":\"c\"", "")),
+	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ",'data_location_client':'o/x'") "," OUT(
+				"c", ",'data_location_client':'./o//y/../x'"),
+			OP("X", A_TO_B ",'output2':'c'", "")),
 	       "/segments/2/data_location_client", "the output 'c' has the file of the output 'b'");
 	EXPECT(MANIFEST(IN("a", "") "," SEGMENT("b", "LOW", "INTERMEDIATE",
-						",\"data_location_client\":\"x\"") "," OUT("c", ""),
-			OP("X", A_TO_B, "") "," OP("Y", "\"input\":\"b\",\"output\":\"c\"", "")),
+						",'data_location_client':'x'") "," OUT("c", ""),
+			OP("X", A_TO_B, "") "," OP("Y", "'input':'b','output':'c'", "")),
 	       "/segments/1/data_location_client", "INTERMEDIATE");
 	CHECK(sgpu_location_outside("/a") && sgpu_location_outside("..") &&
 	      sgpu_location_outside("a/../../a/b"));
@@ -380,8 +362,8 @@ UNIT_TEST(outputs_do_not_stand_in_each_others_way)
 {
 #define TWO_OUTPUTS(first, second)                                     \
 	MANIFEST(IN("a", "") "," OUT("b", first) "," OUT("c", second), \
-		 OP("X", A_TO_B ",\"output2\":\"c\"", ""))
-#define GOES_TO(path) ",\"data_location_client\":\"" path "\""
+		 OP("X", A_TO_B ",'output2':'c'", ""))
+#define GOES_TO(path) ",'data_location_client':'" path "'"
 
 	ACCEPT(TWO_OUTPUTS("", ""));
 	ACCEPT(TWO_OUTPUTS(GOES_TO("-"), ""));
@@ -401,10 +383,7 @@ UNIT_TEST(outputs_do_not_stand_in_each_others_way)
 
 UNIT_TEST(client_variables_are_checked)
 {
-#define VARIABLE(name)                                                                          \
-	MANIFEST(IN("a", ",\"client_dma_input_pinned_host_ptr_var\":\"" name "\"") "," OUT("b", \
-											   ""), \
-		 OP("X", A_TO_B, ""))
+#define VARIABLE(name) SMALL(",'client_dma_input_pinned_host_ptr_var':'" name "'", "", "")
 #define WHERE "/segments/0/client_dma_input_pinned_host_ptr_var"
 	static const char *const refused[] = { "PATH",	    "LD_PRELOAD", "IFS",
 					       "BASH_ENV",  "ENV",	  "PS4",
@@ -429,62 +408,52 @@ UNIT_TEST(client_variables_are_checked)
 		CHECK(p.diagnostics.count == 1 && find(&p, WHERE, "has a meaning"));
 		done(&p);
 	}
-	EXPECT(MANIFEST(IN("a", ",\"client_dma_output_buffer_size_var\":\"S\"") "," OUT("b", ""),
-			OP("X", A_TO_B, "")),
+	EXPECT(SMALL(",'client_dma_output_buffer_size_var':'S'", "", ""),
 	       "/segments/0/client_dma_output_buffer_size_var", "for outputs");
 	EXPECT(MANIFEST(SEGMENT("a", "HIGH", "INPUT",
-				",\"client_dma_input_device_ptr_var\":\"S\"") "," SEGMENT("b",
-											  "HIGH",
-											  "OUTPUT",
-											  ""),
+				",'client_dma_input_device_ptr_var':'S'") "," SEGMENT("b", "HIGH",
+										      "OUTPUT", ""),
 			OP("X", A_TO_B, "")),
 	       "/segments/0/client_dma_input_device_ptr_var", "HIGH segment");
-	EXPECT(MANIFEST(IN("a", ",\"client_dma_input_device_ptr_var\":\"S\"") "," OUT(
-				"b", ",\"client_dma_output_buffer_size_var\":\"S\""),
-			OP("X", A_TO_B, "")),
+	EXPECT(SMALL(",'client_dma_input_device_ptr_var':'S'",
+		     ",'client_dma_output_buffer_size_var':'S'", ""),
 	       "/segments/1/client_dma_output_buffer_size_var",
 	       "'S' is a variable of segment 'a' already");
 }
 
 UNIT_TEST(operation_fields_are_checked)
 {
-	static const char nine[] = MANIFEST(IN("a", "") "," OUT("b", ""),
-					    OP("X",
-					       "\"output\":\"b\",\"a\":\"a\",\"b\":\"a\",\"c\":"
-					       "\"a\",\"d\":\"a\",\"e\":\"a\",\"f\":\"a\","
-					       "\"g\":\"a\",\"h\":\"a\"",
-					       ""));
+	static const char nine[] = MANIFEST(
+		IN("a", "") "," OUT("b", ""),
+		OP("X",
+		   "'output':'b','a':'a','b':'a','c':'a','d':'a','e':'a','f':'a','g':'a','h':'a'",
+		   ""));
 	struct parsed p;
 
 	EXPECT(nine, "/operations/0/arguments", "there are 9 arguments, at most 8");
-	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"declassify\":1")),
-	       "/operations/0/declassify", "1 is not true or false");
-	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"params\":[]")),
-	       "/operations/0/params", "an array is not an object");
-	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""),
-			OP("X", A_TO_B, ",\"params\":{\"x\":9007199254740992}")),
-	       "/operations/0/params/x", "is not below 2^53");
+	EXPECT(SMALL("", "", ",'declassify':1"), "/operations/0/declassify",
+	       "1 is not true or false");
+	EXPECT(SMALL("", "", ",'params':[]"), "/operations/0/params", "an array is not an object");
+	EXPECT(SMALL("", "", ",'params':{'x':9007199254740992}"), "/operations/0/params/x",
+	       "is not below 2^53");
 	/* RFC 8785 writes these without an exponent, so that a reader would find an integer that is
 	 * too large. */
-	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"params\":{\"x\":1e20}")),
-	       "/operations/0/params/x", "1e+20 is not below 2^53");
-	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""),
-			OP("X", A_TO_B, ",\"params\":{\"x\":-9007199254740992.0}")),
-	       "/operations/0/params/x", "is not below 2^53");
-	parse(&p,
-	      MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"params\":{\"x\":1e21}")),
-	      0);
+	EXPECT(SMALL("", "", ",'params':{'x':1e20}"), "/operations/0/params/x",
+	       "1e+20 is not below 2^53");
+	EXPECT(SMALL("", "", ",'params':{'x':-9007199254740992.0}"), "/operations/0/params/x",
+	       "is not below 2^53");
+	parse(&p, SMALL("", "", ",'params':{'x':1e21}"), 0);
 	CHECK(p.manifest && p.diagnostics.count == 0);
 	done(&p);
 	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""),
-			"{\"gpu_operation_id\":\"X\",\"arguments\":{" A_TO_B "}}"),
+			"{'gpu_operation_id':'X','arguments':{" A_TO_B "}}"),
 	       "/operations/0", "missing field 'kernel'");
 	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""),
-			OP("X", A_TO_B, "") "," OP("Y", "\"input\":\"a\"", "")),
+			OP("X", A_TO_B, "") "," OP("Y", "'input':'a'", "")),
 	       "/operations/1/arguments", "no argument is an output");
 	parse(&p,
 	      MANIFEST(IN("alpha", "") "," OUT("b", ""),
-		       OP("X", "\"input\":\"alhpa\",\"output\":\"b\"", "")),
+		       OP("X", "'input':'alhpa','output':'b'", "")),
 	      0);
 	REQUIRE(p.diagnostics.count == 1 &&
 		find(&p, "/operations/0/arguments/input", "'alhpa' is not a segment"));
@@ -495,11 +464,9 @@ UNIT_TEST(operation_fields_are_checked)
 UNIT_TEST(all_diagnostics_come_in_one_run_sorted_by_place)
 {
 	static const char text[] =
-		"{\"version\": 3,\n \"manifest_id\": 4,\n \"extra\": 5,\n \"segments\": [\n"
-		"  {\"segment_id\": \"a\", \"sensitivity_level\": \"MID\",\n   \"direction\": "
-		"\"IN\"}],\n"
-		" \"operations\": [\n  {\"gpu_operation_id\": \"X\", \"kernel\": 1, \"arguments\": "
-		"{}}]}";
+		"{'version': 3,\n 'manifest_id': 4,\n 'extra': 5,\n 'segments': [\n  "
+		"{'segment_id': 'a', 'sensitivity_level': 'MID',\n   'direction': 'IN'}],\n "
+		"'operations': [\n  {'gpu_operation_id': 'X', 'kernel': 1, 'arguments': {}}]}";
 	static const struct {
 		int line, column;
 	} places[] = { { 1, 2 },  { 2, 2 }, { 3, 2 },  { 5, 3 },

@@ -6,6 +6,7 @@
 #define TEST_MANIFEST_H
 
 #include "manifest/manifest.h"
+#include "json_text.h"
 #include "unit.h"
 
 struct parsed {
@@ -14,14 +15,17 @@ struct parsed {
 	int code;
 };
 
+/* Of JSON with ' for ". */
 static inline void parse(struct parsed *p, const char *text, unsigned options)
 {
 	struct sgpu_error error = { 0 };
+	char *json = json_text(text);
 
 	memset(p, 0, sizeof(*p));
-	p->code = sgpu_manifest_parse(text, strlen(text), options, &p->manifest, &p->diagnostics,
+	p->code = sgpu_manifest_parse(json, strlen(json), options, &p->manifest, &p->diagnostics,
 				      &error);
-	sgpu_diagnostics_locate(&p->diagnostics, text, strlen(text));
+	sgpu_diagnostics_locate(&p->diagnostics, json, strlen(json));
+	free(json);
 }
 
 static inline void done(struct parsed *p)
@@ -47,19 +51,19 @@ static inline const struct sgpu_diagnostic *find(const struct parsed *p, const c
 	return NULL;
 }
 
-#define IN(id, more) \
-	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"LOW\",\"direction\":\"INPUT\"" more "}"
+#define IN(id, more) "{'segment_id':'" id "','sensitivity_level':'LOW','direction':'INPUT'" more "}"
 #define OUT(id, more) \
-	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"LOW\",\"direction\":\"OUTPUT\"" more "}"
-#define SEGMENT(id, level, direction, more)                         \
-	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"" level \
-	"\",\"direction\":\"" direction "\"" more "}"
+	"{'segment_id':'" id "','sensitivity_level':'LOW','direction':'OUTPUT'" more "}"
+#define SEGMENT(id, level, direction, more)                                                       \
+	"{'segment_id':'" id "','sensitivity_level':'" level "','direction':'" direction "'" more \
+	"}"
 #define OP(id, args, more) \
-	"{\"gpu_operation_id\":\"" id "\",\"kernel\":\"k\",\"arguments\":{" args "}" more "}"
-#define MANIFEST(segments, operations)                                 \
-	"{\"version\":1,\"manifest_id\":\"m\",\"segments\":[" segments \
-	"],\"operations\":[" operations "]}"
-#define A_TO_B "\"input\":\"a\",\"output\":\"b\""
+	"{'gpu_operation_id':'" id "','kernel':'k','arguments':{" args "}" more "}"
+#define MANIFEST(segments, operations) \
+	"{'version':1,'manifest_id':'m','segments':[" segments "],'operations':[" operations "]}"
+/* a, that X makes b of; each may have more members. */
+#define SMALL(in, out, op) MANIFEST(IN("a", in) "," OUT("b", out), OP("X", A_TO_B, op))
+#define A_TO_B "'input':'a','output':'b'"
 
 /* One diagnostic and no other. */
 static inline void expect(const char *text, const char *pointer, const char *part, int line)
@@ -90,6 +94,6 @@ static inline void accept(const char *text, int line)
 	done(&p);
 }
 #define ACCEPT(text) accept(text, __LINE__)
-#define LINK(id, in, out, more) OP(id, "\"input\":\"" in "\",\"output\":\"" out "\"", more)
+#define LINK(id, in, out, more) OP(id, "'input':'" in "','output':'" out "'", more)
 
 #endif

@@ -7,36 +7,20 @@
 /* ---- the graph ---- */
 UNIT_TEST(writers_and_readers_are_checked)
 {
-	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B ",\"output2\":\"a\"", "")),
+	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B ",'output2':'a'", "")),
 	       "/operations/0/arguments/output2", "'a' is INPUT and may not be written");
 	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, "") "," OP("Y", A_TO_B, "")),
 	       "/operations/1/arguments/output", "is written by operation 'X' already");
 	EXPECT(MANIFEST(IN("a", "") "," OUT("b", "") "," IN("c", ""), OP("X", A_TO_B, "")),
 	       "/segments/2", "'c' is no operation's argument");
 	EXPECT(MANIFEST(IN("a", "") "," OUT("b", "") "," SEGMENT("t", "LOW", "INTERMEDIATE", ""),
-			OP("X", A_TO_B ",\"output2\":\"t\"", "")),
+			OP("X", A_TO_B ",'output2':'t'", "")),
 	       "/segments/2/direction", "no operation reads the INTERMEDIATE");
 	EXPECT(MANIFEST(IN("a", "") "," OUT("b", "") "," OUT("c", ""),
-			OP("X", A_TO_B ",\"c\":\"c\"", "")),
+			OP("X", A_TO_B ",'c':'c'", "")),
 	       "/segments/2/direction", "no operation writes the OUTPUT");
 	ACCEPT(MANIFEST(IN("a", "") "," OUT("b", "") "," OUT("c", ""),
-			OP("X", A_TO_B, "") "," OP("Y", "\"input\":\"b\",\"output\":\"c\"", "")));
-}
-
-UNIT_TEST(an_input_output_is_read_as_it_arrives)
-{
-	static const char text[] =
-		MANIFEST(SEGMENT("s", "LOW", "INPUT_OUTPUT", "") "," OUT("b", ""),
-			 OP("W", "\"input\":\"s\",\"output\":\"s\"",
-			    "") "," OP("R", "\"input\":\"s\",\"output\":\"b\"", ""));
-	struct parsed p;
-
-	parse(&p, text, 0);
-	REQUIRE(p.manifest && p.diagnostics.count == 0);
-	CHECK(p.manifest->segments[0].writer == 0 && p.manifest->segments[0].reader_count == 2);
-	CHECK(p.manifest->operations[0].before_count == 0 &&
-	      p.manifest->operations[1].before_count == 0);
-	done(&p);
+			OP("X", A_TO_B, "") "," OP("Y", "'input':'b','output':'c'", "")));
 }
 
 UNIT_TEST(dependencies_make_edges)
@@ -44,14 +28,10 @@ UNIT_TEST(dependencies_make_edges)
 	/* b's writer waits for Y; a's readers wait for Z (a has no writer); depending on an input
 	 * makes no edge. */
 	static const char text[] = MANIFEST(
-		IN("a", ",\"dependencies\":[\"z\"]") "," OUT(
-			"b", ",\"dependencies\":[\"Y\",\"i\"]") "," IN("i",
-								       "") "," OUT("y",
-										   "") "," OUT("z",
-											       ""),
-		OP("X", A_TO_B, "") "," OP("Y", "\"input\":\"i\",\"output\":\"y\"",
-					   "") "," OP("Z", "\"input\":\"i\",\"output\":\"z\"",
-						      ",\"dependencies\":[\"y\",\"Y\",\"i\"]"));
+		IN("a", ",'dependencies':['z']") "," OUT("b", ",'dependencies':['Y','i']") "," IN(
+			"i", "") "," OUT("y", "") "," OUT("z", ""),
+		OP("X", A_TO_B, "") "," OP("Y", "'input':'i','output':'y'", "") "," OP(
+			"Z", "'input':'i','output':'z'", ",'dependencies':['y','Y','i']"));
 	struct parsed p;
 
 	parse(&p, text, 0);
@@ -73,13 +53,11 @@ UNIT_TEST(cycles_are_printed)
 			LINK("C", "y", "z", "") "," LINK("A", "z", "x", "") "," LINK("B", "x", "y",
 										     "")),
 	       "/operations/0", "cycle: C -> A -> B -> C");
-	EXPECT(MANIFEST(OUT("x", "") "," IN("i", ""),
-			LINK("A", "i", "x", ",\"dependencies\":[\"A\"]")),
+	EXPECT(MANIFEST(OUT("x", "") "," IN("i", ""), LINK("A", "i", "x", ",'dependencies':['A']")),
 	       "/operations/0", "cycle: A -> A");
 	EXPECT(MANIFEST(OUT("x", ""), LINK("A", "x", "x", "")), "/operations/0", "cycle: A -> A");
 	EXPECT(MANIFEST(OUT("x", "") "," OUT("y", "") "," IN("i", ""),
-			LINK("A", "i", "x", ",\"dependencies\":[\"B\"]") "," LINK("B", "x", "y",
-										  "")),
+			LINK("A", "i", "x", ",'dependencies':['B']") "," LINK("B", "x", "y", "")),
 	       "/operations/0", "cycle: A -> B -> A");
 	/* Two cycles apart are two diagnostics. */
 	parse(&p,
@@ -104,14 +82,14 @@ UNIT_TEST(high_data_do_not_leave_as_low)
 
 	EXPECT(FLOW("LOW", ""), "/segments/2/sensitivity_level",
 	       "patient_scan -> SMOOTH -> smoothed -> HIST -> histogram");
-	ACCEPT(FLOW("LOW", ",\"declassify\":true"));
-	EXPECT(FLOW("LOW", ",\"declassify\":false"), "/segments/2/sensitivity_level",
+	ACCEPT(FLOW("LOW", ",'declassify':true"));
+	EXPECT(FLOW("LOW", ",'declassify':false"), "/segments/2/sensitivity_level",
 	       "HIGH data flow into the LOW output");
 	parse(&p, FLOW("HIGH", ""), 0);
 	REQUIRE(p.manifest && p.diagnostics.count == 0);
 	CHECK(p.manifest->segments[2].high_flow);
 	done(&p);
-	parse(&p, FLOW("HIGH", ",\"declassify\":true"), 0);
+	parse(&p, FLOW("HIGH", ",'declassify':true"), 0);
 	REQUIRE(p.manifest && p.diagnostics.count == 0);
 	CHECK(p.manifest->segments[2].high_flow); /* declared so */
 	done(&p);
@@ -140,7 +118,7 @@ UNIT_TEST(order_alone_carries_no_data)
 {
 	ACCEPT(MANIFEST(
 		SEGMENT("a", "HIGH", "INPUT", "") "," SEGMENT("b", "HIGH", "OUTPUT", "") "," IN(
-			"c", "") "," OUT("d", ",\"dependencies\":[\"b\"]"),
+			"c", "") "," OUT("d", ",'dependencies':['b']"),
 		LINK("X", "a", "b", "") "," LINK("Y", "c", "d", "")));
 }
 
@@ -160,7 +138,6 @@ UNIT_TEST(the_two_values_of_an_input_output_flow_apart)
 int main(void)
 {
 	UNIT_RUN(writers_and_readers_are_checked);
-	UNIT_RUN(an_input_output_is_read_as_it_arrives);
 	UNIT_RUN(dependencies_make_edges);
 	UNIT_RUN(cycles_are_printed);
 	UNIT_RUN(high_data_do_not_leave_as_low);

@@ -8,15 +8,15 @@
 
 #include <sgpu/base.h>
 
-#define TYPE(dtype, shape) ",\"data_type_info\":{\"dtype\":\"" dtype "\",\"shape\":" shape "}"
-#define MOD(id, kernel, args, params, more)                                               \
-	"{\"gpu_operation_id\":\"" id "\",\"kernel\":\"" kernel "\",\"arguments\":{" args \
-	"},\"params\":" params more "}"
+#define TYPE(dtype, shape) ",'data_type_info':{'dtype':'" dtype "','shape':" shape "}"
+#define MOD(id, kernel, args, params, more)                                     \
+	"{'gpu_operation_id':'" id "','kernel':'" kernel "','arguments':{" args \
+	"},'params':" params more "}"
 #define SEGMENTS                                                                                 \
 	SEGMENT("m", "LOW", "INPUT", "")                                                         \
 	"," SEGMENT("a", "LOW", "INPUT", TYPE("f32", "[3,5]")) "," SEGMENT("b", "LOW", "OUTPUT", \
 									   TYPE("i16", "[2]"))
-#define PARAMS "[\"input\",\"output\"]"
+#define PARAMS "['input','output']"
 #define JOB(kernel, params, more) MANIFEST(SEGMENTS, MOD("X", kernel, A_TO_B, params, more))
 
 /* ---- form ---- */
@@ -76,8 +76,7 @@ UNIT_TEST(grid_and_block_keep_to_the_limits)
 	struct parsed p;
 
 	parse(&p,
-	      JOB("module:m:f", PARAMS,
-		  ",\"grid\":[7,65535],\"block\":[4,4,64],\"shared_bytes\":232448"),
+	      JOB("module:m:f", PARAMS, ",'grid':[7,65535],'block':[4,4,64],'shared_bytes':232448"),
 	      0);
 	REQUIRE(p.manifest && p.diagnostics.count == 0);
 	const struct sgpu_module_call *module = p.manifest->operations[0].module;
@@ -86,38 +85,34 @@ UNIT_TEST(grid_and_block_keep_to_the_limits)
 	CHECK(module->shared_bytes == 232448 && module->segment == 0 &&
 	      strcmp(module->function, "f") == 0);
 	done(&p);
-	ACCEPT(JOB("module:m:f", PARAMS, ",\"grid\":[2147483647],\"block\":[1024]"));
-	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":[2147483648]"), "/operations/0/grid/0",
+	ACCEPT(JOB("module:m:f", PARAMS, ",'grid':[2147483647],'block':[1024]"));
+	EXPECT(JOB("module:m:f", PARAMS, ",'grid':[2147483648]"), "/operations/0/grid/0",
 	       "from 1 to 2147483647");
-	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":[1,65536]"), "/operations/0/grid/1",
+	EXPECT(JOB("module:m:f", PARAMS, ",'grid':[1,65536]"), "/operations/0/grid/1",
 	       "from 1 to 65535");
-	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":[1,1,0]"), "/operations/0/grid/2",
+	EXPECT(JOB("module:m:f", PARAMS, ",'grid':[1,1,0]"), "/operations/0/grid/2",
 	       "from 1 to 65535");
-	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":[-1]"), "/operations/0/grid/0", "whole number");
-	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":[1.5]"), "/operations/0/grid/0",
-	       "whole number");
-	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":[]"), "/operations/0/grid", "1 to 3 numbers");
-	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":[1,1,1,1]"), "/operations/0/grid",
+	EXPECT(JOB("module:m:f", PARAMS, ",'grid':[-1]"), "/operations/0/grid/0", "whole number");
+	EXPECT(JOB("module:m:f", PARAMS, ",'grid':[1.5]"), "/operations/0/grid/0", "whole number");
+	EXPECT(JOB("module:m:f", PARAMS, ",'grid':[]"), "/operations/0/grid", "1 to 3 numbers");
+	EXPECT(JOB("module:m:f", PARAMS, ",'grid':[1,1,1,1]"), "/operations/0/grid",
 	       "1 to 3 numbers");
-	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":4"), "/operations/0/grid", "1 to 3 numbers");
-	EXPECT(JOB("module:m:f", PARAMS, ",\"block\":[1025]"), "/operations/0/block/0",
+	EXPECT(JOB("module:m:f", PARAMS, ",'grid':4"), "/operations/0/grid", "1 to 3 numbers");
+	EXPECT(JOB("module:m:f", PARAMS, ",'block':[1025]"), "/operations/0/block/0",
 	       "from 1 to 1024");
-	EXPECT(JOB("module:m:f", PARAMS, ",\"block\":[1,1,65]"), "/operations/0/block/2",
+	EXPECT(JOB("module:m:f", PARAMS, ",'block':[1,1,65]"), "/operations/0/block/2",
 	       "from 1 to 64");
-	EXPECT(JOB("module:m:f", PARAMS, ",\"block\":[33,32]"), "/operations/0/block",
+	EXPECT(JOB("module:m:f", PARAMS, ",'block':[33,32]"), "/operations/0/block",
 	       "1056 threads");
-	EXPECT(JOB("module:m:f", PARAMS, ",\"shared_bytes\":232449"), "/operations/0/shared_bytes",
+	EXPECT(JOB("module:m:f", PARAMS, ",'shared_bytes':232449"), "/operations/0/shared_bytes",
 	       "232448");
 }
 
 UNIT_TEST(what_belongs_to_modules_is_a_diagnostic_elsewhere)
 {
-	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"grid\":[1]")),
-	       "/operations/0/grid", "is for a module");
-	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"shared_bytes\":1")),
-	       "/operations/0/shared_bytes", "is for a module");
-	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"params\":[]")),
-	       "/operations/0/params", "is not an object");
+	EXPECT(SMALL("", "", ",'grid':[1]"), "/operations/0/grid", "is for a module");
+	EXPECT(SMALL("", "", ",'shared_bytes':1"), "/operations/0/shared_bytes", "is for a module");
+	EXPECT(SMALL("", "", ",'params':[]"), "/operations/0/params", "is not an object");
 	EXPECT(JOB("module:m:f", "{}", ""), "/operations/0/params", "is not an array");
 	EXPECT(MANIFEST(SEGMENTS, OP("X", A_TO_B, "")), "/segments/0", "no operation's argument");
 }
@@ -128,20 +123,20 @@ UNIT_TEST(what_belongs_to_modules_is_a_diagnostic_elsewhere)
 UNIT_TEST(a_digest_is_32_bytes_in_base64url)
 {
 	static const char *const wrong[] = {
-		"\"\"",
-		"\"AAECAw\"",
-		"\"" DIGEST "A\"",
-		"\"" DIGEST "=\"",
+		"''",
+		"'AAECAw'",
+		"'" DIGEST "A'",
+		"'" DIGEST "='",
 		"5",
 		"null",
 		"[]",
-		"\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh9\"", /* bits beyond the 32 bytes */
-		"\"+AECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\"", /* base64, not base64url */
-		"\"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\"",
+		"'AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh9'", /* bits beyond the 32 bytes */
+		"'+AECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8'", /* base64, not base64url */
+		"'000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f'",
 	};
 	struct parsed p;
 
-	parse(&p, JOB("module:m:f", PARAMS, ",\"module_digest\":\"" DIGEST "\""), 0);
+	parse(&p, JOB("module:m:f", PARAMS, ",'module_digest':'" DIGEST "'"), 0);
 	REQUIRE(p.manifest && p.diagnostics.count == 0);
 	CHECK(p.manifest->operations[0].module->has_digest);
 	for (int i = 0; i < 32; i++) {
@@ -157,29 +152,13 @@ UNIT_TEST(a_digest_is_32_bytes_in_base64url)
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(wrong); i++) {
 		char text[1024];
 
-		snprintf(text, sizeof(text), JOB("module:m:f", PARAMS, ",\"module_digest\":%s"),
+		snprintf(text, sizeof(text), JOB("module:m:f", PARAMS, ",'module_digest':%s"),
 			 wrong[i]);
 		expect(text, "/operations/0/module_digest",
 		       i < 4 || i > 6 ? "is not 32 bytes in base64url" : "is not a", __LINE__);
 	}
-	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""),
-			OP("X", A_TO_B, ",\"module_digest\":\"" DIGEST "\"")),
-	       "/operations/0/module_digest", "is for a module");
-}
-
-UNIT_TEST(another_digest_is_another_manifest)
-{
-	struct parsed p, q;
-
-	parse(&p, JOB("module:m:f", PARAMS, ",\"module_digest\":\"" DIGEST "\""), 0);
-	parse(&q,
-	      JOB("module:m:f", PARAMS,
-		  ",\"module_digest\":\"BAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\""),
-	      0);
-	REQUIRE(p.manifest && q.manifest && p.diagnostics.count + q.diagnostics.count == 0);
-	CHECK(memcmp(p.manifest->sha256, q.manifest->sha256, sizeof(p.manifest->sha256)) != 0);
-	done(&p);
-	done(&q);
+	EXPECT(SMALL("", "", ",'module_digest':'" DIGEST "'"), "/operations/0/module_digest",
+	       "is for a module");
 }
 
 /* ---- params ---- */
@@ -188,36 +167,29 @@ UNIT_TEST(parameters_are_checked)
 	static const struct {
 		const char *params, *pointer, *part;
 	} wrong[] = {
-		{ "[\"input\",\"output\",5]", "/operations/0/params/2",
+		{ "['input','output',5]", "/operations/0/params/2",
 		  "neither an argument's name nor an object" },
-		{ "[\"input\",\"output\",null]", "/operations/0/params/2", "neither" },
-		{ "[\"inptu\",\"output\"]", "/operations/0/params/0",
-		  "'inptu' is not an argument" },
-		{ "[\"input\",\"output\",{}]", "/operations/0/params/2", "0 members" },
-		{ "[\"input\",\"output\",{\"u32\":1,\"i32\":2}]", "/operations/0/params/2",
-		  "2 members" },
-		{ "[\"input\",\"output\",{\"u31\":1}]", "/operations/0/params/2/u31",
+		{ "['input','output',null]", "/operations/0/params/2", "neither" },
+		{ "['inptu','output']", "/operations/0/params/0", "'inptu' is not an argument" },
+		{ "['input','output',{}]", "/operations/0/params/2", "0 members" },
+		{ "['input','output',{'u32':1,'i32':2}]", "/operations/0/params/2", "2 members" },
+		{ "['input','output',{'u31':1}]", "/operations/0/params/2/u31",
 		  "unknown field 'u31'" },
-		{ "[\"input\",\"output\",{\"u32\":-1}]", "/operations/0/params/2",
+		{ "['input','output',{'u32':-1}]", "/operations/0/params/2",
 		  "from 0 to 4294967295" },
-		{ "[\"input\",\"output\",{\"u32\":4294967296}]", "/operations/0/params/2",
-		  "from 0" },
-		{ "[\"input\",\"output\",{\"i32\":2147483648}]", "/operations/0/params/2",
+		{ "['input','output',{'u32':4294967296}]", "/operations/0/params/2", "from 0" },
+		{ "['input','output',{'i32':2147483648}]", "/operations/0/params/2",
 		  "from -2147483648" },
-		{ "[\"input\",\"output\",{\"i32\":0.5}]", "/operations/0/params/2",
-		  "whole number" },
-		{ "[\"input\",\"output\",{\"i32\":\"1\"}]", "/operations/0/params/2",
-		  "not a number" },
-		{ "[\"input\",\"output\",{\"u64\":9007199254740992}]", "/operations/0/params/2",
-		  "2^53" },
-		{ "[\"input\",\"output\",{\"f32\":1e39}]", "/operations/0/params/2",
+		{ "['input','output',{'i32':0.5}]", "/operations/0/params/2", "whole number" },
+		{ "['input','output',{'i32':'1'}]", "/operations/0/params/2", "not a number" },
+		{ "['input','output',{'u64':9007199254740992}]", "/operations/0/params/2", "2^53" },
+		{ "['input','output',{'f32':1e39}]", "/operations/0/params/2",
 		  "too large for f32" },
-		{ "[\"input\",\"output\",{\"elements\":\"scan\"}]", "/operations/0/params/2",
+		{ "['input','output',{'elements':'scan'}]", "/operations/0/params/2",
 		  "not an argument" },
-		{ "[\"input\",\"output\",{\"bytes\":3}]", "/operations/0/params/2",
-		  "not a string" },
-		{ "[\"input\"]", "/operations/0/arguments/output", "not among the params" },
-		{ "[\"output\",{\"bytes\":\"input\"}]", "/operations/0/arguments/input",
+		{ "['input','output',{'bytes':3}]", "/operations/0/params/2", "not a string" },
+		{ "['input']", "/operations/0/arguments/output", "not among the params" },
+		{ "['output',{'bytes':'input'}]", "/operations/0/arguments/input",
 		  "not among the params" },
 	};
 
@@ -227,8 +199,8 @@ UNIT_TEST(parameters_are_checked)
 		snprintf(text, sizeof(text), JOB("module:m:f", "%s", ""), wrong[i].params);
 		expect(text, wrong[i].pointer, wrong[i].part, __LINE__);
 	}
-	EXPECT(MANIFEST(SEGMENTS, "{\"gpu_operation_id\":\"X\",\"kernel\":\"module:m:f\","
-				  "\"arguments\":{" A_TO_B "}}"),
+	EXPECT(MANIFEST(SEGMENTS,
+			"{'gpu_operation_id':'X','kernel':'module:m:f','arguments':{" A_TO_B "}}"),
 	       "/operations/0", "missing field 'params'");
 }
 
@@ -240,9 +212,9 @@ UNIT_TEST(parameters_have_a_limit_in_number)
 	for (int count = SGPU_MODULE_PARAMS_MAX; count <= SGPU_MODULE_PARAMS_MAX + 1; count++) {
 		char list[4096], *at = list;
 
-		at += sprintf(at, "[\"input\",\"output\"");
+		at += sprintf(at, "['input','output'");
 		for (int i = 2; i < count; i++) {
-			at += sprintf(at, ",{\"u32\":%d}", i);
+			at += sprintf(at, ",{'u32':%d}", i);
 		}
 		sprintf(at, "]");
 		snprintf(end, sizeof(text), JOB("module:m:f", "%s", ""), list);
@@ -261,10 +233,9 @@ static bool holds(const struct sgpu_module_param *param, const void *value, unsi
 UNIT_TEST(parameters_hold_what_was_written)
 {
 	static const char text[] = JOB("module:m:f",
-				       "[\"output\",{\"elements\":\"input\"},\"input\",{\"bytes\":"
-				       "\"output\"},{\"i32\":-2},{\"u32\":4294967295},"
-				       "{\"i64\":-9007199254740991},{\"u64\":5.0},{\"f32\":0.1},{"
-				       "\"f64\":0.1},{\"f32\":7}]",
+				       "['output',{'elements':'input'},'input',{'bytes':'output'},{"
+				       "'i32':-2},{'u32':4294967295},{'i64':-9007199254740991},{'"
+				       "u64':5.0},{'f32':0.1},{'f64':0.1},{'f32':7}]",
 				       "");
 	int32_t i32 = -2;
 	uint32_t u32 = UINT32_MAX;
@@ -292,38 +263,13 @@ UNIT_TEST(parameters_hold_what_was_written)
 	done(&p);
 }
 
-UNIT_TEST(spelling_makes_no_difference_to_the_hash)
-{
-	struct parsed p, q;
-
-	parse(&p,
-	      JOB("module:m:f", "[\"input\",\"output\",{\"f32\":1.0},{\"u64\":2}]",
-		  ",\"grid\":[4],\"block\":[2]"),
-	      0);
-	parse(&q,
-	      JOB("module:m:f", "[ \"input\", \"output\", {\"f32\": 1}, {\"u64\":2.0} ]",
-		  ",\"block\":[2],\"grid\":[4]"),
-	      0);
-	REQUIRE(p.manifest && q.manifest && p.diagnostics.count == 0 && q.diagnostics.count == 0);
-	CHECK(memcmp(p.manifest->sha256, q.manifest->sha256, 32) == 0);
-	done(&q);
-	parse(&q,
-	      JOB("module:m:f", "[\"output\",\"input\",{\"f32\":1},{\"u64\":2}]",
-		  ",\"grid\":[4],\"block\":[2]"),
-	      0);
-	REQUIRE(q.manifest && q.diagnostics.count == 0);
-	CHECK(memcmp(p.manifest->sha256, q.manifest->sha256, 32) != 0);
-	done(&p);
-	done(&q);
-}
-
 /* ---- graph and flow ---- */
 UNIT_TEST(a_module_is_an_input_of_its_operations)
 {
-	static const char text[] = MANIFEST(
-		SEGMENTS "," SEGMENT("c", "LOW", "OUTPUT", TYPE("u8", "[1]")),
-		MOD("X", "module:m:f", A_TO_B, PARAMS,
-		    "") "," MOD("Y", "module:m:g", "\"input\":\"m\",\"output\":\"c\"", PARAMS, ""));
+	static const char text[] =
+		MANIFEST(SEGMENTS "," SEGMENT("c", "LOW", "OUTPUT", TYPE("u8", "[1]")),
+			 MOD("X", "module:m:f", A_TO_B, PARAMS, "") "," MOD(
+				 "Y", "module:m:g", "'input':'m','output':'c'", PARAMS, ""));
 	struct parsed p;
 
 	parse(&p, text, 0);
@@ -334,12 +280,12 @@ UNIT_TEST(a_module_is_an_input_of_its_operations)
 	CHECK(p.manifest->segments[1].reader_count == 1 &&
 	      p.manifest->operations[0].before_count == 0);
 	done(&p);
-	ACCEPT(MANIFEST(SEGMENT("m", "LOW", "INPUT", ",\"gpu_operation_id\":\"X\"") "," SEGMENT(
+	ACCEPT(MANIFEST(SEGMENT("m", "LOW", "INPUT", ",'gpu_operation_id':'X'") "," SEGMENT(
 				"a", "LOW", "INPUT", "") "," OUT("b", ""),
 			MOD("X", "module:m:f", A_TO_B, PARAMS, "")));
 	/* What the module waits for, its operation waits for. */
 	parse(&p,
-	      MANIFEST(SEGMENT("m", "LOW", "INPUT", ",\"dependencies\":[\"Y\"]") "," IN(
+	      MANIFEST(SEGMENT("m", "LOW", "INPUT", ",'dependencies':['Y']") "," IN(
 			       "a", "") "," OUT("b", "") "," OUT("c", ""),
 		       MOD("X", "module:m:f", A_TO_B, PARAMS, "") "," LINK("Y", "a", "c", "")),
 	      0);
@@ -375,7 +321,7 @@ UNIT_TEST(what_a_high_module_makes_is_high)
 		 MOD("X", "module:m:f", A_TO_B, PARAMS, more))
 	EXPECT(HIGH_MODULE("LOW", ""), "/segments/2/sensitivity_level", "m -> X -> b");
 	ACCEPT(HIGH_MODULE("HIGH", ""));
-	ACCEPT(HIGH_MODULE("LOW", ",\"declassify\":true"));
+	ACCEPT(HIGH_MODULE("LOW", ",'declassify':true"));
 }
 
 /* ---- types ---- */
@@ -399,7 +345,7 @@ UNIT_TEST(nothing_is_inferred_about_a_module)
 	CHECK(find(&p, "/segments/1", "'a' needs data_type_info") &&
 	      find(&p, "/segments/2", "'b' needs data_type_info"));
 	done(&p);
-	check(&p, MANIFEST(IN("m", ",\"data_location_client\":\"-\"") "," IN(
+	check(&p, MANIFEST(IN("m", ",'data_location_client':'-'") "," IN(
 				   "a", TYPE("u8", "[1]")) "," OUT("b", TYPE("u8", "[1]")),
 			   MOD("X", "module:m:f", A_TO_B, PARAMS, "")));
 	CHECK(p.diagnostics.count == 1 && find(&p, "/segments/0", "'m' needs data_type_info"));
@@ -407,10 +353,9 @@ UNIT_TEST(nothing_is_inferred_about_a_module)
 	/* An input that another operation made has the type that this one gave it. */
 	check(&p, MANIFEST(IN("m", "") "," IN("a", TYPE("u8", "[6]")) "," SEGMENT(
 				   "t", "LOW", "INTERMEDIATE", "") "," OUT("b", TYPE("u8", "[1]")),
-			   MOD("X", "module:m:f", "\"input\":\"t\",\"output\":\"b\"", PARAMS,
-			       "") ","
-				   "{\"gpu_operation_id\":\"C\",\"kernel\":\"copy\",\"arguments\":{"
-				   "\"input\":\"a\",\"output\":\"t\"}}"));
+			   MOD("X", "module:m:f", "'input':'t','output':'b'", PARAMS,
+			       "") ",{'gpu_operation_id':'C','kernel':'copy','arguments':{'input':'"
+				   "a','output':'t'}}"));
 	CHECK(p.diagnostics.count == 0 && p.manifest->segments[2].type.shape[0] == 6);
 	done(&p);
 }
@@ -441,7 +386,7 @@ UNIT_TEST(a_module_is_as_large_as_its_file)
 	done(&p);
 	/* Who reads it as data needs its type. */
 	check(&p, MANIFEST(IN("m", "") "," OUT("b", TYPE("u8", "[1]")),
-			   MOD("X", "module:m:f", "\"input\":\"m\",\"output\":\"b\"", PARAMS, "")));
+			   MOD("X", "module:m:f", "'input':'m','output':'b'", PARAMS, "")));
 	CHECK(p.diagnostics.count == 1 && find(&p, "/segments/0", "'m' needs data_type_info"));
 	done(&p);
 }
@@ -454,11 +399,9 @@ int main(void)
 	UNIT_RUN(grid_and_block_keep_to_the_limits);
 	UNIT_RUN(what_belongs_to_modules_is_a_diagnostic_elsewhere);
 	UNIT_RUN(a_digest_is_32_bytes_in_base64url);
-	UNIT_RUN(another_digest_is_another_manifest);
 	UNIT_RUN(parameters_are_checked);
 	UNIT_RUN(parameters_have_a_limit_in_number);
 	UNIT_RUN(parameters_hold_what_was_written);
-	UNIT_RUN(spelling_makes_no_difference_to_the_hash);
 	UNIT_RUN(a_module_is_an_input_of_its_operations);
 	UNIT_RUN(a_module_arrives_as_bytes);
 	UNIT_RUN(what_a_high_module_makes_is_high);
