@@ -2,6 +2,7 @@
  *
  * Policies and appraisal: each rule by itself, both ways, and what the result says.
  */
+#include "json_text.h"
 #include "test_attest.h"
 
 static struct world w;
@@ -41,15 +42,38 @@ static json_t *own_of(const char *submod)
 }
 
 /* Lets everything of this machine pass, so that a test sees what it asks for and nothing else. */
-static const char lenient[] = "{\"version\":1,\"runner\":{\"digests\":\"any\",\"debug\":true,"
-			      "\"modules\":true,\"files\":true,"
-			      "\"owners\":\"any\",\"sessions\":\"any\",\"confinement\":false,"
-			      "\"key\":\"stored\",\"process\":false},"
-			      "\"platform\":{\"at_least\":\"plain\"}}";
-/* And whatever the guest. */
-#define ANY_GUEST                                                                         \
-	"\"measurements\":\"any\",\"rtmr0\":\"any\",\"rtmr1\":\"any\",\"rtmr2\":\"any\"," \
-	"\"rtmr3\":\"any\""
+static const char lenient[] =
+	"{'version':1,'runner':{'digests':'any','debug':true,'modules':true,'files':true,"
+	"'owners':'any','sessions':'any','confinement':false,'key':'stored','process':false},"
+	"'platform':{'at_least':'plain'}}";
+
+#define RUNNER(members) "{'version':1,'runner':{" members "}}"
+#define DEVICE(members) "{'version':1,'device':{" members "}}"
+#define PLATFORM(members) "{'version':1,'platform':{" members "}}"
+
+/* Whatever the guest. */
+#define ANY_GUEST                                                         \
+	"'measurements':'any','rtmr0':'any','rtmr1':'any','rtmr2':'any'," \
+	"'rtmr3':'any'"
+
+/* Of JSON with ' for ". */
+static json_t *load(const char *text)
+{
+	char *json = json_text(text);
+	json_t *loaded = json_loads(json, 0, NULL);
+
+	free(json);
+	return loaded;
+}
+
+static int parse(const char *text, json_t **policy, struct sgpu_error *error)
+{
+	char *json = json_text(text);
+	int code = sgpu_policy_parse(json, strlen(json), "p.json", policy, error);
+
+	free(json);
+	return code;
+}
 
 /* How many reasons a policy finds; -1 when it does not parse. The first reason's claim must be
  * `claim`. */
@@ -60,7 +84,7 @@ static int strictly(const char *text, const char *claim)
 	struct sgpu_error error = { 0 };
 	int count = -1;
 
-	if (sgpu_policy_parse(text, strlen(text), "policy", &policy, &error)) {
+	if (parse(text, &policy, &error)) {
 		printf("# %s\n", error.text);
 		return -1;
 	}
@@ -90,7 +114,7 @@ static int strictly(const char *text, const char *claim)
 /* The same of the lenient policy, with the members of `text` put over it. */
 static int reasons(const char *text, const char *claim)
 {
-	json_t *whole = json_loads(lenient, 0, NULL), *change = json_loads(text, 0, NULL), *value;
+	json_t *whole = load(lenient), *change = load(text), *value;
 	const char *key;
 
 	json_object_foreach (change, key, value) {
@@ -113,8 +137,8 @@ static int refused(const char *text)
 	json_t *policy = NULL;
 	struct sgpu_error error = { 0 };
 
-	return sgpu_policy_parse(text, strlen(text), "p.json", &policy, &error) == SGPU_EINVALID &&
-	       !policy && strstr(error.text, "p.json");
+	return parse(text, &policy, &error) == SGPU_EINVALID && !policy &&
+	       strstr(error.text, "p.json");
 }
 
 static char *policy_of_claims(void)
@@ -199,7 +223,7 @@ UNIT_TEST(what_a_policy_does_not_name_it_refuses)
 	json_object_set_new(own_of("runner"), "key", json_string("stored"));
 	CHECK(strictly(lenient, NULL) == 0);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(named); i++) {
-		json_t *policy = json_loads(lenient, 0, NULL);
+		json_t *policy = load(lenient);
 		json_object_del(json_object_get(policy, named[i].part), named[i].member);
 		char *text = json_dumps(policy, JSON_COMPACT);
 		/* Without at_least a report is demanded, too. */
@@ -207,7 +231,7 @@ UNIT_TEST(what_a_policy_does_not_name_it_refuses)
 		free(text);
 		json_decref(policy);
 	}
-	CHECK(strictly("{\"version\":1}", "runner.digest") == 11);
+	CHECK(strictly("{'version':1}", "runner.digest") == 11);
 	json_object_set_new(own_of("runner"), "modules", json_false());
 	json_object_set_new(own_of("runner"), "files", json_false());
 	json_object_set_new(own_of("runner"), "sessions", json_string("none"));
@@ -225,7 +249,7 @@ UNIT_TEST(sessions_of_owners_are_accepted_with_the_owners_or_by_name)
 		int most;
 	} wanted[] = { { "none", "any", 0 }, { "owners", "any", 1 }, { "any", "any", 2 },
 		       { NULL, "any", 0 },   { NULL, NULL, 1 },	     { "none", NULL, 0 } };
-	json_t *own = own_of("runner"), *policy = json_loads(lenient, 0, NULL),
+	json_t *own = own_of("runner"), *policy = load(lenient),
 	       *runner = json_object_get(policy, "runner");
 
 	json_object_set_new(own, "owners", json_pack("[s]", A));
@@ -256,23 +280,23 @@ UNIT_TEST(the_runner_is_judged_by_owners_files_and_confinement)
 	json_t *own = own_of("runner");
 
 	/* Work of anybody is none of an owner that the policy names. */
-	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":[\"" A "\"]}}", "runner.owners") == 1);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":[]}}", "runner.owners") == 1);
+	CHECK(reasons(RUNNER("'owners':['" A "']"), "runner.owners") == 1);
+	CHECK(reasons(RUNNER("'owners':[]"), "runner.owners") == 1);
 	json_object_set_new(own, "owners", json_pack("[s]", A));
-	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":[\"" A "\"]}}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":[\"" B "\",\"" A "\"]}}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":[\"" B "\"]}}", "runner.owners") == 1);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":[]}}", "runner.owners") == 1);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":\"any\"}}", NULL) == 0);
+	CHECK(reasons(RUNNER("'owners':['" A "']"), NULL) == 0);
+	CHECK(reasons(RUNNER("'owners':['" B "','" A "']"), NULL) == 0);
+	CHECK(reasons(RUNNER("'owners':['" B "']"), "runner.owners") == 1);
+	CHECK(reasons(RUNNER("'owners':[]"), "runner.owners") == 1);
+	CHECK(reasons(RUNNER("'owners':'any'"), NULL) == 0);
 	/* One owner more than the policy names can send work of their own. */
 	json_object_set_new(own, "owners", json_pack("[s, s]", A, B));
-	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":[\"" A "\"]}}", "runner.owners") == 1);
+	CHECK(reasons(RUNNER("'owners':['" A "']"), "runner.owners") == 1);
 	json_object_del(own, "owners");
-	CHECK(reasons("{\"version\":1,\"runner\":{\"files\":false}}", NULL) == 0);
+	CHECK(reasons(RUNNER("'files':false"), NULL) == 0);
 	json_object_set_new(own, "files", json_true());
-	CHECK(reasons("{\"version\":1,\"runner\":{\"files\":false}}", "runner.files") == 1);
+	CHECK(reasons(RUNNER("'files':false"), "runner.files") == 1);
 	json_object_set_new(own, "files", json_false());
-	static const char confined[] = "{\"version\":1,\"runner\":{\"confinement\":true}}";
+	static const char confined[] = RUNNER("'confinement':true");
 	CHECK(reasons(confined, "runner.confinement") == 1);
 	json_object_set_new(own, "confinement",
 			    json_pack("{s:b, s:{s:b}}", "seccomp", 1, "modules", "process", 1));
@@ -305,12 +329,12 @@ UNIT_TEST(a_recipient_of_low_order_is_refused)
 	/* clang-format on */
 	json_t *kept = json_incref(json_object_get(verified.claims, "cnf"));
 
-	CHECK(reasons("{\"version\":1}", NULL) == 0);
+	CHECK(reasons("{'version':1}", NULL) == 0);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(low); i++) {
 		json_object_set_new(verified.claims, "cnf",
 				    json_pack("{s:{s:s, s:s, s:o}}", "jwk", "kty", "OKP", "crv",
 					      "X25519", "x", sgpu_json_from_bytes(low[i], 32)));
-		CHECK(reasons("{\"version\":1}", "cnf") == 1);
+		CHECK(reasons("{'version':1}", "cnf") == 1);
 	}
 	json_object_set_new(verified.claims, "cnf", kept);
 }
@@ -320,39 +344,36 @@ UNIT_TEST(the_runner_is_judged_by_digest_version_debug_modules_and_key)
 	const char *zeros = "0000000000000000000000000000000000000000000000000000000000000000";
 	char text[512];
 
-	snprintf(text, sizeof(text), "{\"version\":1,\"runner\":{\"digests\":[\"%s\"]}}", zeros);
+	snprintf(text, sizeof(text), RUNNER("'digests':['%s']"), zeros);
 	CHECK(reasons(text, "runner.digest") == 1);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"digests\":[]}}", "runner.digest") == 1);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.1.0\"}}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.1\"}}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.2.1\"}}", "runner.swversion") ==
-	      1);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.2.0.1\"}}", "runner.swversion") ==
-	      1);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.10\"}}", "runner.swversion") ==
-	      1);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"debug\":false}}", "dbgstat") == 1);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"debug\":true}}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"process\":true}}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"modules\":false}}", NULL) == 0);
+	CHECK(reasons(RUNNER("'digests':[]"), "runner.digest") == 1);
+	CHECK(reasons(RUNNER("'version':'0.1.0'"), NULL) == 0);
+	CHECK(reasons(RUNNER("'version':'0.1'"), NULL) == 0);
+	CHECK(reasons(RUNNER("'version':'0.2.1'"), "runner.swversion") == 1);
+	CHECK(reasons(RUNNER("'version':'0.2.0.1'"), "runner.swversion") == 1);
+	CHECK(reasons(RUNNER("'version':'0.10'"), "runner.swversion") == 1);
+	CHECK(reasons(RUNNER("'debug':false"), "dbgstat") == 1);
+	CHECK(reasons(RUNNER("'debug':true"), NULL) == 0);
+	CHECK(reasons(RUNNER("'process':true"), NULL) == 0);
+	CHECK(reasons(RUNNER("'modules':false"), NULL) == 0);
 	json_object_set_new(own_of("runner"), "modules", json_true());
 	json_object_set_new(own_of("runner"), "measured", json_string("file"));
-	CHECK(reasons("{\"version\":1,\"runner\":{\"modules\":false}}", "runner.modules") == 1);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"modules\":true}}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"process\":true}}", "runner.measured") == 1);
+	CHECK(reasons(RUNNER("'modules':false"), "runner.modules") == 1);
+	CHECK(reasons(RUNNER("'modules':true"), NULL) == 0);
+	CHECK(reasons(RUNNER("'process':true"), "runner.measured") == 1);
 	json_object_set_new(own_of("runner"), "modules", json_false());
 	json_object_set_new(own_of("runner"), "measured", json_string("process"));
-	CHECK(reasons("{\"version\":1,\"runner\":{\"key\":\"ephemeral\"}}", NULL) == 0);
+	CHECK(reasons(RUNNER("'key':'ephemeral'"), NULL) == 0);
 	json_object_set_new(own_of("runner"), "key", json_string("stored"));
-	CHECK(reasons("{\"version\":1,\"runner\":{\"key\":\"ephemeral\"}}", "runner.key") == 1);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"key\":\"stored\"}}", NULL) == 0);
+	CHECK(reasons(RUNNER("'key':'ephemeral'"), "runner.key") == 1);
+	CHECK(reasons(RUNNER("'key':'stored'"), NULL) == 0);
 	json_object_set_new(own_of("runner"), "key", json_string("ephemeral"));
-	CHECK(reasons("{\"version\":1,\"runner\":{\"key\":\"stored\"}}", NULL) == 0);
+	CHECK(reasons(RUNNER("'key':'stored'"), NULL) == 0);
 }
 
 UNIT_TEST(debugging_is_off_only_when_all_that_can_debug_say_so)
 {
-	const char *policy = "{\"version\":1,\"runner\":{\"debug\":false}}";
+	const char *policy = RUNNER("'debug':false");
 	json_t *runner = json_object_get(json_object_get(verified.claims, "submods"), "runner");
 
 	json_object_set_new(verified.claims, "dbgstat", json_string("disabled"));
@@ -378,25 +399,23 @@ UNIT_TEST(the_device_is_judged_by_code_driver_mode_and_agreement)
 	char text[512], hex[65];
 	uint8_t digest[32] = { 7 };
 
-	CHECK(reasons("{\"version\":1,\"device\":{\"driver\":\"1\"}}", "device.driver") == 1);
+	CHECK(reasons(DEVICE("'driver':'1'"), "device.driver") == 1);
 	json_object_set_new(own, "driver", json_string("driver 580.159.04, CUDA 13.0"));
-	CHECK(reasons("{\"version\":1,\"device\":{\"driver\":\"580.159.04\"}}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"device\":{\"driver\":\"580.65\"}}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"device\":{\"driver\":\"580.160\"}}", "device.driver") == 1);
+	CHECK(reasons(DEVICE("'driver':'580.159.04'"), NULL) == 0);
+	CHECK(reasons(DEVICE("'driver':'580.65'"), NULL) == 0);
+	CHECK(reasons(DEVICE("'driver':'580.160'"), "device.driver") == 1);
 	json_object_del(own, "driver");
-	CHECK(reasons("{\"version\":1,\"device\":{\"confidential\":true}}",
-		      "device.confidential") == 1);
+	CHECK(reasons(DEVICE("'confidential':true"), "device.confidential") == 1);
 	json_object_set_new(own, "confidential", json_string("on"));
-	CHECK(reasons("{\"version\":1,\"device\":{\"confidential\":true}}", NULL) == 0);
+	CHECK(reasons(DEVICE("'confidential':true"), NULL) == 0);
 	json_object_del(own, "confidential");
-	CHECK(reasons("{\"version\":1,\"device\":{\"agreement\":true}}", "device.agreed") == 1);
-	CHECK(reasons("{\"version\":1,\"device\":{\"preemption\":false}}", NULL) == 0);
+	CHECK(reasons(DEVICE("'agreement':true"), "device.agreed") == 1);
+	CHECK(reasons(DEVICE("'preemption':false"), NULL) == 0);
 	json_object_set_new(own, "preemption", json_true());
-	CHECK(reasons("{\"version\":1,\"device\":{\"preemption\":false}}", "device.preemption") ==
-	      1);
+	CHECK(reasons(DEVICE("'preemption':false"), "device.preemption") == 1);
 	json_object_set_new(own, "preemption", json_false());
 	sgpu_hex_encode(digest, sizeof(digest), hex);
-	snprintf(text, sizeof(text), "{\"version\":1,\"device\":{\"code\":[\"%s\"]}}", hex);
+	snprintf(text, sizeof(text), DEVICE("'code':['%s']"), hex);
 	/* The CPU device's code is the runner's, a GPU has some of its own. */
 	json_t *submods = json_object_get(verified.claims, "submods"),
 	       *cpu = json_incref(json_object_get(submods, "cpu"));
@@ -404,32 +423,27 @@ UNIT_TEST(the_device_is_judged_by_code_driver_mode_and_agreement)
 	json_object_del(submods, "cpu");
 	json_object_set(submods, "gpu-0", cpu);
 	/* One that names none may have any, so that no list accepts it, and none does. */
-	static const char open_gpu[] = "\"confidential\":false,\"agreement\":false";
+	static const char open_gpu[] = "'confidential':false,'agreement':false";
 	const char *const lists[] = {
 		"",
-		"\"code\":[],",
-		"\"code\":[\"",
+		"'code':[],",
+		"'code':['",
 	};
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(lists); i++) {
-		snprintf(text, sizeof(text), "{\"version\":1,\"device\":{%s%s%s%s}}", lists[i],
-			 i == 2 ? hex : "", i == 2 ? "\"]," : "", open_gpu);
+		snprintf(text, sizeof(text), DEVICE("%s%s%s%s"), lists[i], i == 2 ? hex : "",
+			 i == 2 ? "']," : "", open_gpu);
 		CHECK(reasons(text, "device.code") == 1);
 	}
-	snprintf(text, sizeof(text), "{\"version\":1,\"device\":{\"code\":[\"%s\"]}}", hex);
-	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\",\"confidential\":false,"
-		      "\"agreement\":false}}",
-		      NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\",\"agreement\":false}}",
-		      "device.confidential") == 1);
-	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\",\"confidential\":false}}",
-		      "device.agreed") == 1);
-	CHECK(reasons("{\"version\":1}", "device.code") == 3);
+	snprintf(text, sizeof(text), DEVICE("'code':['%s']"), hex);
+	CHECK(reasons(DEVICE("'code':'any','confidential':false,'agreement':false"), NULL) == 0);
+	CHECK(reasons(DEVICE("'code':'any','agreement':false"), "device.confidential") == 1);
+	CHECK(reasons(DEVICE("'code':'any','confidential':false"), "device.agreed") == 1);
+	CHECK(reasons("{'version':1}", "device.code") == 3);
 	json_object_set_new(own, "confidential", json_string("on"));
-	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\"}}", NULL) == 0);
+	CHECK(reasons(DEVICE("'code':'any'"), NULL) == 0);
 	json_object_set_new(own, "preemption", json_true());
-	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\"}}", "device.preemption") == 1);
-	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\",\"preemption\":true}}", NULL) ==
-	      0);
+	CHECK(reasons(DEVICE("'code':'any'"), "device.preemption") == 1);
+	CHECK(reasons(DEVICE("'code':'any','preemption':true"), NULL) == 0);
 	json_object_set_new(own, "preemption", json_false());
 	json_object_del(own, "confidential");
 	json_object_del(submods, "gpu-0");
@@ -444,9 +458,9 @@ UNIT_TEST(the_device_is_judged_by_code_driver_mode_and_agreement)
 					sgpu_json_from_bytes(digest, sizeof(digest))));
 	CHECK(reasons(text, "device.code other") == 1);
 	json_object_set_new(own, "code", json_array());
-	CHECK(reasons("{\"version\":1,\"device\":{\"code\":[]}}", NULL) == 0);
+	CHECK(reasons(DEVICE("'code':[]"), NULL) == 0);
 	json_object_del(submods, "cpu");
-	CHECK(reasons("{\"version\":1,\"device\":{}}", "device") == 1);
+	CHECK(reasons(DEVICE(""), "device") == 1);
 	json_object_set_new(submods, "cpu", cpu);
 }
 
@@ -455,50 +469,40 @@ UNIT_TEST(a_platform_is_believed_for_its_hardware_only_with_a_verified_report)
 	json_t *platform = json_object_get(own_of(NULL), "platform");
 
 	json_object_set_new(platform, "kind", json_string("plain"));
-	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"plain\"}}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"gramine-direct\"}}",
-		      "platform.kind") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\"}}", "platform.kind") == 2);
+	CHECK(reasons(PLATFORM("'at_least':'plain'"), NULL) == 0);
+	CHECK(reasons(PLATFORM("'at_least':'gramine-direct'"), "platform.kind") == 1);
+	CHECK(reasons(PLATFORM("'at_least':'snp'"), "platform.kind") == 2);
 	json_object_set_new(platform, "kind", json_string("tdx"));
-	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"plain\"}}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\"}}", "tee") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\",\"report\":false}}",
-		      NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"report\":true}}", "tee") == 1);
+	CHECK(reasons(PLATFORM("'at_least':'plain'"), NULL) == 0);
+	CHECK(reasons(PLATFORM("'at_least':'snp'"), "tee") == 1);
+	CHECK(reasons(PLATFORM("'at_least':'snp','report':false"), NULL) == 0);
+	CHECK(reasons(PLATFORM("'report':true"), "tee") == 1);
 	verified.tee_present = true;
-	CHECK(reasons("{\"version\":1,\"platform\":{\"report\":true}}", "tee") == 1);
+	CHECK(reasons(PLATFORM("'report':true"), "tee") == 1);
 	verified.tee_verified = true;
 	verified.tee.kind = SGPU_PLATFORM_TDX;
 	verified.tee.tcb = 0x0304000000000102;
 	memset(verified.tee.measurement, 0xab, sizeof(verified.tee.measurement));
 	/* A report proves a guest; which one is for the policy to say. */
-	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\"}}", "tee.measurement") ==
-	      5);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\"," ANY_GUEST "}}", NULL) ==
-	      0);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"tcb\":\"0304000000000102\"," ANY_GUEST "}}",
-		      NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"tcb\":\"0303000000000102\"," ANY_GUEST "}}",
-		      NULL) == 0);
+	CHECK(reasons(PLATFORM("'at_least':'snp'"), "tee.measurement") == 5);
+	CHECK(reasons(PLATFORM("'at_least':'snp'," ANY_GUEST), NULL) == 0);
+	CHECK(reasons(PLATFORM("'tcb':'0304000000000102'," ANY_GUEST), NULL) == 0);
+	CHECK(reasons(PLATFORM("'tcb':'0303000000000102'," ANY_GUEST), NULL) == 0);
 	/* Each byte counts by itself: a larger one does not make up for a smaller. */
-	CHECK(reasons("{\"version\":1,\"platform\":{\"tcb\":\"0203000000000103\"," ANY_GUEST "}}",
-		      "tee.tcb") == 1);
+	CHECK(reasons(PLATFORM("'tcb':'0203000000000103'," ANY_GUEST), "tee.tcb") == 1);
 	char text[512], hex[97];
 	sgpu_hex_encode(verified.tee.measurement, 48, hex);
-	snprintf(text, sizeof(text),
-		 "{\"version\":1,\"platform\":{" ANY_GUEST ",\"measurements\":[\"%s\"]}}", hex);
+	snprintf(text, sizeof(text), PLATFORM(ANY_GUEST ",'measurements':['%s']"), hex);
 	CHECK(reasons(text, NULL) == 0);
 	verified.tee.measurement[47] = 0;
 	CHECK(reasons(text, "tee.measurement") == 1);
 	verified.tee.rtmr[2][0] = 0xcd;
 	sgpu_hex_encode(verified.tee.rtmr[2], 48, hex);
-	snprintf(text, sizeof(text),
-		 "{\"version\":1,\"platform\":{" ANY_GUEST ",\"rtmr2\":[\"%s\"]}}", hex);
+	snprintf(text, sizeof(text), PLATFORM(ANY_GUEST ",'rtmr2':['%s']"), hex);
 	CHECK(reasons(text, NULL) == 0);
 	verified.tee.rtmr[2][47] = 1;
 	CHECK(reasons(text, "tee.rtmr2") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{" ANY_GUEST ",\"rtmr3\":[]}}", "tee.rtmr3") ==
-	      1);
+	CHECK(reasons(PLATFORM(ANY_GUEST ",'rtmr3':[]"), "tee.rtmr3") == 1);
 	verified.tee_verified = verified.tee_present = false;
 	json_object_set_new(platform, "kind", json_string("plain"));
 	CHECK(reasons(text, "tee") == 1);
@@ -506,36 +510,29 @@ UNIT_TEST(a_platform_is_believed_for_its_hardware_only_with_a_verified_report)
 
 UNIT_TEST(lower_levels_and_migration_are_refused_unless_the_policy_allows_them)
 {
-	static const char snp[] =
-		"{\"version\":1,\"platform\":{\"report\":true,\"measurements\":\"any\"}}";
-	static const char tdx[] = "{\"version\":1,\"platform\":{" ANY_GUEST "}}";
+	static const char snp[] = PLATFORM("'report':true,'measurements':'any'");
+	static const char tdx[] = PLATFORM(ANY_GUEST);
 
 	verified.tee_verified = verified.tee_present = true;
 	verified.tee.kind = SGPU_PLATFORM_SNP;
 	CHECK(reasons(snp, NULL) == 0);
 	verified.tee.vmpl = 2;
 	CHECK(reasons(snp, "tee.vmpl") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"vmpl\":1,\"measurements\":\"any\"}}",
-		      "tee.vmpl") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"vmpl\":2,\"measurements\":\"any\"}}", NULL) ==
-	      0);
+	CHECK(reasons(PLATFORM("'vmpl':1,'measurements':'any'"), "tee.vmpl") == 1);
+	CHECK(reasons(PLATFORM("'vmpl':2,'measurements':'any'"), NULL) == 0);
 	verified.tee.vmpl = 0;
 	verified.tee.migratable = true;
 	CHECK(reasons(snp, "tee.migratable") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"migration\":false,\"measurements\":\"any\"}}",
-		      "tee.migratable") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"migration\":true,\"measurements\":\"any\"}}",
-		      NULL) == 0);
+	CHECK(reasons(PLATFORM("'migration':false,'measurements':'any'"), "tee.migratable") == 1);
+	CHECK(reasons(PLATFORM("'migration':true,'measurements':'any'"), NULL) == 0);
 	verified.tee.migratable = false;
-	CHECK(reasons("{\"version\":1,\"platform\":{\"measurements\":\"any\",\"rtmr2\":[]}}",
-		      "tee.rtmr2") == 1);
+	CHECK(reasons(PLATFORM("'measurements':'any','rtmr2':[]"), "tee.rtmr2") == 1);
 	CHECK(reasons(tdx, NULL) == 0);
 	verified.tee.kind = SGPU_PLATFORM_TDX;
 	verified.tee.sept_ve = true;
 	CHECK(reasons(tdx, "tee.sept_ve") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"sept_ve\":false," ANY_GUEST "}}",
-		      "tee.sept_ve") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"sept_ve\":true," ANY_GUEST "}}", NULL) == 0);
+	CHECK(reasons(PLATFORM("'sept_ve':false," ANY_GUEST), "tee.sept_ve") == 1);
+	CHECK(reasons(PLATFORM("'sept_ve':true," ANY_GUEST), NULL) == 0);
 	verified.tee.sept_ve = false;
 	CHECK(reasons(tdx, NULL) == 0);
 	verified.tee_verified = verified.tee_present = false;
@@ -545,18 +542,17 @@ UNIT_TEST(any_member_about_hardware_demands_a_report)
 {
 	/* clang-format off */
 	static const char *const members[] = {
-		"\"report\":true", "\"measurements\":\"any\"", "\"rtmr0\":\"any\"", "\"rtmr1\":\"any\"",
-		"\"rtmr2\":\"any\"", "\"rtmr3\":\"any\"", "\"tcb\":\"0000000000000000\"", "\"vmpl\":3",
-		"\"migration\":false", "\"migration\":true", "\"sept_ve\":false", "\"sept_ve\":true",
+		"'report':true", "'measurements':'any'", "'rtmr0':'any'", "'rtmr1':'any'",
+		"'rtmr2':'any'", "'rtmr3':'any'", "'tcb':'0000000000000000'", "'vmpl':3",
+		"'migration':false", "'migration':true", "'sept_ve':false", "'sept_ve':true",
 	};
 	/* clang-format on */
 	char text[256];
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(members); i++) {
-		snprintf(text, sizeof(text), "{\"version\":1,\"platform\":{%s}}", members[i]);
+		snprintf(text, sizeof(text), PLATFORM("%s"), members[i]);
 		CHECK(reasons(text, "tee") == 1);
-		snprintf(text, sizeof(text), "{\"version\":1,\"platform\":{\"report\":false,%s}}",
-			 members[i]);
+		snprintf(text, sizeof(text), PLATFORM("'report':false,%s"), members[i]);
 		CHECK(refused(text));
 	}
 }
@@ -566,17 +562,15 @@ UNIT_TEST(machine_and_age_are_judged)
 	const char *zeros = "0000000000000000000000000000000000000000000000000000000000000000";
 	char text[512];
 
-	snprintf(text, sizeof(text), "{\"version\":1,\"machines\":[\"%s\"]}", zeros);
+	snprintf(text, sizeof(text), "{'version':1,'machines':['%s']}", zeros);
 	CHECK(reasons(text, "ueid") == 1);
-	CHECK(reasons("{\"version\":1,\"certificate_age\":5}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"certificate_age\":4}", "certificate age") == 1);
-	CHECK(reasons("{\"version\":1}", NULL) == 0);
+	CHECK(reasons("{'version':1,'certificate_age':5}", NULL) == 0);
+	CHECK(reasons("{'version':1,'certificate_age':4}", "certificate age") == 1);
+	CHECK(reasons("{'version':1}", NULL) == 0);
 	/* All that is wrong is listed. */
-	CHECK(strictly("{\"version\":1,\"runner\":{\"digests\":[],\"version\":\"9\",\"debug\":"
-		       "false},"
-		       "\"device\":{\"confidential\":true},"
-		       "\"platform\":{\"at_least\":\"snp\"},\"machines\":[],"
-		       "\"certificate_age\":0}",
+	CHECK(strictly("{'version':1,'runner':{'digests':[],'version':'9','debug':false},'device':{"
+		       "'confidential':true},'platform':{'at_least':'snp'},'machines':[],'"
+		       "certificate_age':0}",
 		       NULL) == 10);
 }
 
@@ -585,38 +579,28 @@ UNIT_TEST(policies_are_read_strictly)
 	struct sgpu_error error = { 0 };
 	json_t *policy = NULL;
 
-	CHECK(refused("") && refused("[]") && refused("{}") && refused("{\"version\":2}") &&
-	      refused("{\"version\":\"1\"}"));
-	CHECK(refused("{\"version\":1,\"version\":1}") && refused("{\"version\":1,\"runer\":{}}"));
-	CHECK(refused("{\"version\":1,\"runner\":{\"digest\":[]}}") &&
-	      refused("{\"version\":1,\"runner\":[]}"));
-	CHECK(refused("{\"version\":1,\"runner\":{\"digests\":[\"00\"]}}"));
-	CHECK(refused("{\"version\":1,\"runner\":{\"digests\":[1]}}"));
-	CHECK(refused("{\"version\":1,\"runner\":{\"digests\":["
-		      "\"000000000000000000000000000000000000000000000000000000000000000A\"]}}"));
-	CHECK(refused("{\"version\":1,\"runner\":{\"debug\":\"off\"}}") &&
-	      refused("{\"version\":1,\"runner\":{\"key\":\"none\"}}"));
-	CHECK(refused("{\"version\":1,\"runner\":{\"version\":\"x\"}}") &&
-	      refused("{\"version\":1,\"runner\":{\"version\":\"1.\"}}"));
-	CHECK(refused("{\"version\":1,\"runner\":{\"digests\":\"all\"}}") &&
-	      refused("{\"version\":1,\"runner\":{\"owners\":\"all\"}}") &&
-	      refused("{\"version\":1,\"runner\":{\"owners\":[\"AAAA\"]}}") &&
-	      refused("{\"version\":1,\"runner\":{\"owners\":[1]}}") &&
-	      refused("{\"version\":1,\"machines\":\"any\"}") &&
-	      refused("{\"version\":1,\"runner\":{\"sessions\":\"all\"}}") &&
-	      refused("{\"version\":1,\"runner\":{\"confinement\":\"all\"}}"));
-	CHECK(refused("{\"version\":1,\"device\":{\"driver\":\"580,65\"}}") &&
-	      refused("{\"version\":1,\"device\":{\"driver\":\"580..65\"}}"));
-	CHECK(refused("{\"version\":1,\"platform\":{\"vmpl\":4}}") &&
-	      refused("{\"version\":1,\"platform\":{\"report\":false,\"rtmr3\":[]}}"));
-	CHECK(refused("{\"version\":1,\"platform\":{\"at_least\":\"sev\"}}"));
-	CHECK(refused("{\"version\":1,\"platform\":{\"tcb\":\"12\"}}"));
-	CHECK(refused(
-		"{\"version\":1,\"platform\":{\"report\":false,\"tcb\":\"0000000000000000\"}}"));
-	CHECK(refused("{\"version\":1,\"certificate_age\":-1}") &&
-	      refused("{\"version\":1,\"machines\":[\"\"]}"));
-	CHECK(sgpu_policy_parse("{\n  \"version\": 1,\n}", 19, "p.json", &policy, &error) ==
-		      SGPU_EINVALID &&
+	CHECK(refused("") && refused("[]") && refused("{}") && refused("{'version':2}") &&
+	      refused("{'version':'1'}"));
+	CHECK(refused("{'version':1,'version':1}") && refused("{'version':1,'runer':{}}"));
+	CHECK(refused(RUNNER("'digest':[]")) && refused("{'version':1,'runner':[]}"));
+	CHECK(refused(RUNNER("'digests':['00']")));
+	CHECK(refused(RUNNER("'digests':[1]")));
+	CHECK(refused(RUNNER(
+		"'digests':['000000000000000000000000000000000000000000000000000000000000000A']")));
+	CHECK(refused(RUNNER("'debug':'off'")) && refused(RUNNER("'key':'none'")));
+	CHECK(refused(RUNNER("'version':'x'")) && refused(RUNNER("'version':'1.'")));
+	CHECK(refused(RUNNER("'digests':'all'")) && refused(RUNNER("'owners':'all'")) &&
+	      refused(RUNNER("'owners':['AAAA']")) && refused(RUNNER("'owners':[1]")) &&
+	      refused("{'version':1,'machines':'any'}") && refused(RUNNER("'sessions':'all'")) &&
+	      refused(RUNNER("'confinement':'all'")));
+	CHECK(refused(DEVICE("'driver':'580,65'")) && refused(DEVICE("'driver':'580..65'")));
+	CHECK(refused(PLATFORM("'vmpl':4")) && refused(PLATFORM("'report':false,'rtmr3':[]")));
+	CHECK(refused(PLATFORM("'at_least':'sev'")));
+	CHECK(refused(PLATFORM("'tcb':'12'")));
+	CHECK(refused(PLATFORM("'report':false,'tcb':'0000000000000000'")));
+	CHECK(refused("{'version':1,'certificate_age':-1}") &&
+	      refused("{'version':1,'machines':['']}"));
+	CHECK(parse("{\n  'version': 1,\n}", &policy, &error) == SGPU_EINVALID &&
 	      strstr(error.text, "p.json:3:"));
 	char *huge = malloc((1 << 18) + 2);
 	memset(huge, ' ', (1 << 18) + 1);
