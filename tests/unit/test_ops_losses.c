@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cross_entropy and squared_error: against their definitions in f64, and the gradients against
- * differences of the losses.
+ * cross_entropy and squared_error, and their gradients: against their definitions in f64.
  */
 #include "ops_harness.h"
 #include "unit.h"
@@ -126,64 +125,6 @@ UNIT_TEST(squared_error_by_its_definition)
 	squared(SGPU_F64, 2, 70000);
 }
 
-/* The mean loss over the rows. */
-static double mean_loss(struct ops_case *c, uint64_t n)
-{
-	double sum = 0;
-
-	if (ops_run_once(c, 1)) {
-		ops_die("no loss");
-	}
-	for (uint64_t i = 0; i < n; i++) {
-		sum += element(c, "output_loss", i) / (double)n;
-	}
-	return sum;
-}
-
-/* (loss(x + h) - loss(x - h)) / 2h for every element of the input. */
-static void check_differences(struct ops_case *c, uint64_t n, uint64_t m)
-{
-	const double h = 1e-5;
-	double *x = ops_data(c, "input"), *gradient = ops_alloc(64, n * m * sizeof(double));
-	int wrong = 0;
-
-	want(c);
-	CHECK(ops_run(c));
-	memcpy(gradient, ops_data(c, "output_gradient"), n * m * sizeof(double));
-	for (uint64_t i = 0; i < n * m; i++) {
-		double kept = x[i], up, down;
-
-		x[i] = kept + h;
-		up = mean_loss(c, n);
-		x[i] = kept - h;
-		down = mean_loss(c, n);
-		x[i] = kept;
-		wrong += fabs((up - down) / (2 * h) - gradient[i]) > 1e-9;
-	}
-	CHECK(wrong == 0);
-	free(gradient);
-}
-
-UNIT_TEST(gradients_are_differences_of_losses)
-{
-	const int32_t labels[4] = { 0, 3, 4, 1 };
-	double *x = random_doubles(20, 2), *t = random_doubles(20, 2);
-	struct ops_case c;
-
-	ops_begin(&c, "cross_entropy");
-	give(&c, "input", SGPU_F64, 4, 5, x);
-	ops_input(&c, "labels", SGPU_I32, 1, OPS_SHAPE(4), labels);
-	check_differences(&c, 4, 5);
-	ops_end(&c);
-	ops_begin(&c, "squared_error");
-	give(&c, "input", SGPU_F64, 4, 5, x);
-	give(&c, "target", SGPU_F64, 4, 5, t);
-	check_differences(&c, 4, 5);
-	ops_end(&c);
-	free(x);
-	free(t);
-}
-
 UNIT_TEST(labels_that_name_no_class_and_scores_that_are_no_numbers)
 {
 	const int32_t labels[6] = { 0, -1, 3, 2, 1, INT32_MIN };
@@ -225,7 +166,6 @@ int main(void)
 {
 	UNIT_RUN(cross_entropy_by_its_definition);
 	UNIT_RUN(squared_error_by_its_definition);
-	UNIT_RUN(gradients_are_differences_of_losses);
 	UNIT_RUN(labels_that_name_no_class_and_scores_that_are_no_numbers);
 	UNIT_RUN(one_output_is_enough);
 	UNIT_RUN(diagnostics_and_no_rows);
