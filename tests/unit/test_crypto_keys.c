@@ -70,30 +70,12 @@ UNIT_TEST(an_x25519_key_has_both_halves_and_the_public_one_the_same_thumbprint)
 	REQUIRE(sgpu_key_set_text(&(struct sgpu_key_set){ .key = half }, &text, &size, NULL) == 0);
 	CHECK(size == strlen(text) && text[size - 1] == '\n' && !strstr(text, "\"d\""));
 	CHECK(parse(text, &text_half, NULL) == 0 && !memcmp(&text_half, &half, sizeof(half)));
+	CHECK(sgpu_key_generate(SGPU_KEY_P256, &half, NULL) == SGPU_EUSAGE);
+	CHECK(!sgpu_key_generate(SGPU_KEY_OCT, &key, NULL) &&
+	      !sgpu_key_generate(SGPU_KEY_OCT, &half, NULL));
+	CHECK(memcmp(key.secret, half.secret, 32) && strcmp(key.kid, half.kid) &&
+	      strlen(key.kid) == SGPU_KID_SIZE);
 	sgpu_free_wiped(&text, size);
-}
-
-UNIT_TEST(generated_keys_differ_and_survive_their_text)
-{
-	enum sgpu_key_kind kinds[] = { SGPU_KEY_OCT, SGPU_KEY_X25519 };
-
-	for (unsigned i = 0; i < SGPU_ARRAY_LENGTH(kinds); i++) {
-		struct sgpu_key a, b, back;
-		char *text;
-		size_t size;
-
-		REQUIRE(sgpu_key_generate(kinds[i], &a, NULL) == 0 &&
-			sgpu_key_generate(kinds[i], &b, NULL) == 0);
-		CHECK(memcmp(a.secret, b.secret, 32) && strcmp(a.kid, b.kid) &&
-		      strlen(a.kid) == SGPU_KID_SIZE);
-		REQUIRE(sgpu_key_set_text(&(struct sgpu_key_set){ .key = a }, &text, &size, NULL) ==
-			0);
-		CHECK(sgpu_key_parse(text, size, "test", &back, NULL) == 0 &&
-		      !memcmp(&a, &back, sizeof(a)));
-		sgpu_free_wiped(&text, size);
-	}
-	struct sgpu_key key;
-	CHECK(sgpu_key_generate(SGPU_KEY_P256, &key, NULL) == SGPU_EUSAGE);
 }
 
 static int allocations_left;
@@ -209,38 +191,6 @@ UNIT_TEST(a_public_key_of_low_order_is_refused)
 	}
 }
 
-/* A key file of a mode; returns the code of loading it. */
-static int load_with_mode(const char *text, mode_t mode, struct sgpu_error *error)
-{
-	char path[] = "/tmp/sgpu-key-XXXXXX";
-	struct sgpu_key key;
-	int fd = mkstemp(path), code = SGPU_ESYSTEM;
-
-	if (fd >= 0) {
-		if (write(fd, text, strlen(text)) == (ssize_t)strlen(text) && !fchmod(fd, mode)) {
-			code = sgpu_key_load(path, &key, error);
-		}
-		close(fd);
-		unlink(path);
-	}
-	return code;
-}
-
-UNIT_TEST(a_secret_that_others_may_read_is_refused_and_a_public_key_is_not)
-{
-	static const char secret[] = "{\"kty\":\"oct\",\"k\":\"" OCT_K "\"}";
-	static const char half[] = "{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"" ALICE_X "\"}";
-	struct sgpu_error error = { 0 };
-
-	CHECK(load_with_mode(secret, 0600, &error) == 0);
-	CHECK(load_with_mode(secret, 0400, &error) == 0);
-	CHECK(load_with_mode(secret, 0640, &error) == SGPU_EPOLICY &&
-	      strstr(error.hint, "chmod 600"));
-	CHECK(load_with_mode(secret, 0604, NULL) == SGPU_EPOLICY);
-	CHECK(load_with_mode(secret, 0602, NULL) == SGPU_EPOLICY);
-	CHECK(load_with_mode(half, 0644, &error) == 0);
-}
-
 /* One entry of an access control list. */
 static size_t put_entry(uint8_t *at, unsigned tag, unsigned permissions, uint32_t id)
 {
@@ -318,13 +268,11 @@ int main(void)
 {
 	UNIT_RUN(a_symmetric_key_has_its_bytes_and_thumbprint);
 	UNIT_RUN(an_x25519_key_has_both_halves_and_the_public_one_the_same_thumbprint);
-	UNIT_RUN(generated_keys_differ_and_survive_their_text);
 	UNIT_RUN(a_key_has_its_whole_text_or_none_when_memory_runs_out);
 	UNIT_RUN(registered_optional_members_are_taken);
 	UNIT_RUN(what_is_no_key_is_refused_by_name);
 	UNIT_RUN(members_of_the_wrong_shape_are_refused_by_name);
 	UNIT_RUN(a_public_key_of_low_order_is_refused);
-	UNIT_RUN(a_secret_that_others_may_read_is_refused_and_a_public_key_is_not);
 	UNIT_RUN(a_list_that_lets_in_this_user_alone_keeps_a_key_secret);
 	UNIT_RUN(a_key_comes_from_a_pipe_by_descriptor);
 	return unit_done();

@@ -298,8 +298,11 @@ UNIT_TEST(a_key_that_signs_is_as_secret_as_any)
 	struct sgpu_key key;
 
 	CHECK(load_as(ED_SECRET, 0600, geteuid(), &set) == 0);
+	CHECK(load_as(OCT, 0400, geteuid(), &set) == 0);
 	CHECK(load_as(ED_SECRET, 0604, geteuid(), &set) == SGPU_EPOLICY &&
 	      set.signing.kind == SGPU_KEY_NONE);
+	CHECK(load_as(OCT, 0602, geteuid(), &set) == SGPU_EPOLICY &&
+	      strstr(error.hint, "chmod 600"));
 	CHECK(load_as("{\"keys\":[" X25519 "," ED_SECRET "]}", 0640, geteuid(), &set) ==
 	      SGPU_EPOLICY);
 	CHECK(load_as("{\"keys\":[" X25519 "," ED_PUBLIC "]}", 0644, geteuid(), &set) == 0);

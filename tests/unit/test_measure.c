@@ -109,44 +109,6 @@ UNIT_TEST(workers_give_the_same_measure)
 	sgpu_pool_free(&pool);
 }
 
-/* Each of these is another message to at least one page or to the list. */
-UNIT_TEST(every_byte_the_size_the_order_of_pages_and_the_key_count)
-{
-	uint8_t *data = message(3 * PAGE), *moved = malloc(3 * PAGE), digests[7][SGPU_KT128_SIZE],
-		list[SGPU_KT128_SIZE];
-	uint8_t key[SGPU_KEY_SIZE] = { 0 };
-	size_t i, k;
-
-	REQUIRE(data && moved);
-	sgpu_measure_pages(data, 3 * PAGE, NULL, digests[0]);
-	sgpu_measure_pages(data, 3 * PAGE - 1, NULL, digests[1]);
-	sgpu_measure_pages(data, 2 * PAGE, NULL, digests[2]);
-	memcpy(moved, data + PAGE, PAGE);
-	memcpy(moved + PAGE, data, PAGE);
-	memcpy(moved + 2 * PAGE, data + 2 * PAGE, PAGE);
-	sgpu_measure_pages(moved, 3 * PAGE, NULL, digests[3]);
-	data[3 * PAGE - 1] ^= 1;
-	sgpu_measure_pages(data, 3 * PAGE, NULL, digests[4]);
-	data[3 * PAGE - 1] ^= 1;
-	sgpu_measure_pages(data, 3 * PAGE, key, digests[5]);
-	key[31] = 1;
-	sgpu_measure_pages(data, 3 * PAGE, key, digests[6]);
-	for (i = 0; i < SGPU_ARRAY_LENGTH(digests); i++) {
-		for (k = 0; k < i; k++) {
-			CHECK(memcmp(digests[i], digests[k], sizeof(digests[i])) != 0);
-		}
-	}
-	/* One page has a list, too: a page's digest is no measure. */
-	sgpu_kt128(data, 100, SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM), list, sizeof(list));
-	sgpu_measure_pages(data, 100, NULL, digests[0]);
-	CHECK(memcmp(list, digests[0], sizeof(list)) != 0);
-	sgpu_kt128(list, sizeof(list), SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM), digests[1],
-		   sizeof(digests[1]));
-	CHECK(memcmp(digests[1], digests[0], sizeof(list)) == 0);
-	free(data);
-	free(moved);
-}
-
 UNIT_TEST(a_cancelled_pool_measures_nothing)
 {
 	const size_t size = 80 * (size_t)PAGE;
@@ -170,7 +132,6 @@ int main(void)
 {
 	UNIT_RUN(known_answers);
 	UNIT_RUN(workers_give_the_same_measure);
-	UNIT_RUN(every_byte_the_size_the_order_of_pages_and_the_key_count);
 	UNIT_RUN(a_cancelled_pool_measures_nothing);
 	return unit_done();
 }
