@@ -238,19 +238,20 @@ static void extend(X509 *certificate, X509 *issuer, int nid, const char *value)
 static const EVP_MD *(*digest_of_leaf)(void) = EVP_sha384;
 static int64_t end_of_leaf = NOW + DAY;
 
-/* What a hostile holder of a key can issue: a leaf for `key`, put before the chain that it comes
- * from. */
-static int forge_for(const struct sgpu_signer *issuer_key, const struct sgpu_chain *above,
-		     EVP_PKEY *key, const char *usage, const char *basic, const char *purpose)
+/* What a hostile holder of a key can issue: a certificate for `key`. issuer NULL: its own. */
+static X509 *make_certificate(const struct sgpu_signer *issuer_key, X509 *issuer, EVP_PKEY *key,
+			      const char *usage, const char *basic, const char *purpose)
 {
-	X509 *issuer = leaf_of(above), *made = X509_new();
 	EVP_PKEY *signer = key_of(issuer_key);
-	struct sgpu_chain chain = { .count = 1 };
+	X509 *made = X509_new(), *read;
 	unsigned char *der = NULL;
 
+	issuer = issuer ? issuer : made;
 	X509_set_version(made, X509_VERSION_3);
 	X509_set_pubkey(made, key);
 	ASN1_INTEGER_set(X509_get_serialNumber(made), 77);
+	X509_NAME_add_entry_by_NID(X509_get_subject_name(made), NID_commonName, MBSTRING_ASC,
+				   (const unsigned char *)"forged", -1, -1, 0);
 	X509_set_issuer_name(made, X509_get_subject_name(issuer));
 	ASN1_TIME_set(X509_getm_notBefore(made), NOW - 1);
 	ASN1_TIME_set(X509_getm_notAfter(made), end_of_leaf);
@@ -261,19 +262,28 @@ static int forge_for(const struct sgpu_signer *issuer_key, const struct sgpu_cha
 	}
 	extend(made, issuer, NID_subject_key_identifier, "hash");
 	extend(made, issuer, NID_authority_key_identifier, "keyid:always");
-	X509_NAME_add_entry_by_NID(X509_get_subject_name(made), NID_commonName, MBSTRING_ASC,
-				   (const unsigned char *)"forged", -1, -1, 0);
 	X509_sign(made, signer, digest_of_leaf());
 	const size_t size = (size_t)i2d_X509(made, &der);
-	chain.list[0] = sgpu_certificate_parse(der, size);
+	read = sgpu_certificate_parse(der, size);
+	OPENSSL_free(der);
+	EVP_PKEY_free(signer);
+	X509_free(made);
+	return read;
+}
+
+/* Whether such a leaf is believed, put before the chain that it comes from. */
+static int forge_for(const struct sgpu_signer *issuer_key, const struct sgpu_chain *above,
+		     EVP_PKEY *key, const char *usage, const char *basic, const char *purpose)
+{
+	X509 *issuer = leaf_of(above);
+	struct sgpu_chain chain = { .count = 1 };
+
+	chain.list[0] = make_certificate(issuer_key, issuer, key, usage, basic, purpose);
 	for (int i = 0; i < above->count; i++) {
 		chain.list[chain.count++] = above->list[i];
 	}
 	int code = believe(&chain, &w.roots, NOW, NULL);
 	X509_free(chain.list[0]);
-	OPENSSL_free(der);
-	EVP_PKEY_free(signer);
-	X509_free(made);
 	X509_free(issuer);
 	return code;
 }
@@ -289,31 +299,14 @@ UNIT_TEST(a_certificate_that_is_no_authority_is_no_root_of_its_own)
 {
 	struct sgpu_chain alone = { .count = 1 }, both = w.roots;
 	EVP_PKEY *key = key_of(w.ek);
-	X509 *made = X509_new();
-	unsigned char *der = NULL;
 
-	X509_set_version(made, X509_VERSION_3);
-	X509_set_pubkey(made, key);
-	ASN1_INTEGER_set(X509_get_serialNumber(made), 78);
-	X509_NAME_add_entry_by_NID(X509_get_subject_name(made), NID_commonName, MBSTRING_ASC,
-				   (const unsigned char *)"by itself", -1, -1, 0);
-	X509_set_issuer_name(made, X509_get_subject_name(made));
-	ASN1_TIME_set(X509_getm_notBefore(made), NOW - 1);
-	ASN1_TIME_set(X509_getm_notAfter(made), NOW + DAY);
-	extend(made, made, NID_basic_constraints, "critical,CA:FALSE");
-	extend(made, made, NID_key_usage, "critical,digitalSignature");
-	extend(made, made, NID_subject_key_identifier, "hash");
-	extend(made, made, NID_authority_key_identifier, "keyid:always");
-	X509_sign(made, key, EVP_sha384());
-	const size_t size = (size_t)i2d_X509(made, &der);
-	alone.list[0] = both.list[both.count++] = sgpu_certificate_parse(der, size);
+	alone.list[0] = both.list[both.count++] = make_certificate(
+		w.ek, NULL, key, "critical,digitalSignature", "critical,CA:FALSE", NULL);
 	CHECK(believe(&alone, &alone, NOW, NULL) == SGPU_ECHAIN);
 	CHECK(believe(&alone, &both, NOW, NULL) == SGPU_ECHAIN);
 	/* What stands beside the authority takes nothing from it. */
 	CHECK(!believe(&w.chain, &both, NOW, NULL));
 	sgpu_chain_clear(&alone);
-	OPENSSL_free(der);
-	X509_free(made);
 	EVP_PKEY_free(key);
 }
 
