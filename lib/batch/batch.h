@@ -63,6 +63,17 @@ SGPU_MUST_CHECK int sgpu_batch_read_seal(struct sgpu_tar_reader *reader, unsigne
 SGPU_MUST_CHECK int sgpu_batch_read_rest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
 					 const struct sgpu_manifest_source *source,
 					 struct sgpu_error *error);
+/* The bytes of a segment's payload once it is masked, as the index says. */
+static inline uint64_t sgpu_segment_masked_size(const struct sgpu_batch_segment *s)
+{
+	uint64_t size = s->size;
+
+	if (s->masking == SGPU_MASKING_AES_GCM) {
+		(void)sgpu_sealed_size(size, &size); /* no larger one passes the index */
+	}
+	return size;
+}
+
 const json_t *sgpu_batch_recipient(const struct sgpu_batch *batch, const char *kid);
 /* Makes the note anew. files: by segment of the manifest, what is to be said of its file's format,
  * borrowed, or NULL; or NULL for all. */

@@ -27,17 +27,6 @@ json_t *sgpu_location_json(const struct sgpu_location *location, uint64_t size);
 int sgpu_segment_fail(const struct sgpu_batch_segment *s, int code, const char *what,
 		      struct sgpu_error *error);
 
-/* The bytes of a segment's payload once it is masked, as the index says. */
-static inline uint64_t sgpu_segment_masked_size(const struct sgpu_batch_segment *s)
-{
-	uint64_t size = s->size;
-
-	if (s->masking == SGPU_MASKING_AES_GCM) {
-		(void)sgpu_sealed_size(size, &size); /* no larger one passes the index */
-	}
-	return size;
-}
-
 /* ---- json.c ---- */
 json_t *sgpu_bytes_json(bool there, const uint8_t *data, size_t size);
 

@@ -195,17 +195,6 @@ static int check_region(const struct sgpu_job *job, const struct sgpu_batch_segm
 	return sgpu_hint(error, "%s", fault.hint);
 }
 
-uint64_t sgpu_result_size(const struct sgpu_batch_segment *segment)
-{
-	uint64_t size = segment->size;
-
-	if (segment->masking ==
-	    SGPU_MASKING_AES_GCM) { /* the index has no size that is too large */
-		(void)sgpu_sealed_size(size, &size);
-	}
-	return size;
-}
-
 static bool wants_place(const struct sgpu_job *job, int in_batch)
 {
 	return sgpu_segment_is_output(&job->manifest->segments[job->to_manifest[in_batch]]) &&
@@ -219,7 +208,7 @@ bool sgpu_results_size(const struct sgpu_job *job, uint64_t each, uint64_t *sum)
 		if (!wants_place(job, i)) {
 			continue;
 		}
-		if (!sgpu_add_u64(*sum, sgpu_result_size(&job->batch->segments[i]), sum) ||
+		if (!sgpu_add_u64(*sum, sgpu_segment_masked_size(&job->batch->segments[i]), sum) ||
 		    !sgpu_add_u64(*sum, each + SGPU_RESULT_LINE - 1, sum)) {
 			return false;
 		}
@@ -236,7 +225,7 @@ int sgpu_results_place(const struct sgpu_job *job, struct sgpu_location next, ui
 
 	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
 		struct sgpu_batch_segment *segment = &job->batch->segments[i];
-		const uint64_t size = sgpu_result_size(segment);
+		const uint64_t size = sgpu_segment_masked_size(segment);
 
 		if (!wants_place(job, i)) {
 			continue;
@@ -284,7 +273,7 @@ static int check_places(struct sgpu_job *job, struct sgpu_error *error)
 		}
 		if (rc == SGPU_OK && in_batch->place) {
 			rc = check_region(job, in_batch, in_batch->place,
-					  sgpu_result_size(in_batch), true, error);
+					  sgpu_segment_masked_size(in_batch), true, error);
 		}
 	}
 	return rc ? rc : sgpu_places_check(job->batch, error);

@@ -39,7 +39,7 @@ static void fill_in(struct sgpu_run *run, int number, bool result)
 	p->header = p->sealed ? SGPU_SEALED_HEADER : 0;
 	if (result) { /* unless it turns out to be smaller */
 		p->actual = of->size;
-		p->size = sgpu_result_size(of);
+		p->size = sgpu_segment_masked_size(of);
 	} else {
 		p->size = sgpu_batch_payload_size(run->job.batch, number);
 		p->host = of->location.kind == SGPU_LOCATION_LEASE

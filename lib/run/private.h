@@ -79,8 +79,6 @@ struct sgpu_job {
 	int *in_batch;	  /* by segment of the manifest: index in the batch, or -1 */
 };
 
-/* How many bytes a result may have. */
-uint64_t sgpu_result_size(const struct sgpu_batch_segment *segment);
 /* Adds up the results that have no place, each with `each` more bytes and rounded up to
  * SGPU_RESULT_LINE. False: the sum overflows. */
 bool sgpu_results_size(const struct sgpu_job *job, uint64_t each, uint64_t *sum);

@@ -152,7 +152,6 @@ END
 
 @test "a server that can start no thread still answers" {
 	requires cc
-	local i
 	cat >few.c <<-'END'
 	#include <dlfcn.h>
 	#include <errno.h>
@@ -169,7 +168,7 @@ END
 	compile -D_GNU_SOURCE -shared -fPIC -o few.so few.c
 	NO_THREADS=$PWD/none LD_PRELOAD=$PWD/few.so start_server -k runner.jwk
 	: >none
-	for i in 1 2 3 4; do
+	for _ in 1 2 3 4; do
 		run -0 timeout 8 sgpu-serve status
 		sleep 0.4
 	done
