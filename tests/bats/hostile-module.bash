@@ -8,7 +8,7 @@ load helpers
 refused="1:execve 2:clone 3:socket 4:socket 5:ptrace 6:process_vm_readv 7:kill 8:setuid 9:io_uring_setup 10:unshare
 	11:mount 12:bpf 20:rt_sigaction 21:socket 22:openat 23:openat 24:openat 25:mmap 26:mprotect 27:fcntl 28:fcntl
 	29:sched_setaffinity 30:move_pages 31:prctl 32:prlimit64 33:prlimit64 34:memfd_create 35:tgkill 36:personality
-	37:mmap 38:prctl 40:openat"
+	37:mmap 38:prctl 40:openat 41:sendmsg"
 
 # A module whose functions do, by the number that they are given, what no module should.
 setup_file() {
@@ -18,6 +18,7 @@ setup_file() {
 	#include <assert.h>
 	#include <errno.h>
 	#include <fcntl.h>
+	#include <poll.h>
 	#include <pthread.h>
 	#include <sched.h>
 	#include <semaphore.h>
@@ -94,8 +95,8 @@ setup_file() {
 		struct stat status;
 		int n = 0;
 
-		for (int fd = 3; fd < 1024; fd++) {
-			n += syscall(SYS_fstat, fd, &status) == 0 && !S_ISSOCK(status.st_mode) && !S_ISREG(status.st_mode);
+		for (int fd = 4; fd < 1024; fd++) {
+			n += syscall(SYS_fstat, fd, &status) == 0 && !S_ISREG(status.st_mode);
 		}
 		return n;
 	}
@@ -135,20 +136,24 @@ setup_file() {
 	/* Messages to the runner that answer what it did not ask, as many as there is room for. */
 	static void babble(void)
 	{
-		static char message[sizeof(struct { int32_t head[4]; char rest[256]; })] = { 4 };
-		struct iovec part = { message, 0 };
-		struct msghdr all = { .msg_iov = &part, .msg_iovlen = 1 };
-		struct stat status;
-		int fd = 3;
+		static char message[272] = { 4 };
+		struct pollfd room = { .fd = 3, .events = POLLOUT };
 
-		while (syscall(SYS_fstat, fd, &status) != 0 || !S_ISSOCK(status.st_mode)) {
-			fd++;
+		for (size_t n = 1; poll(&room, 1, 0) > 0 && write(3, message, n) > 0; n += n < sizeof(message)) {
 		}
-		for (part.iov_len = 1; part.iov_len <= sizeof(message); part.iov_len++) {
-			sendmsg(fd, &all, MSG_DONTWAIT);
-		}
-		while (sendmsg(fd, &all, MSG_DONTWAIT) > 0) {
-		}
+	}
+
+	/* Which counts against all processes of the runner's user until it is received. */
+	static void send_descriptor(void)
+	{
+		union {
+			struct cmsghdr head;
+			char space[CMSG_SPACE(sizeof(int))]; /* standard input */
+		} passed = { .head = { CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS } };
+		struct iovec part = { "", 1 };
+		struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &passed, .msg_controllen = sizeof(passed) };
+
+		sendmsg(3, &message, 0);
 	}
 
 	/* Beside the function, and after it has returned. */
@@ -213,6 +218,7 @@ setup_file() {
 			break;
 		case 38: prctl(PR_SET_PDEATHSIG, 0); break;
 		case 40: sem_post(&asked); sem_wait(&answered); break;
+		case 41: send_descriptor(); break;
 	#ifdef __x86_64__
 		case 50: {
 			long result;

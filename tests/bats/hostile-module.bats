@@ -64,8 +64,6 @@ load hostile-module
 	#include <sys/mman.h>
 	#include <sys/prctl.h>
 	#include <sys/socket.h>
-	#include <sys/stat.h>
-	#include <sys/syscall.h>
 	#include <unistd.h>
 
 	#include <device/cpu/module_wire.h>
@@ -124,19 +122,12 @@ load hostile-module
 		} passed;
 		struct sgpu_host_answer answer = { .kind = SGPU_HOST_LOADED };
 		struct sgpu_host_call call;
-		struct iovec part = { &answer, sizeof(answer) };
-		struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
-		struct stat status;
-		int channel = 3, memory;
+		struct iovec part = { &call, sizeof(call) };
+		struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &passed, .msg_controllen = sizeof(passed) };
+		int memory;
 
-		while (syscall(SYS_fstat, channel, &status) != 0 || !S_ISSOCK(status.st_mode)) {
-			channel++;
-		}
-		sendmsg(channel, &message, 0);
-		part = (struct iovec){ &call, sizeof(call) };
-		message.msg_control = &passed;
-		message.msg_controllen = sizeof(passed);
-		if (recvmsg(channel, &message, 0) > 0 && message.msg_controllen) {
+		(void)!write(WORKER_CHANNEL, &answer, sizeof(answer));
+		if (recvmsg(WORKER_CHANNEL, &message, 0) > 0 && message.msg_controllen) {
 			memcpy(&memory, CMSG_DATA(&passed.head), sizeof(memory));
 			writable = mmap(NULL, call.size, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
 			code = mmap(NULL, call.size, PROT_READ | PROT_EXEC, MAP_PRIVATE, memory, 0);

@@ -59,7 +59,7 @@ static void say(uint32_t kind, int rc, const char *text)
 	struct sgpu_host_answer answer = { .kind = kind, .code = rc, .call = -1 };
 
 	snprintf(answer.text, sizeof(answer.text), "%s", text ? text : "");
-	if (!sgpu_host_send(WORKER_CHANNEL, &answer, sizeof(answer), -1)) {
+	if (write(WORKER_CHANNEL, &answer, sizeof(answer)) != (ssize_t)sizeof(answer)) {
 		_exit(1);
 	}
 }

@@ -29,8 +29,8 @@ enum harden_kind {
  * (no filters here), SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int harden_filter(enum harden_kind kind, struct sgpu_error *error);
 
-/* Allows the calling process, a worker of the module host, the calls of computing code and messages
- * over its sockets. In another call the process blocks until its parent, which gets the returned
+/* Allows the calling process, a worker of the module host, the calls of computing code and handing
+ * over its listener. In another call the process blocks until its parent, which gets the returned
  * listener, has decided. No signal handler is involved that a module could replace. -1: there is no
  * filter. */
 int harden_filter_module(void);
