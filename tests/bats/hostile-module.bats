@@ -214,6 +214,24 @@ load hostile-module
 	done
 }
 
+@test "a module that answers a launch that it did not take gets no other: else their descriptors would pile up" {
+	requires python3
+	batch 210
+	python3 - <<-'END'
+	import json
+	job = json.load(open("job.json"))
+	for i in range(2):
+	    job["segments"].append(dict(job["segments"][2], segment_id=f"y{i}", data_location_client=f"y{i}"))
+	    job["operations"].append(dict(job["operations"][0], gpu_operation_id=f"RUN{i}", arguments={"input": "x", "output": f"y{i}"}))
+	json.dump(job, open("job.json", "w"))
+	END
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -o batch.tar
+	run --separate-stderr -5 sgpu-run --device cpu --allow-modules -k owner.jwk --timeout 60s -o response batch.tar
+	assert_contains "$stderr" "its process takes no launch"
+	run -5 results
+	assert_same out/w.f32 x.f32
+}
+
 # apart NUMBER: as batch, and w is a copy of v, which nothing else reads: so it goes to another device.
 apart() {
 	batch "$1"

@@ -241,9 +241,12 @@ UNIT_TEST(a_module_without_descriptors_is_refused_and_the_next_one_loads)
 }
 
 /* As a user of its own, since tests beside this one send descriptors, too. */
-UNIT_TEST(what_other_programs_of_the_user_send_ends_no_host)
+UNIT_TEST(what_other_programs_of_the_user_send_ends_no_host_and_no_launch_is_waited_for)
 {
+	const struct sgpu_module_shape shape = { .grid = { 1, 1, 1 }, .block = { 1, 1, 1 } };
 	const int many[SGPU_DESCRIPTORS_MAX] = { 0 };
+	struct sgpu_stream *stream = NULL;
+	struct sgpu_task task = { 0 };
 	struct rlimit limit;
 	int sockets[2], status = -1;
 	pid_t child;
@@ -266,6 +269,13 @@ UNIT_TEST(what_other_programs_of_the_user_send_ends_no_host)
 						    0));
 		}
 		CHECK(load(1) == 1);
+		limit.rlim_cur = 1000; /* fewer than are on their way */
+		CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+		      sgpu_stream_create(device, &stream, &error) == SGPU_OK);
+		CHECK(sgpu_device_module_launch_on(stream, modules[0], "f", &shape, NULL, NULL, 0,
+						   NULL, &task) == SGPU_OK);
+		CHECK(sgpu_stream_sync(stream, &error) == SGPU_OK && task.code == SGPU_EDEVICE &&
+		      strstr(task.error.text, "takes no launch: Too many references"));
 		fflush(stdout);
 		_exit(unit_bad ? 1 : 0);
 	}
@@ -285,6 +295,6 @@ int main(void)
 	UNIT_RUN(one_module_more_than_run_at_once_is_refused);
 	UNIT_RUN(a_function_whose_name_does_not_fit_is_refused);
 	UNIT_RUN(a_module_without_descriptors_is_refused_and_the_next_one_loads);
-	UNIT_RUN(what_other_programs_of_the_user_send_ends_no_host);
+	UNIT_RUN(what_other_programs_of_the_user_send_ends_no_host_and_no_launch_is_waited_for);
 	return unit_done();
 }

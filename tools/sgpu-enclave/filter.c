@@ -167,7 +167,8 @@ static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 		{ SCMP_ACT_ALLOW, "ioctl", INT(1, FIONREAD) },
 		{ SCMP_ACT_ALLOW, "ioctl", INT(1, SIOCOUTQ) },
 		{ SCMP_ACT_ALLOW, "ioctl", INT(1, FIONBIO) },
-		{ SCMP_ACT_ALLOW, "prlimit64", EQUAL(2, 0) }, /* no new limits */
+		{ SCMP_ACT_ALLOW, "ioctl", INT(1, TIOCOUTQ) }, /* of sockets */
+		{ SCMP_ACT_ALLOW, "prlimit64", EQUAL(2, 0) },  /* no new limits */
 		{ FORBID, "prlimit64", OTHER(2, 0) },
 		{ SCMP_ACT_ALLOW, "mmap", BITS(2, PROT_WRITE, 0) },
 		{ SCMP_ACT_ALLOW, "mmap", BITS(2, PROT_WRITE | PROT_EXEC, PROT_WRITE) },

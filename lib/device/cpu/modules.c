@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -50,14 +51,6 @@ struct module_launch {
 };
 
 /* ---- the module's process ---- */
-/* The host then ends the worker, even a busy one. */
-static void close_channel(struct sgpu_device_module *module)
-{
-	sgpu_close(module->channel);
-	sgpu_close(module->report);
-	module->channel = module->report = -1;
-}
-
 static bool is_name(const char *text)
 {
 	size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
@@ -91,6 +84,23 @@ static int fail_as_ended(struct sgpu_device *device, struct sgpu_host_answer *an
 	signal_name = sigabbrev_np(WTERMSIG(answer->status));
 	return sgpu_fail(error, SGPU_EDEVICE, "its process was ended by signal %d (SIG%s)",
 			 WTERMSIG(answer->status), signal_name ? signal_name : "?");
+}
+
+/* The host then ends the worker, even a busy one. Notices one that ended after its last answer, as
+ * when a thread that the module left running broke the rules. */
+static void close_channel(struct sgpu_device_module *module)
+{
+	struct pollfd look = { .fd = module->report, .events = POLLIN };
+	struct sgpu_host_answer answer;
+
+	if (poll(&look, 1, 0) > 0 &&
+	    sgpu_host_receive(module->report, &answer, sizeof(answer), NULL, 0) &&
+	    answer.kind == SGPU_HOST_ENDED) {
+		(void)fail_as_ended(module->device, &answer, NULL);
+	}
+	sgpu_close(module->channel);
+	sgpu_close(module->report);
+	module->channel = module->report = -1;
 }
 
 /* Whether a message has arrived. If the peer closed the socket instead, waits a little for the
@@ -183,23 +193,8 @@ static int load_in_process(struct sgpu_device_module *module, struct sgpu_error 
 	return rc;
 }
 
-/* Notices a worker that ended after its last answer, as when a thread that the module left running
- * broke the rules. */
-static void look_back(struct sgpu_device_module *module)
-{
-	struct pollfd look = { .fd = module->report, .events = POLLIN };
-	struct sgpu_host_answer answer;
-
-	if (module->report >= 0 && poll(&look, 1, 0) > 0 &&
-	    sgpu_host_receive(module->report, &answer, sizeof(answer), NULL, 0) &&
-	    answer.kind == SGPU_HOST_ENDED) {
-		(void)fail_as_ended(module->device, &answer, NULL);
-	}
-}
-
 static void module_free(struct sgpu_device_module *module)
 {
-	look_back(module);
 	close_channel(module);
 	sgpu_close(module->image);
 	pthread_mutex_destroy(&module->lock);
@@ -266,16 +261,19 @@ static int run_in_process(struct module_launch *l, int fd, struct sgpu_error *er
 	const struct sgpu_host_call call = { .size = l->size };
 	struct sgpu_device_module *module = l->module;
 	struct sgpu_host_answer answer = { 0 };
-	int rc = SGPU_OK;
+	/* again, if an earlier launch ended the process */
+	int rc = module->channel < 0 ? load_in_process(module, error) : SGPU_OK, untaken;
 
-	if (module->channel < 0) {
-		rc = load_in_process(module, error); /* an earlier launch ended the process */
+	errno = EBUSY; /* a launch that it answered is still on its way */
+	if (rc == SGPU_OK &&
+	    (ioctl(module->channel, TIOCOUTQ, &untaken) != 0 || untaken != 0 ||
+	     !sgpu_host_send(module->channel, &call, sizeof(call), fd)) &&
+	    errno != EPIPE && errno != ECONNRESET) { /* of an ended worker, wait_for learns why */
+		rc = sgpu_fail(error, SGPU_EDEVICE, "its process takes no launch: %s",
+			       strerror(errno));
+		close_channel(module);
 	}
-	if (rc == SGPU_OK) {
-		/* If this fails, the worker has ended, and wait_for learns why. */
-		(void)sgpu_host_send(module->channel, &call, sizeof(call), fd);
-		rc = wait_for(module, &answer, error);
-	}
+	rc = rc ? rc : wait_for(module, &answer, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
