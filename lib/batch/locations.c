@@ -11,6 +11,7 @@
 #include <sgpu/base.h>
 
 #include "base/json.h"
+#include "batch.h"
 #include "index.h"
 
 static const char where[] = "locations.json";
