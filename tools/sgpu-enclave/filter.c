@@ -10,7 +10,6 @@
 #include <asm/ioctls.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/sockios.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -165,7 +164,6 @@ static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 		{ SCMP_ACT_ALLOW, "ioctl", INT(1, 0x802c542a) }, /* TCGETS2 */
 		{ SCMP_ACT_ALLOW, "ioctl", INT(1, TIOCGWINSZ) },
 		{ SCMP_ACT_ALLOW, "ioctl", INT(1, FIONREAD) },
-		{ SCMP_ACT_ALLOW, "ioctl", INT(1, SIOCOUTQ) },
 		{ SCMP_ACT_ALLOW, "ioctl", INT(1, FIONBIO) },
 		{ SCMP_ACT_ALLOW, "ioctl", INT(1, TIOCOUTQ) }, /* of sockets */
 		{ SCMP_ACT_ALLOW, "prlimit64", EQUAL(2, 0) },  /* no new limits */

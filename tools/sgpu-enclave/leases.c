@@ -2,7 +2,6 @@
  *
  * Leases of a worker process: its pool, and the requests for them. A client holds a lease while it
  * fills or reads it, at most as long as its connection is open. */
-#include <linux/sockios.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -155,7 +154,7 @@ int serve_lease(int connection, struct sgpu_error *error)
 	is_done =
 		sgpu_wire_send(connection, WIRE_LEASE_IS, &answer, sizeof(answer), &l.info.fd, 1) &&
 		wait_for_client(connection);
-	if (!is_done && (ioctl(connection, SIOCOUTQ, &unread) != 0 || unread > 0)) {
+	if (!is_done && (ioctl(connection, TIOCOUTQ, &unread) != 0 || unread > 0)) {
 		atomic_fetch_add(&l.untaken, 1);
 	}
 	/* A lease not filled to the end is dropped; one not read can be read again. */
