@@ -34,28 +34,14 @@ static long double half_rounded(long double x)
 static long double get(enum sgpu_dtype dtype, const void *data, uint64_t i)
 {
 	switch (dtype) {
-	case SGPU_F32:
-		return (long double)((const float *)data)[i];
-	case SGPU_F64:
-		return (long double)((const double *)data)[i];
-	case SGPU_I32:
-		return ((const int32_t *)data)[i];
-	case SGPU_I8:
-		return ((const int8_t *)data)[i];
-	case SGPU_U16:
-		return ((const uint16_t *)data)[i];
-	case SGPU_U32:
-		return ((const uint32_t *)data)[i];
 	case SGPU_I64:
 		return ((const int64_t *)data)[i];
 	case SGPU_U64:
 		return ((const uint64_t *)data)[i];
-	case SGPU_U8:
-		return ((const uint8_t *)data)[i];
-	case SGPU_I16:
-		return ((const int16_t *)data)[i];
-	default:
+	case SGPU_F16:
 		return (long double)half_value(((const uint16_t *)data)[i]);
+	default:
+		return (long double)ops_get(dtype, data, i);
 	}
 }
 
@@ -167,20 +153,6 @@ static const uint64_t large[] = {
 	65520,
 };
 
-static void put(enum sgpu_dtype dtype, void *data, uint64_t i, double x)
-{
-	switch (dtype) {
-	case SGPU_F32:
-		((float *)data)[i] = (float)x;
-		break;
-	case SGPU_F64:
-		((double *)data)[i] = x;
-		break;
-	default:
-		break;
-	}
-}
-
 /* Random bits, so that floats include infinities, NaN and subnormals; then the edges. */
 static void fill(enum sgpu_dtype dtype, void *data, uint64_t count)
 {
@@ -201,12 +173,12 @@ static void fill(enum sgpu_dtype dtype, void *data, uint64_t count)
 	}
 	for (uint64_t i = 0; i < count; i++) {
 		if (i < edge) {
-			put(dtype, data, i, edges[i]);
+			ops_put(dtype, data, i, edges[i]);
 		} else if (i < edge + 3) {
-			put(dtype, data, i,
-			    i == edge ? (double)NAN : (i == edge + 1 ? 1 : -1) * HUGE_VAL);
+			ops_put(dtype, data, i,
+				i == edge ? (double)NAN : (i == edge + 1 ? 1 : -1) * HUGE_VAL);
 		} else if (i % 2) {
-			put(dtype, data, i, ops_uniform(-1, 1) * pow(10, ops_uniform(-9, 11)));
+			ops_put(dtype, data, i, ops_uniform(-1, 1) * pow(10, ops_uniform(-9, 11)));
 		}
 	}
 }

@@ -24,58 +24,49 @@ static void *make(enum sgpu_dtype dtype, double **values)
 	return data;
 }
 
-UNIT_TEST(mask_of_every_type)
+static int wrong_masks(const struct ops_case *c, const double *values)
 {
-	for (size_t t = 0; t < SGPU_ARRAY_LENGTH(dtypes); t++) {
-		struct ops_case c;
-		double *values;
-		void *data = make(dtypes[t], &values);
-		const uint8_t *out;
-		int wrong = 0;
+	const uint8_t *out = ops_data(c, "output");
+	int wrong = !ops_type_is(c, "output", SGPU_U8, 2, OPS_SHAPE(1, COUNT));
 
-		ops_begin(&c, "threshold");
-		ops_input(&c, "input", dtypes[t], 2, OPS_SHAPE(7, COUNT / 7), data);
-		ops_number(&c, "low", 70.25);
-		ops_number(&c, "high", 123.0);
-		REQUIRE(ops_run(&c));
-		CHECK(ops_type_is(&c, "output", SGPU_U8, 2, OPS_SHAPE(7, COUNT / 7)));
-		out = ops_data(&c, "output");
-		for (uint64_t i = 0; i < COUNT / 7 * 7; i++) {
-			wrong += out[i] != (values[i] >= 70.25 && values[i] <= 123.0);
-		}
-		CHECK(wrong == 0);
-		ops_end(&c);
-		free(values);
-		free(data);
+	for (uint64_t i = 0; i < COUNT; i++) {
+		wrong += out[i] != (values[i] >= 70.25 && values[i] <= 123.0);
 	}
+	return wrong;
 }
 
-UNIT_TEST(indices_of_every_type)
+static int wrong_indices(const struct ops_case *c, const double *values)
 {
-	for (size_t t = 0; t < SGPU_ARRAY_LENGTH(dtypes); t++) {
-		struct ops_case c;
+	const int32_t *out = ops_data(c, "output");
+	int wrong = !ops_type_is(c, "output", SGPU_I32, 1, OPS_SHAPE(COUNT));
+	uint64_t found = 0;
+
+	for (uint64_t i = 0; i < COUNT; i++) {
+		if (values[i] >= 70.25 && values[i] <= 123.0) {
+			wrong += found >= c->actual || out[found] != (int32_t)i;
+			found++;
+		}
+	}
+	return wrong + (found == 0 || c->actual != found);
+}
+
+UNIT_TEST(masks_and_indices_of_every_type)
+{
+	for (size_t i = 0; i < 2 * SGPU_ARRAY_LENGTH(dtypes); i++) {
+		const enum sgpu_dtype dtype = dtypes[i / 2];
 		double *values;
-		void *data = make(dtypes[t], &values);
-		const int32_t *out;
-		uint64_t found = 0;
-		int wrong = 0;
+		void *data = make(dtype, &values);
+		struct ops_case c;
 
 		ops_begin(&c, "threshold");
-		ops_input(&c, "input", dtypes[t], 1, OPS_SHAPE(COUNT), data);
-		ops_number(&c, "low", 100);
-		ops_choice(&c, "mode", "indices");
-		CHECK(c.call.op->at_most(&c.call));
+		ops_input(&c, "input", dtype, i % 2 ? 1 : 2,
+			  i % 2 ? OPS_SHAPE(COUNT) : OPS_SHAPE(1, COUNT), data);
+		ops_number(&c, "low", 70.25);
+		ops_number(&c, "high", 123.0);
+		ops_choice(&c, "mode", i % 2 ? "indices" : "mask");
+		CHECK(c.call.op->at_most(&c.call) == i % 2);
 		REQUIRE(ops_run(&c));
-		CHECK(ops_type_is(&c, "output", SGPU_I32, 1, OPS_SHAPE(COUNT)));
-		out = ops_data(&c, "output");
-		for (uint64_t i = 0; i < COUNT; i++) {
-			if (values[i] >= 100) {
-				wrong += found >= c.actual || out[found] != (int32_t)i;
-				found++;
-			}
-		}
-		CHECK(wrong == 0);
-		CHECK(found > 0 && c.actual == found);
+		CHECK((i % 2 ? wrong_indices : wrong_masks)(&c, values) == 0);
 		ops_end(&c);
 		free(values);
 		free(data);
@@ -185,8 +176,7 @@ UNIT_TEST(diagnostics)
 
 int main(void)
 {
-	UNIT_RUN(mask_of_every_type);
-	UNIT_RUN(indices_of_every_type);
+	UNIT_RUN(masks_and_indices_of_every_type);
 	UNIT_RUN(indices_of_a_long_array);
 	UNIT_RUN(bounds_between_values_are_exact);
 	UNIT_RUN(no_bounds_take_all_but_nan);
