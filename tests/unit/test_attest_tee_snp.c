@@ -142,6 +142,15 @@ static int verify(const uint8_t *report, size_t size)
 			  TEE_NOW, &result, &error);
 }
 
+/* A good report, but for some bits of one byte, which its signature covers. */
+static int verify_with(size_t at, uint8_t bits)
+{
+	make_report(good, 3, 0, milan_tcb, vcek.key);
+	good[at] ^= bits;
+	sign_report(good, vcek.key);
+	return verify(good, REPORT);
+}
+
 UNIT_TEST(versions_2_to_5_verify_and_say_what_they_hold)
 {
 	for (unsigned version = 2; version <= 5; version++) {
@@ -162,34 +171,24 @@ UNIT_TEST(other_versions_and_algorithms_are_named)
 	CHECK(verify(good, REPORT) == SGPU_EINVALID && strstr(error.text, "version 6 is unknown"));
 	make_report(good, 1, 0, milan_tcb, vcek.key);
 	CHECK(verify(good, REPORT) == SGPU_EINVALID && strstr(error.text, "version 1 is unknown"));
-	make_report(good, 3, 0, milan_tcb, vcek.key);
-	tee_put32(good + 0x34, 2);
-	sign_report(good, vcek.key);
-	CHECK(verify(good, REPORT) == SGPU_EINVALID && strstr(error.text, "algorithm 2"));
+	CHECK(verify_with(0x34, 1 ^ 2) == SGPU_EINVALID && strstr(error.text, "algorithm 2"));
 	make_report(good, 3, 7, milan_tcb, vcek.key);
 	CHECK(verify(good, REPORT) == SGPU_EINVALID && strstr(error.text, "key 7"));
 }
 
 UNIT_TEST(a_guest_that_can_be_debugged_or_moved_is_told)
 {
-	make_report(good, 3, 0, milan_tcb, vcek.key);
-	good[0x0a] |= 8;
-	sign_report(good, vcek.key);
-	CHECK(verify(good, REPORT) == SGPU_OK && result.debug && !result.migratable);
-	good[0x0a] ^= 8 | 4;
-	sign_report(good, vcek.key);
-	CHECK(verify(good, REPORT) == SGPU_OK && !result.debug && result.migratable);
+	CHECK(verify_with(0x0a, 8) == SGPU_OK && result.debug && !result.migratable);
+	CHECK(verify_with(0x0a, 4) == SGPU_OK && !result.debug && result.migratable);
 }
 
 UNIT_TEST(a_report_says_which_level_of_the_guest_asked_and_never_the_host)
 {
 	usual_table(&table, vcek.certificate, vcek_guid);
-	for (uint32_t level = 0; level <= 4; level++) {
-		make_report(good, 3, 0, milan_tcb, vcek.key);
-		tee_put32(good + 0x30, level);
-		sign_report(good, vcek.key);
-		CHECK(level == 4 ? verify(good, REPORT) == SGPU_EINVALID
-				 : verify(good, REPORT) == SGPU_OK && result.vmpl == level);
+	for (uint8_t level = 0; level <= 4; level++) {
+		const int code = verify_with(0x30, level);
+
+		CHECK(level == 4 ? code == SGPU_EINVALID : code == SGPU_OK && result.vmpl == level);
 	}
 	tee_put32(good + 0x30, 0xffffffff);
 	sign_report(good, vcek.key);
@@ -242,10 +241,7 @@ UNIT_TEST(the_certificate_is_for_this_security_version_and_chip)
 		make_report(good, 3, 0, tcb, vcek.key);
 		CHECK(verify(good, REPORT) == SGPU_EBINDING);
 	}
-	make_report(good, 3, 0, milan_tcb, vcek.key);
-	good[0x1a0 + 63] ^= 1;
-	sign_report(good, vcek.key);
-	CHECK(verify(good, REPORT) == SGPU_EBINDING && strstr(error.text, "another chip"));
+	CHECK(verify_with(0x1a0 + 63, 1) == SGPU_EBINDING && strstr(error.text, "another chip"));
 }
 
 UNIT_TEST(turins_layout_is_known)

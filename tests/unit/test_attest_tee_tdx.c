@@ -157,6 +157,17 @@ static int verify(void)
 	return verify_at(TEE_NOW);
 }
 
+/* A good quote, but for some bits of one byte, which its signature covers. */
+static int verify_with(uint8_t *at, uint8_t bits, unsigned version)
+{
+	const size_t offset = (size_t)(at - (uint8_t *)&quote);
+
+	start(&quote, version);
+	((uint8_t *)&quote)[offset] ^= bits;
+	finish(&quote);
+	return verify();
+}
+
 UNIT_TEST(versions_4_and_5_verify_and_say_what_they_hold)
 {
 	for (unsigned kind = 0; kind < 3; kind++) {
@@ -177,39 +188,25 @@ UNIT_TEST(a_guest_that_can_be_debugged_or_moved_is_told)
 {
 	/* Each bit of that byte is one kind of it, most of them for later. */
 	for (unsigned bit = 0; bit < 8; bit++) {
-		start(&quote, 4);
-		quote.body[120] = (uint8_t)(1 << bit);
-		finish(&quote);
-		CHECK(verify() == SGPU_OK && result.debug && !result.migratable);
+		CHECK(verify_with(&quote.body[120], (uint8_t)(1 << bit), 4) == SGPU_OK &&
+		      result.debug && !result.migratable);
 	}
-	start(&quote, 4);
-	quote.body[123] = 1 << 5;
-	finish(&quote);
-	CHECK(verify() == SGPU_OK && !result.debug && result.migratable && result.sept_ve);
-	start(&quote, 4);
-	quote.body[123] = 1 << 4;
-	finish(&quote);
-	CHECK(verify() == SGPU_OK && !result.migratable && !result.sept_ve);
+	CHECK(verify_with(&quote.body[123], 1 << 5, 4) == SGPU_OK && !result.debug &&
+	      result.migratable && result.sept_ve);
+	CHECK(verify_with(&quote.body[123], 1 << 4, 4) == SGPU_OK && !result.migratable &&
+	      !result.sept_ve);
 }
 
 UNIT_TEST(other_versions_types_and_vendors_are_named)
 {
-	start(&quote, 4);
-	tee_put16(quote.header, 3);
-	finish(&quote);
-	CHECK(verify() == SGPU_EINVALID && strstr(error.text, "version 3 is unknown"));
-	start(&quote, 4);
-	tee_put32(quote.header + 4, 0);
-	finish(&quote);
-	CHECK(verify() == SGPU_EINVALID && strstr(error.text, "TEE type"));
-	start(&quote, 4);
-	tee_put16(quote.header + 2, 3);
-	finish(&quote);
-	CHECK(verify() == SGPU_EINVALID && strstr(error.text, "key is of type 3"));
-	start(&quote, 4);
-	quote.header[12] ^= 1;
-	finish(&quote);
-	CHECK(verify() == SGPU_EINVALID && strstr(error.text, "vendor"));
+	CHECK(verify_with(&quote.header[0], 4 ^ 3, 4) == SGPU_EINVALID &&
+	      strstr(error.text, "version 3 is unknown"));
+	CHECK(verify_with(&quote.header[4], 0x81, 4) == SGPU_EINVALID &&
+	      strstr(error.text, "TEE type"));
+	CHECK(verify_with(&quote.header[2], 2 ^ 3, 4) == SGPU_EINVALID &&
+	      strstr(error.text, "key is of type 3"));
+	CHECK(verify_with(&quote.header[12], 1, 4) == SGPU_EINVALID &&
+	      strstr(error.text, "vendor"));
 	start(&quote, 5);
 	quote.body_type = 1;
 	finish(&quote);
@@ -276,22 +273,12 @@ UNIT_TEST(only_zeros_may_follow)
 
 UNIT_TEST(only_intels_quoting_enclave_counts)
 {
-	start(&quote, 4);
-	quote.qe[128] ^= 1;
-	finish(&quote);
-	CHECK(verify() == SGPU_EPOLICY && strstr(error.text, "another enclave"));
-	start(&quote, 4);
-	tee_put16(quote.qe + 256, 1);
-	finish(&quote);
-	CHECK(verify() == SGPU_EPOLICY && strstr(error.text, "another enclave"));
-	start(&quote, 4);
-	quote.qe[48] |= 2;
-	finish(&quote);
-	CHECK(verify() == SGPU_EPOLICY && strstr(error.text, "debugger"));
-	start(&quote, 4);
-	quote.qe[48] ^= 4;
-	finish(&quote);
-	CHECK(verify() == SGPU_OK);
+	CHECK(verify_with(&quote.qe[128], 1, 4) == SGPU_EPOLICY &&
+	      strstr(error.text, "another enclave"));
+	CHECK(verify_with(&quote.qe[256], 2 ^ 1, 4) == SGPU_EPOLICY &&
+	      strstr(error.text, "another enclave"));
+	CHECK(verify_with(&quote.qe[48], 2, 4) == SGPU_EPOLICY && strstr(error.text, "debugger"));
+	CHECK(verify_with(&quote.qe[48], 4, 4) == SGPU_OK);
 }
 
 UNIT_TEST(the_enclave_vouches_for_its_own_key)
@@ -312,22 +299,13 @@ UNIT_TEST(the_enclave_vouches_for_its_own_key)
 	quote.keep_binding = true;
 	finish(&quote);
 	CHECK(verify() == SGPU_EBINDING);
-	start(&quote, 4);
-	quote.qe[352] = 1;
-	finish(&quote);
-	CHECK(verify() == SGPU_EBINDING);
+	CHECK(verify_with(&quote.qe[352], 1, 4) == SGPU_EBINDING);
 }
 
 UNIT_TEST(only_intels_module_counts)
 {
-	start(&quote, 4);
-	quote.body[64] = 1;
-	finish(&quote);
-	CHECK(verify() == SGPU_EPOLICY && strstr(error.text, "module"));
-	start(&quote, 4);
-	quote.body[112] = 1;
-	finish(&quote);
-	CHECK(verify() == SGPU_EPOLICY && strstr(error.text, "module"));
+	CHECK(verify_with(&quote.body[64], 1, 4) == SGPU_EPOLICY && strstr(error.text, "module"));
+	CHECK(verify_with(&quote.body[112], 1, 4) == SGPU_EPOLICY && strstr(error.text, "module"));
 }
 
 UNIT_TEST(a_chain_to_another_root_is_refused)
