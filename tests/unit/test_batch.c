@@ -4,7 +4,6 @@
  */
 #include "tar_header.h"
 #include "batch_harness.h"
-#include "sealed.h"
 
 UNIT_TEST(batches_and_responses_come_back)
 {
@@ -302,39 +301,6 @@ UNIT_TEST(every_changed_byte_is_noticed)
 	sgpu_batch_free(&b);
 }
 
-/* ---- batches from a manifest ---- */
-UNIT_TEST(payloads_go_sealed_or_digested_and_come_back)
-{
-	uint8_t data[16], sealed[128], open[16];
-	struct sgpu_manifest *manifest = NULL;
-	struct sgpu_diagnostics diagnostics = { 0 };
-	struct sgpu_batch *batch = NULL;
-
-	memset(batch_key, 9, sizeof(batch_key));
-	memcpy(data, public_data, sizeof(data));
-	REQUIRE(sgpu_manifest_parse(manifest_source, strlen(manifest_source), 0, &manifest,
-				    &diagnostics, &error) == SGPU_OK);
-	REQUIRE(sgpu_batch_create(manifest, &batch, &error) == SGPU_OK &&
-		batch->segment_count == 3);
-	for (int i = 0; i < 2; i++) {
-		CHECK(batch_set_payload(batch, i, data, sizeof(data), &error) == SGPU_OK);
-		CHECK(batch_seal_payload(batch, batch_key, i, data, sealed, &error) == SGPU_OK);
-		CHECK(sgpu_batch_payload_size(batch, i) == (i ? 16 : 88) &&
-		      (memcmp(data, sealed, 16) == 0) == (i == 1));
-		memset(open, 0, sizeof(open));
-		CHECK(batch_open_payload(batch, batch_key, i, sealed, open, &error) == SGPU_OK);
-		CHECK(!memcmp(data, open, sizeof(data)));
-		sealed[i ? 3 : 70] ^= 1;
-		memset(open, 0, sizeof(open));
-		CHECK(batch_open_payload(batch, batch_key, i, sealed, open, &error) == SGPU_EAUTH);
-		CHECK(memcmp(data, open, sizeof(data)));
-	}
-	CHECK(batch_set_payload(batch, 0, data, UINT64_MAX, &error) == SGPU_EUSAGE);
-	sgpu_batch_free(&batch);
-	sgpu_manifest_free(&manifest);
-	sgpu_diagnostics_clear(&diagnostics);
-}
-
 int main(void)
 {
 	UNIT_RUN(batches_and_responses_come_back);
@@ -348,6 +314,5 @@ int main(void)
 	UNIT_RUN(the_mac_covers_all_but_the_locations);
 	UNIT_RUN(there_is_a_most_of_recipients);
 	UNIT_RUN(every_changed_byte_is_noticed);
-	UNIT_RUN(payloads_go_sealed_or_digested_and_come_back);
 	return unit_done();
 }
