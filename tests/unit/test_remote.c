@@ -192,46 +192,6 @@ static void fill(uint8_t *data, size_t size, unsigned seed)
 }
 
 /* ---- memory ---- */
-UNIT_TEST(data_of_all_sizes_go_to_the_device_and_come_back)
-{
-	static const size_t sizes[] = {
-		1,	 100,		8 << 10,	(8 << 10) + 1, SGPU_CHUNK, (1 << 20) - 1,
-		1 << 20, (1 << 20) + 1, (3 << 20) + 777
-	};
-	enum { MOST = (3 << 20) + 2048 };
-	static uint8_t data[MOST], back[MOST], expected[MOST];
-	struct worker w;
-	struct sgpu_remote *remote;
-	uint32_t buffer = 0;
-
-	start_worker(&w, false, 0, 0, 0, 0);
-	remote = open_remote(&w);
-	REQUIRE(remote);
-	CHECK(sgpu_remote_alloc(remote, MOST, &buffer, &error) == SGPU_OK && buffer != 0);
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
-		const size_t offset = 64 * i + i;
-
-		fill(data, sizes[i], (unsigned)i);
-		memcpy(expected + offset, data, sizes[i]);
-		CHECK(sgpu_remote_copy_in(remote, buffer, offset, data, sizes[i], &error) ==
-		      SGPU_OK);
-		memset(data, 0, sizes[i]); /* it was taken */
-		CHECK(sgpu_remote_copy_out(remote, back, buffer, offset, sizes[i], &error) ==
-		      SGPU_OK);
-		CHECK(memcmp(back, expected + offset, sizes[i]) == 0);
-	}
-	CHECK(sgpu_remote_copy_out(remote, back, buffer, 0, MOST, &error) == SGPU_OK);
-	CHECK(memcmp(back, expected, MOST) == 0);
-	CHECK(drop_buffer(remote, buffer) == SGPU_OK);
-	CHECK(sgpu_remote_alloc(remote, MOST, &buffer, &error) == SGPU_OK);
-	CHECK(sgpu_remote_copy_out(remote, back, buffer, 0, MOST, &error) == SGPU_OK);
-	memset(expected, 0, MOST);
-	CHECK(memcmp(back, expected, MOST) == 0); /* nothing is left of what was there */
-	CHECK(sgpu_remote_flush(remote, &error) == SGPU_OK);
-	sgpu_remote_close(&remote);
-	CHECK(end_worker(&w) == SGPU_OK);
-}
-
 UNIT_TEST(what_is_no_memory_of_the_session_is_refused)
 {
 	struct worker w;
@@ -329,61 +289,6 @@ UNIT_TEST(a_job_runs_again_and_again_over_buffers_of_the_session)
 	CHECK(drop_job(remote, job) == SGPU_OK);
 	CHECK(sgpu_remote_run(remote, job, ranges, 3, &error) == SGPU_EUSAGE);
 	CHECK(sgpu_remote_flush(remote, &error) == SGPU_OK);
-	sgpu_remote_close(&remote);
-	CHECK(end_worker(&w) == SGPU_OK);
-}
-
-UNIT_TEST(a_job_that_runs_over_many_buffers_in_turn_computes_what_is_in_each)
-{
-	enum { N = 1000, BYTES = 4 * N, SETS = 6, ROUNDS = 5 };
-	struct worker w;
-	struct sgpu_remote *remote;
-	float x[N], sum[N], twice[N];
-	uint32_t job = 0, data[SETS] = { 0 };
-
-	start_worker(&w, false, 0, 0, 0, 0);
-	remote = open_remote(&w);
-	REQUIRE(remote &&
-		sgpu_remote_load(remote, summing, strlen(summing), &job, &error) == SGPU_OK);
-	memset(sum, 0, sizeof(sum));
-	for (int round = 0; round < ROUNDS; round++) {
-		for (int set = 0; set < SETS; set++) {
-			/* Some come back after each round, some after each run, and some are other
-			 * memory by then. */
-			const int k = round % 2 ? set / 2 : set;
-			bool right = true;
-
-			if (data[k] && round == 3 && set % 2 == 0) {
-				CHECK(drop_buffer(remote, data[k]) == SGPU_OK);
-				data[k] = 0;
-			}
-			if (!data[k]) {
-				REQUIRE(sgpu_remote_alloc(remote, 3 * 4096, &data[k], &error) ==
-					SGPU_OK);
-			}
-			const struct sgpu_remote_range ranges[] = { { data[k], 0, BYTES },
-								    { data[k], 4096, BYTES },
-								    { data[k], 8192, BYTES } };
-
-			for (int i = 0; i < N; i++) {
-				x[i] = (float)(i + 1000 * round + 7 * set);
-				sum[i] = (float)set;
-			}
-			CHECK(sgpu_remote_copy_in(remote, data[k], 0, x, BYTES, &error) == SGPU_OK);
-			CHECK(sgpu_remote_copy_in(remote, data[k], 4096, sum, BYTES, &error) ==
-			      SGPU_OK);
-			CHECK(sgpu_remote_run(remote, job, ranges, 3, &error) == SGPU_OK);
-			CHECK(sgpu_remote_copy_out(remote, sum, data[k], 4096, BYTES, &error) ==
-			      SGPU_OK);
-			CHECK(sgpu_remote_copy_out(remote, twice, data[k], 8192, BYTES, &error) ==
-			      SGPU_OK);
-			for (int i = 0; i < N; i++) {
-				right = right && twice[i] == 2 * x[i] &&
-					sum[i] == (float)set + 2 * x[i];
-			}
-			CHECK(right);
-		}
-	}
 	sgpu_remote_close(&remote);
 	CHECK(end_worker(&w) == SGPU_OK);
 }
@@ -622,10 +527,8 @@ int main(void)
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}
-	UNIT_RUN(data_of_all_sizes_go_to_the_device_and_come_back);
 	UNIT_RUN(what_is_no_memory_of_the_session_is_refused);
 	UNIT_RUN(a_job_runs_again_and_again_over_buffers_of_the_session);
-	UNIT_RUN(a_job_that_runs_over_many_buffers_in_turn_computes_what_is_in_each);
 	UNIT_RUN(manifests_that_are_no_jobs_are_refused);
 	UNIT_RUN(a_job_gets_exactly_its_ranges);
 	UNIT_RUN(who_alters_messages_gets_nothing_done_and_nothing_wrong);

@@ -381,29 +381,6 @@ UNIT_TEST(a_piece_under_an_old_key_does_not_verify)
 	CHECK(end_worker(&w) == SGPU_OK);
 }
 
-UNIT_TEST(a_large_copy_takes_new_keys_on_its_way)
-{
-	enum { LARGE = 3 * SGPU_REMOTE_PIECE + 5 };
-	static uint8_t data[LARGE], back[LARGE];
-	struct sgpu_remote *remote;
-	struct worker w;
-	uint32_t buffer = 0;
-
-	start_worker(&w);
-	remote = open_remote(&w);
-	REQUIRE(remote && sgpu_remote_alloc(remote, LARGE, &buffer, &error) == SGPU_OK);
-	remote->key_chunks = SGPU_REMOTE_CHUNKS + 7;
-	fill(data, LARGE, 4);
-	for (int i = 0; i < 3; i++) {
-		CHECK(sgpu_remote_copy_in(remote, buffer, 0, data, LARGE, &error) == SGPU_OK);
-		memset(back, 0, LARGE);
-		CHECK(sgpu_remote_copy_out(remote, back, buffer, 0, LARGE, &error) == SGPU_OK);
-		CHECK(memcmp(back, data, LARGE) == 0);
-	}
-	sgpu_remote_close(&remote);
-	CHECK(end_worker(&w) == SGPU_OK);
-}
-
 /* ---- how they end ---- */
 UNIT_TEST(a_program_that_goes_leaves_nothing)
 {
@@ -519,7 +496,6 @@ int main(void)
 	UNIT_RUN(an_old_piece_does_not_verify_on_the_way_out);
 	UNIT_RUN(pieces_that_are_exchanged_do_not_verify);
 	UNIT_RUN(a_piece_under_an_old_key_does_not_verify);
-	UNIT_RUN(a_large_copy_takes_new_keys_on_its_way);
 	UNIT_RUN(a_program_that_goes_leaves_nothing);
 	UNIT_RUN(a_program_that_ends_its_session_keeps_no_keys);
 	UNIT_RUN(no_job_runs_over_data_of_which_some_do_not_verify);

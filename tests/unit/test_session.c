@@ -276,64 +276,6 @@ UNIT_TEST(an_item_that_is_none_is_not_sent)
 }
 
 /* ---- the end of either side ---- */
-UNIT_TEST(a_message_that_is_cut_or_no_message_ends_the_worker_and_leaves_nothing)
-{
-	static const struct {
-		const char *bytes;
-		size_t size;
-		int code;
-	} cases[] = {
-		{ "", 0, SGPU_OK },
-		{ "\x20", 1, SGPU_EINVALID },
-		{ "\x20\0\0\0abc", 7, SGPU_EINVALID },
-		{ "\0\0\0\0", 4, SGPU_EINVALID },
-		{ "\xff\xff\xff\xff", 4, SGPU_EINVALID },
-		{ "\x41\x40\0\0", 4, SGPU_EINVALID },
-	};
-
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(cases); i++) {
-		struct worker_process w = start_worker();
-		struct sgpu_group_client *client = open_client(&w);
-		const struct sgpu_item alloc = { .kind = SGPU_ITEM_ALLOC,
-						 .buffer = 1,
-						 .size = 1000 };
-
-		CHECK(client && send_items(client, &alloc, 1) == SGPU_OK);
-		CHECK(write(w.pipe.out, cases[i].bytes, cases[i].size) == (ssize_t)cases[i].size);
-		CHECK(end_worker(&w) == cases[i].code);
-		sgpu_group_client_close(&client);
-	}
-}
-
-/* Asks for memory and dies in the middle of its next group. */
-static void die_in_the_middle(struct worker_process *w)
-{
-	struct sgpu_group_client *client = open_client(w);
-	const struct sgpu_item alloc = { .kind = SGPU_ITEM_ALLOC, .buffer = 1, .size = 1000 };
-
-	if (client && send_items(client, &alloc, 1) == SGPU_OK &&
-	    write(w->pipe.out, "\0\x10\0\0 half a group", 17) == 17) {
-		kill(getpid(), SIGKILL);
-	}
-	_exit(1);
-}
-
-UNIT_TEST(a_session_that_is_killed_ends_its_worker_and_leaves_nothing)
-{
-	struct worker_process w = start_worker();
-	int status = 0;
-	pid_t pid;
-
-	fflush(stdout);
-	pid = fork();
-	if (pid == 0) {
-		die_in_the_middle(&w);
-	}
-	CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) &&
-	      WTERMSIG(status) == SIGKILL);
-	CHECK(end_worker(&w) == SGPU_EINVALID);
-}
-
 UNIT_TEST(a_worker_that_is_killed_is_an_error_and_ends_the_session)
 {
 	struct worker_process w = start_worker();
@@ -369,8 +311,6 @@ int main(void)
 	UNIT_RUN(a_job_that_is_freed_gives_its_memory_back);
 	UNIT_RUN(the_ranges_of_a_job_are_all_that_its_item_brings);
 	UNIT_RUN(an_item_that_is_none_is_not_sent);
-	UNIT_RUN(a_message_that_is_cut_or_no_message_ends_the_worker_and_leaves_nothing);
-	UNIT_RUN(a_session_that_is_killed_ends_its_worker_and_leaves_nothing);
 	UNIT_RUN(a_worker_that_is_killed_is_an_error_and_ends_the_session);
 	return unit_done();
 }
