@@ -29,18 +29,6 @@ static sgpu_devptr base_of(struct bench *b, uint32_t channel)
 	return base;
 }
 
-UNIT_TEST(a_channel_takes_its_directory)
-{
-	struct bench b;
-
-	bench_open(&b);
-	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);
-	CHECK(frame(&b, 11).mapped && frame(&b, 11).use == SGPU_FRAME_DIRECTORY);
-	CHECK(frame(&b, 11).owner == 1 && !frame(&b, 10).mapped);
-	CHECK(sgpu_processor_frame(b.processor, FRAMES, &(struct sgpu_frame){ 0 }) == SGPU_EUSAGE);
-	bench_close(&b);
-}
-
 UNIT_TEST(a_channel_is_refused)
 {
 	struct bench b;
@@ -71,22 +59,6 @@ UNIT_TEST(no_serial_number_is_given_twice_even_at_the_last)
 	CHECK(create(&b, 1, 11, &b.owner[0]) == OK && b.reply.grant.serial == UINT32_MAX);
 	CHECK(create(&b, 2, 12, &b.owner[0]) == SGPU_REFUSED_LIMIT);
 	CHECK(destroy(&b, 1, NULL) == OK && create(&b, 1, 11, &b.owner[0]) == SGPU_REFUSED_LIMIT);
-	bench_close(&b);
-}
-
-UNIT_TEST(a_table_goes_in_and_out)
-{
-	struct bench b;
-
-	bench_open(&b);
-	struct sgpu_session *session = open_channel(&b);
-	CHECK(frame(&b, 12).use == SGPU_FRAME_TABLE && !frame(&b, 12).entries);
-	CHECK(pde(&b, 1, 0, 14, false) == SGPU_REFUSED_ALIAS);
-	CHECK(frame(&b, 12).mapped && !frame(&b, 14).mapped);
-	CHECK(pde(&b, 1, 0, SGPU_NO_FRAME, false) == OK);
-	CHECK(!frame(&b, 12).mapped && frame(&b, 13).mapped);
-	CHECK(pde(&b, 1, 0, SGPU_NO_FRAME, false) == SGPU_REFUSED_NO_TABLE);
-	sgpu_session_close(&session);
 	bench_close(&b);
 }
 
@@ -373,10 +345,8 @@ UNIT_TEST(a_processor_needs_sizes_that_make_sense)
 
 int main(void)
 {
-	UNIT_RUN(a_channel_takes_its_directory);
 	UNIT_RUN(a_channel_is_refused);
 	UNIT_RUN(no_serial_number_is_given_twice_even_at_the_last);
-	UNIT_RUN(a_table_goes_in_and_out);
 	UNIT_RUN(a_table_is_refused);
 	UNIT_RUN(pages_are_mapped_and_reported);
 	UNIT_RUN(pages_are_refused);

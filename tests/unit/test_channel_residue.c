@@ -41,27 +41,6 @@ UNIT_TEST(a_group_that_does_not_verify_leaves_none_of_its_items)
 	bench_close(&b);
 }
 
-UNIT_TEST(an_authorisation_that_skips_one_is_refused)
-{
-	struct bench b;
-	const uint32_t page = 40;
-	uint8_t kept[SGPU_CHANNEL_MAC_SIZE];
-	uint64_t counter;
-
-	bench_open(&b);
-	CHECK(create(&b, 1, 20, &b.owner[0]) == OK);
-	struct sgpu_session *session = session_of(&b, &b.owner[0]);
-	CHECK(pde(&b, 1, 0, 21, false) == OK);
-	CHECK(pte(&b, 1, 0, 0, false, 1, &page) == OK);
-	sgpu_session_authorise(session, (const uint64_t[]){ 0, SMALL }, &counter, kept);
-	/* The first word was kept back, so that it could be used later. */
-	CHECK(pte_authorised(&b, session, 1, 0, 0, false, 1, NULL) == SGPU_REFUSED_MAC);
-	CHECK(destroy(&b, 1, session) == SGPU_REFUSED_MAC);
-	CHECK(frame(&b, page).mapped);
-	sgpu_session_close(&session);
-	bench_close(&b);
-}
-
 UNIT_TEST(a_report_of_the_channel_that_took_the_number_is_not_believed)
 {
 	struct bench b;
@@ -120,7 +99,6 @@ UNIT_TEST(the_processor_vouches_for_its_own_grants_alone)
 int main(void)
 {
 	UNIT_RUN(a_group_that_does_not_verify_leaves_none_of_its_items);
-	UNIT_RUN(an_authorisation_that_skips_one_is_refused);
 	UNIT_RUN(a_report_of_the_channel_that_took_the_number_is_not_believed);
 	UNIT_RUN(the_processor_vouches_for_its_own_grants_alone);
 	return unit_done();

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A secure context as a device: memory, copies, keys, launches, and its figures.
+ * A secure context as a device: memory, launches, and its figures.
  */
-#include "crypto/crypto.h"
 #include "channel_check.h"
 #include "secure_harness.h"
-#include "work_calls.h"
 
 #include <device/backend.h>
 
@@ -34,24 +32,6 @@ UNIT_TEST(it_tells_what_it_is)
 	      !strcmp(plain.selector, info.selector));
 	CHECK(info.memory_total > 0 && info.memory_total <= plain.memory_total);
 	CHECK(s.commands > 0 && s.refused == 0);
-}
-
-UNIT_TEST(bytes_come_back_by_one_request_each)
-{
-	uint64_t before = stats().requests;
-	uint8_t *data = malloc(3 * MIB + 5), *back = calloc(1, 3 * MIB + 5);
-	sgpu_devptr memory = 0;
-
-	fill(data, 3 * MIB + 5, 1);
-	REQUIRE(sgpu_device_alloc(device, 3 * MIB + 5, &memory, &error) == SGPU_OK);
-	CHECK(memory % 4096 == 0);
-	CHECK(put(stream, memory, data, 3 * MIB + 5) == SGPU_OK &&
-	      get(stream, back, memory, 3 * MIB + 5) == SGPU_OK);
-	CHECK(!memcmp(data, back, 3 * MIB + 5));
-	CHECK(stats().requests == before + 2);
-	sgpu_device_free(device, &memory, 3 * MIB + 5);
-	free(data);
-	free(back);
 }
 
 UNIT_TEST(what_is_not_one_allocation_is_refused_at_once)
@@ -262,50 +242,6 @@ UNIT_TEST(a_launch_names_what_it_touches)
 	sgpu_device_free(device, &range.address, 1000);
 }
 
-UNIT_TEST(sealed_data_open_on_the_device_and_seal_again)
-{
-	enum { SIZE = 5 * SGPU_CHUNK + 100 };
-	static uint8_t plain[SIZE], sealed[SIZE + 6 * SGPU_TAG_SIZE],
-		back[SIZE + 6 * SGPU_TAG_SIZE];
-	struct sgpu_task task = { 0 }, again = { 0 };
-	struct sgpu_sealed_keys keys;
-	struct sgpu_device_key *key = NULL;
-	struct sgpu_aead *aead = NULL;
-	uint8_t secret[SGPU_KEY_SIZE] = { 7 };
-	sgpu_devptr in = 0, out = 0;
-
-	fill(plain, SIZE, 9);
-	REQUIRE(sgpu_sealed_keys_new(secret, "test", 4, &keys, &error) == SGPU_OK);
-	REQUIRE(sgpu_aead_create(NULL, keys.key, &aead, &error) == SGPU_OK);
-	CHECK(sgpu_seal_chunks(aead, &keys, 0, true, plain, SIZE, sealed) == SGPU_OK);
-	REQUIRE(sgpu_device_alloc(device, sizeof(sealed), &in, &error) == SGPU_OK);
-	REQUIRE(sgpu_device_alloc(device, SIZE, &out, &error) == SGPU_OK);
-	REQUIRE(sgpu_device_key_load(stream, &keys, &key, &error) == SGPU_OK);
-	CHECK(put(stream, in, sealed, sizeof(sealed)) == SGPU_OK);
-	CHECK(sgpu_device_open_chunks(stream, key, 0, true, in, sizeof(sealed), out, &task) ==
-	      SGPU_OK);
-	CHECK(get(stream, back, out, SIZE) == SGPU_OK && task.code == SGPU_OK &&
-	      !memcmp(back, plain, SIZE));
-	CHECK(sgpu_device_clear(stream, in, sizeof(sealed), NULL) == SGPU_OK);
-	CHECK(sgpu_device_seal_chunks(stream, key, 0, true, out, SIZE, in, &again) == SGPU_OK);
-	CHECK(get(stream, back, in, sizeof(sealed)) == SGPU_OK &&
-	      !memcmp(back, sealed, sizeof(sealed)));
-	/* One that does not verify is told as on every device. */
-	sealed[3 * SGPU_SEALED_CHUNK + 5] ^= 1;
-	CHECK(put(stream, in, sealed, sizeof(sealed)) == SGPU_OK);
-	CHECK(sgpu_device_open_chunks(stream, key, 0, true, in, sizeof(sealed), out, &task) ==
-	      SGPU_OK);
-	CHECK(sgpu_stream_sync(stream, &error) == SGPU_OK && task.code == SGPU_EAUTH &&
-	      task.bad_chunk == 3);
-	CHECK(sgpu_device_open_chunks(stream, key, 0, true, in, sizeof(sealed) + 1, out, &task) ==
-	      SGPU_EUSAGE);
-	CHECK(sgpu_device_seal_chunks(stream, key, 0, false, out, SIZE, in, &task) == SGPU_EUSAGE);
-	sgpu_device_key_free(&key);
-	sgpu_aead_free(&aead);
-	sgpu_device_free(device, &in, sizeof(sealed));
-	sgpu_device_free(device, &out, SIZE);
-}
-
 UNIT_TEST(of_several_pieces_those_before_a_foreign_range_are_carried_out)
 {
 	static const uint8_t zeros[3 * 64];
@@ -339,44 +275,6 @@ UNIT_TEST(of_several_pieces_those_before_a_foreign_range_are_carried_out)
 	sgpu_device_free(device, &memory, sizeof(data));
 }
 
-UNIT_TEST(digests_and_measures_are_those_of_the_bytes)
-{
-	static uint8_t data[20000];
-	uint8_t here[SGPU_KT128_SIZE], there[SGPU_KT128_SIZE];
-	struct sgpu_task task = { 0 };
-	sgpu_devptr memory = 0;
-
-	fill(data, sizeof(data), 5);
-	sgpu_kt128(data, sizeof(data), NULL, 0, here, sizeof(here));
-	REQUIRE(sgpu_device_alloc(device, sizeof(data), &memory, &error) == SGPU_OK);
-	CHECK(put(stream, memory, data, sizeof(data)) == SGPU_OK);
-	CHECK(digest_of(stream, memory, sizeof(data), there, &task) == SGPU_OK);
-	CHECK(sgpu_stream_sync(stream, &error) == SGPU_OK && task.code == SGPU_OK &&
-	      !memcmp(here, there, sizeof(here)));
-	sgpu_measure_pages(data, sizeof(data), data, here);
-	CHECK(sgpu_device_measure(stream, memory, sizeof(data), data, there, &task) == SGPU_OK);
-	CHECK(sgpu_stream_sync(stream, &error) == SGPU_OK && task.code == SGPU_OK &&
-	      !memcmp(here, there, sizeof(here)));
-	sgpu_device_free(device, &memory, sizeof(data));
-}
-
-UNIT_TEST(events_are_the_devices_own)
-{
-	struct sgpu_stream *other = NULL;
-	struct sgpu_event *event = NULL;
-	bool done = false;
-
-	REQUIRE(sgpu_stream_create(device, &other, &error) == SGPU_OK);
-	REQUIRE(sgpu_event_create(device, &event, &error) == SGPU_OK);
-	CHECK(sgpu_event_record(stream, event) == SGPU_OK &&
-	      sgpu_stream_wait(other, event) == SGPU_OK);
-	CHECK(sgpu_stream_sync(other, &error) == SGPU_OK);
-	CHECK(sgpu_event_query(event, &done, &error) == SGPU_OK && done);
-	CHECK(sgpu_event_sync(event, &error) == SGPU_OK);
-	sgpu_event_free(&event);
-	sgpu_stream_free(&other);
-}
-
 int main(void)
 {
 	DEVICE_OR_SKIP();
@@ -390,7 +288,6 @@ int main(void)
 		return 1;
 	}
 	UNIT_RUN(it_tells_what_it_is);
-	UNIT_RUN(bytes_come_back_by_one_request_each);
 	UNIT_RUN(what_is_not_one_allocation_is_refused_at_once);
 	UNIT_RUN(memory_is_zero_when_it_is_given_out_again);
 	UNIT_RUN(memory_from_the_pool_needs_no_command);
@@ -400,10 +297,7 @@ int main(void)
 	UNIT_RUN(a_device_has_one_processor);
 	UNIT_RUN(trimming_gives_pages_back_and_they_come_again_as_zero);
 	UNIT_RUN(a_launch_names_what_it_touches);
-	UNIT_RUN(sealed_data_open_on_the_device_and_seal_again);
 	UNIT_RUN(of_several_pieces_those_before_a_foreign_range_are_carried_out);
-	UNIT_RUN(digests_and_measures_are_those_of_the_bytes);
-	UNIT_RUN(events_are_the_devices_own);
 	sgpu_stream_free(&stream);
 	sgpu_secure_destroy(&context);
 	sgpu_device_close(&inner);

@@ -210,19 +210,6 @@ UNIT_TEST(another_contexts_memory_is_not_measured)
 	CHECK(!memcmp(digest, expected, sizeof(digest)));
 }
 
-UNIT_TEST(contexts_take_turns_and_keep_what_is_theirs)
-{
-	for (int i = 0; i < 20; i++) {
-		fill(our_data, SIZE, (unsigned)i);
-		CHECK(put(our_stream, our_memory, our_data, SIZE) == SGPU_OK);
-		fill(their_data, SIZE, (unsigned)i + 100);
-		CHECK(put(their_stream, their_memory, their_data, SIZE) == SGPU_OK);
-		CHECK(get(our_stream, back, our_memory, SIZE) == SGPU_OK &&
-		      !memcmp(back, our_data, SIZE));
-		CHECK(theirs_is_whole());
-	}
-}
-
 struct worker {
 	struct sgpu_secure *context;
 	int bad;
@@ -330,7 +317,6 @@ int main(void)
 	UNIT_RUN(a_module_of_another_context_does_not_run);
 	UNIT_RUN(a_context_waits_while_a_request_of_another_is_enqueued);
 	UNIT_RUN(another_contexts_memory_is_not_measured);
-	UNIT_RUN(contexts_take_turns_and_keep_what_is_theirs);
 	UNIT_RUN(threads_of_both_contexts_work_at_the_same_time);
 	UNIT_RUN(what_one_gives_back_is_zero_for_the_other);
 	UNIT_RUN(a_context_that_ends_leaves_the_other_as_it_is);
