@@ -3,9 +3,6 @@
  * The CPU device: selection, memory, and its limits.
  */
 #include <stdint.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <sgpu/device.h>
 
@@ -135,29 +132,6 @@ UNIT_TEST(small_memory_is_cleared_when_it_is_freed)
 	sgpu_device_close(&device);
 }
 
-UNIT_TEST(many_allocations)
-{
-	enum { COUNT = 20000 };
-	static sgpu_devptr memory[COUNT];
-	struct sgpu_device *device = open_cpu(1, 0);
-	int i, bad = 0;
-
-	for (i = 0; i < COUNT; i++) {
-		bad += sgpu_device_alloc(device, 1 + (uint64_t)(i * 37 % 9000), &memory[i], NULL) !=
-		       SGPU_OK;
-	}
-	CHECK(bad == 0);
-	for (i = 0; i < COUNT; i += 2) {
-		sgpu_device_free(device, &memory[i], 0);
-	}
-	for (i = 0; i < COUNT; i += 2) {
-		bad += sgpu_device_alloc(device, 1 + (uint64_t)(i * 41 % 9000), &memory[i], NULL) !=
-		       SGPU_OK;
-	}
-	CHECK(bad == 0);
-	sgpu_device_close(&device);
-}
-
 UNIT_TEST(the_memory_limit_holds_and_freed_memory_counts_again)
 {
 	struct sgpu_device *device = open_cpu(1, 1 << 20);
@@ -204,53 +178,13 @@ UNIT_TEST(what_the_machine_cannot_back_is_refused_at_once)
 	sgpu_device_close(&device);
 }
 
-/* Bytes of addresses that are in use: many where CUDA is loaded. */
-static uint64_t addresses_in_use(void)
-{
-	FILE *file = fopen("/proc/self/statm", "re");
-	unsigned long pages = 0;
-
-	if (!file || fscanf(file, "%lu", &pages) != 1) {
-		abort();
-	}
-	fclose(file);
-	return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-UNIT_TEST(an_address_space_limit_is_out_of_memory)
-{
-#if UNIT_SANITIZED
-	SKIP("a sanitizer needs its address space");
-#endif
-	struct rlimit limit;
-	struct sgpu_device *device;
-	sgpu_devptr memory;
-	int status, code;
-	pid_t child = fork();
-
-	if (child == 0) {
-		limit.rlim_cur = limit.rlim_max = addresses_in_use() + ((rlim_t)2 << 30);
-		setrlimit(RLIMIT_AS, &limit);
-		code = sgpu_device_open("cpu", NULL, &device, NULL);
-		if (code == SGPU_OK) {
-			code = sgpu_device_alloc(device, (uint64_t)3 << 30, &memory, NULL);
-			_exit(code == SGPU_ENOMEM ? 0 : 1);
-		}
-		_exit(2);
-	}
-	REQUIRE(waitpid(child, &status, 0) == child);
-	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
 int main(void)
 {
 	UNIT_RUN(selectors_that_name_a_device);
 	UNIT_RUN(selectors_that_name_none);
 	UNIT_RUN(memory_is_aligned_apart_and_clear);
 	UNIT_RUN(small_memory_is_cleared_when_it_is_freed);
-	UNIT_RUN(many_allocations);
 	UNIT_RUN(the_memory_limit_holds_and_freed_memory_counts_again);
 	UNIT_RUN(what_the_machine_cannot_back_is_refused_at_once);
-	UNIT_RUN(an_address_space_limit_is_out_of_memory);
 	return unit_done();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pages of a device: mapping, what stays with a frame, what is refused, what is counted, what it
- * costs. Runs alone on a GPU, since it takes pages that others may have taken all of.
+ * Pages of a device: mapping, what stays with a frame, what is refused, what is counted.
+ * Runs alone on a GPU, since it takes pages that others may have taken all of.
  */
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -290,81 +290,6 @@ UNIT_TEST(memory_is_counted_once_and_for_all_kinds)
 	close_all();
 }
 
-UNIT_TEST(many_spaces)
-{
-	enum { SPACES = 200 };
-	static struct room rooms[SPACES];
-	uint32_t i, bad = 0;
-
-	open_all(0);
-	for (i = 0; i < SPACES; i++) {
-		rooms[i] = make_room(4);
-		REQUIRE(sgpu_page_map(rooms[i].space, info.small, &i, 1, info.small, &error) ==
-			SGPU_OK);
-		bad += put(rooms[i].base + info.small, i) != SGPU_OK;
-	}
-	for (i = 0; i < SPACES; i += 2) {
-		sgpu_space_free(&rooms[i].space);
-	}
-	for (i = 0; i < SPACES; i++) {
-		bad += i % 2 ? !holds(rooms[i].base + info.small, i)
-			     : put(rooms[i].base + info.small, 1) != SGPU_EUSAGE;
-	}
-	CHECK(bad == 0);
-	close_all();
-}
-
-/* ---- what it costs ---- */
-static int compare_u64(const void *a, const void *b)
-{
-	const uint64_t *left = a, *right = b;
-
-	return *left < *right ? -1 : *left > *right;
-}
-
-static void time_pages(const char *what, const uint32_t *frames, size_t count, uint64_t page_size)
-{
-	enum { ROUNDS = 201 };
-	static uint64_t on[ROUNDS], off[ROUNDS];
-	struct room room = make_room(count * page_size / info.small);
-	uint64_t begin, between;
-	int i, bad = 0;
-
-	for (i = 0; i < ROUNDS; i++) {
-		begin = sgpu_now_ns();
-		bad += sgpu_page_map(room.space, 0, frames, count, page_size, NULL) != SGPU_OK;
-		between = sgpu_now_ns();
-		bad += sgpu_page_unmap(room.space, 0, count * page_size, NULL) != SGPU_OK;
-		on[i] = between - begin;
-		off[i] = sgpu_now_ns() - between;
-	}
-	CHECK(bad == 0);
-	qsort(on, ROUNDS, sizeof(uint64_t), compare_u64);
-	qsort(off, ROUNDS, sizeof(uint64_t), compare_u64);
-	printf("# %s: map %.1f us, unmap %.1f us (medians)\n", what, (double)on[ROUNDS / 2] / 1e3,
-	       (double)off[ROUNDS / 2] / 1e3);
-	sgpu_space_free(&room.space);
-}
-
-UNIT_TEST(figures)
-{
-	uint32_t row[8], scattered[8], big[2], each, i;
-
-	open_all(0);
-	each = (uint32_t)(info.big / info.small);
-	for (i = 0; i < 8; i++) {
-		row[i] = i;
-		scattered[i] = i * 5 % 8 * 2;
-	}
-	big[0] = each;
-	big[1] = 2 * each;
-	time_pages("8 small pages in a row", row, 8, info.small);
-	time_pages("8 small pages here and there", scattered, 8, info.small);
-	time_pages("1 big page", big, 1, info.big);
-	time_pages("2 big pages", big, 2, info.big);
-	close_all();
-}
-
 int main(void)
 {
 	DEVICE_OR_SKIP();
@@ -376,7 +301,5 @@ int main(void)
 	UNIT_RUN(a_run_of_pages_is_one_range);
 	UNIT_RUN(big_and_small_take_turns);
 	UNIT_RUN(memory_is_counted_once_and_for_all_kinds);
-	UNIT_RUN(many_spaces);
-	UNIT_RUN(figures);
 	return unit_done();
 }

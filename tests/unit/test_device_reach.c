@@ -161,31 +161,6 @@ UNIT_TEST(access_is_taken_away_from_nothing_that_runs)
 	close_all();
 }
 
-UNIT_TEST(settling_waits_for_every_stream)
-{
-	struct sgpu_task tasks[3] = { { 0 } };
-	struct sgpu_stream *streams[3];
-	uint64_t words[3] = { 0 };
-	struct slow slow[3];
-	int i;
-
-	CPU_ONLY("the kernel is native code");
-	open_all(0);
-	CHECK(sgpu_device_synchronize(device, &error) == SGPU_OK);
-	for (i = 0; i < 3; i++) {
-		slow[i] = (struct slow){ .ns = 5000000 * (uint64_t)(i + 1), .word = &words[i] };
-		REQUIRE(sgpu_stream_create(device, &streams[i], NULL) == SGPU_OK);
-		CHECK(sgpu_device_launch_on(streams[i], run_slowly, &slow[i], NULL, 0, &tasks[i]) ==
-		      SGPU_OK);
-	}
-	CHECK(sgpu_device_synchronize(device, &error) == SGPU_OK);
-	for (i = 0; i < 3; i++) {
-		CHECK(tasks[i].end_ns != 0 && words[i] > 0);
-		sgpu_stream_free(&streams[i]);
-	}
-	close_all();
-}
-
 /* ---- threads: each has a space and frames of its own ---- */
 enum { THREADS = 4 };
 struct worker {
@@ -390,7 +365,6 @@ int main(void)
 	UNIT_RUN(only_what_is_mapped_is_reached);
 	UNIT_RUN(a_new_space_is_not_reachable);
 	UNIT_RUN(access_is_taken_away_from_nothing_that_runs);
-	UNIT_RUN(settling_waits_for_every_stream);
 	UNIT_RUN(threads_map_beside_one_another);
 	UNIT_RUN(kernels_reach_what_is_mapped_and_active);
 	UNIT_RUN(children_do_not_inherit_pages);

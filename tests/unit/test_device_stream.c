@@ -293,51 +293,6 @@ UNIT_TEST(streams_that_wait_for_one_another_are_waited_for_at_once)
 	sgpu_device_close(&device);
 }
 
-/* A lattice: stream i at step k waits for stream i - 1 at step k. With an error in the waiting,
- * sums differ. */
-static int add_left(struct sgpu_launch *launch, void *argument)
-{
-	uint64_t *cell = argument;
-
-	(void)launch;
-	cell[0] += cell[-1];
-	return SGPU_OK;
-}
-
-UNIT_TEST(many_streams_and_many_events)
-{
-	enum { STREAMS = 300, STEPS = 20 };
-	static struct sgpu_stream *streams[STREAMS];
-	static uint64_t cell[STREAMS + 1];
-	struct sgpu_event *event = NULL, *next;
-	int i, k, bad = 0;
-
-	device = open_test_device(4, 0);
-	cell[0] = 1;
-	for (i = 0; i < STREAMS; i++) {
-		REQUIRE(sgpu_stream_create(device, &streams[i], NULL) == SGPU_OK);
-	}
-	for (k = 0; k < STEPS; k++) {
-		for (i = 0; i < STREAMS; i++) {
-			bad += event && sgpu_stream_wait(streams[i], event) != SGPU_OK;
-			bad += sgpu_device_launch_on(streams[i], add_left, &cell[i + 1], NULL, 0,
-						     NULL) != SGPU_OK;
-			bad += sgpu_event_create(device, &next, NULL) != SGPU_OK;
-			bad += sgpu_event_record(streams[i], next) != SGPU_OK;
-			sgpu_event_free(&event);
-			event = next;
-		}
-	}
-	CHECK(sgpu_event_sync(event, NULL) == SGPU_OK);
-	sgpu_event_free(&event);
-	for (i = 0; i < STREAMS; i++) {
-		sgpu_stream_free(&streams[i]);
-	}
-	CHECK(bad == 0);
-	CHECK(cell[1] == STEPS && cell[2] == STEPS * (STEPS + 1) / 2);
-	sgpu_device_close(&device);
-}
-
 UNIT_TEST(copies_and_clears_of_all_sizes)
 {
 	static const size_t sizes[] = { 0, 1, 4096, 65536, 65537, 1 << 20, (5 << 20) + 3 };
@@ -456,7 +411,6 @@ int main(void)
 	UNIT_RUN(events_order_work_across_streams);
 	UNIT_RUN(a_task_has_ended_once_its_stream_or_an_event_behind_it_was_asked_for);
 	UNIT_RUN(streams_that_wait_for_one_another_are_waited_for_at_once);
-	UNIT_RUN(many_streams_and_many_events);
 	UNIT_RUN(copies_and_clears_of_all_sizes);
 	UNIT_RUN(ranges_that_are_not_allocated_are_refused);
 	UNIT_RUN(cancel_stops_what_runs_and_what_comes_until_it_is_lifted);
