@@ -9,22 +9,6 @@
 static struct ring r;
 static struct sgpu_ring_descriptor operation;
 
-UNIT_TEST(an_operation_comes_back_with_its_cookie)
-{
-	struct sgpu_ring_result result;
-
-	REQUIRE(ring_open(&r, 4, 8, false));
-	for (uint64_t i = 0; i < 100; i++) {
-		CHECK(ring_submit(&r, OP_ANY, i << 40) == SGPU_OK);
-		CHECK(ring_reap(&r).cookie == UINT64_MAX);
-		CHECK(ring_serve(&r) == 1);
-		result = ring_reap(&r);
-		CHECK(result.cookie == i << 40 && result.status == SGPU_OK && result.value == 0);
-	}
-	CHECK(ring_reap(&r).cookie == UINT64_MAX);
-	ring_close(&r);
-}
-
 UNIT_TEST(an_operation_arrives_whole)
 {
 	const struct sgpu_ring_descriptor sent = {
@@ -45,23 +29,6 @@ UNIT_TEST(an_operation_arrives_whole)
 	CHECK(result.cookie == 1 && result.status == SGPU_EDEVICE && result.value == 42);
 	/* Finished once only. */
 	CHECK(sgpu_ring_finish(r.worker, SGPU_OK, 0, &ring_error) == SGPU_EUSAGE);
-	ring_close(&r);
-}
-
-UNIT_TEST(a_full_queue_says_retry_and_loses_nothing)
-{
-	REQUIRE(ring_open(&r, 4, 8, false));
-	for (uint64_t i = 0; i < 4; i++) {
-		CHECK(ring_submit(&r, OP_ANY, i) == SGPU_OK);
-	}
-	CHECK(ring_submit(&r, OP_ANY, 4) == SGPU_ERETRY);
-	CHECK(ring_serve(&r) == 4);
-	CHECK(ring_submit(&r, OP_ANY, 4) == SGPU_OK);
-	CHECK(ring_serve(&r) == 1);
-	for (uint64_t i = 0; i < 5; i++) {
-		CHECK(ring_reap(&r).cookie == i);
-	}
-	CHECK(ring_reap(&r).cookie == UINT64_MAX);
 	ring_close(&r);
 }
 
@@ -178,9 +145,7 @@ UNIT_TEST(two_threads_share_a_ring_and_a_doorbell)
 
 int main(void)
 {
-	UNIT_RUN(an_operation_comes_back_with_its_cookie);
 	UNIT_RUN(an_operation_arrives_whole);
-	UNIT_RUN(a_full_queue_says_retry_and_loses_nothing);
 	UNIT_RUN(a_client_that_does_not_reap_is_told_to_retry_and_holds_up_nobody);
 	UNIT_RUN(what_the_ring_would_refuse_is_not_submitted);
 	UNIT_RUN(two_threads_share_a_ring_and_a_futex);

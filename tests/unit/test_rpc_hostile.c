@@ -163,22 +163,6 @@ UNIT_TEST(a_shorter_length_is_one_and_no_more_is_copied)
 	close_outside(&o);
 }
 
-UNIT_TEST(a_wrong_length_of_one_of_several_ends_the_queue)
-{
-	struct outside o = { .value = 17 };
-	char data[2][SIZE];
-	struct sgpu_rpc_io ios[2] = { { .data = data[0], .size = 17 },
-				      { .data = data[1], .size = 16 } };
-
-	memset(data, 0x5a, sizeof(data));
-	REQUIRE(open_outside(&o));
-	CHECK(sgpu_rpc_call_all(o.rpc, SGPU_RPC_RECV, ios, 2, &error) == SGPU_EINVALID);
-	CHECK(ios[0].code == SGPU_OK && ios[0].done == 17 && ios[1].code == SGPU_EINVALID);
-	CHECK(!ios[1].done && data[0][17] == 0x5a && data[1][0] == 0x5a);
-	check_ended(&o, "says that a call for 16 has returned 17");
-	close_outside(&o);
-}
-
 /* Each of several calls has its own result, whatever the one before it has. */
 static void check_others(int64_t second, int code, int group)
 {
@@ -215,19 +199,6 @@ UNIT_TEST(an_error_of_one_of_several_takes_no_result_from_the_others)
 	check_others(-ENOMEM, SGPU_ENOMEM, SGPU_OK);
 	check_others(-ECANCELED, SGPU_ESYSTEM, SGPU_OK);
 	check_others(17, SGPU_EINVALID, SGPU_EINVALID);
-}
-
-UNIT_TEST(errors_are_those_of_the_system_and_end_nothing)
-{
-	struct outside o = { .value = -EIO };
-	char byte;
-	size_t done;
-
-	REQUIRE(open_outside(&o));
-	CHECK(one(SGPU_RPC_RECV, o.rpc, &byte, 1, &done) == SGPU_ESYSTEM && !done);
-	CHECK(strstr(error.text, strerror(EIO)));
-	CHECK(empty(o.rpc) == SGPU_ESYSTEM);
-	close_outside(&o);
 }
 
 UNIT_TEST(a_status_that_no_call_has_ends_the_queue)
@@ -464,9 +435,7 @@ int main(void)
 {
 	UNIT_RUN(a_length_that_was_not_asked_for_ends_the_queue_and_copies_nothing);
 	UNIT_RUN(a_shorter_length_is_one_and_no_more_is_copied);
-	UNIT_RUN(a_wrong_length_of_one_of_several_ends_the_queue);
 	UNIT_RUN(an_error_of_one_of_several_takes_no_result_from_the_others);
-	UNIT_RUN(errors_are_those_of_the_system_and_end_nothing);
 	UNIT_RUN(a_status_that_no_call_has_ends_the_queue);
 	UNIT_RUN(events_that_were_not_asked_for_end_the_queue);
 	UNIT_RUN(events_that_change_while_they_are_taken_are_looked_at_once);
