@@ -364,26 +364,6 @@ static void hold_streams(void)
 	      sgpu_device_launch_on(stream, await_go, NULL, NULL, 0, NULL) == SGPU_OK);
 }
 
-UNIT_TEST(a_step_does_not_wait_for_a_pipe)
-{
-	struct move move;
-
-	REQUIRE(set_up(&several));
-	make_ordered(&move, true, 40 * C);
-	start(&move);
-	step_often(&move);
-	CHECK(atomic_load(&move.calls) == 0 && !sgpu_transfer_has_read(move.transfer));
-	feed(&move, 0, 16 * S); /* a chunk run */
-	step_often(&move);
-	CHECK(atomic_load(&move.calls) == 1 && !sgpu_transfer_has_read(move.transfer));
-	feed(&move, 16 * S, move.bytes);
-	step_often(&move);
-	CHECK(sgpu_transfer_has_read(move.transfer) && move.ended);
-	check_move(&move);
-	free_move(&move);
-	tear_down();
-}
-
 UNIT_TEST(a_pipe_does_not_block_while_runs_hold_staging_buffers)
 {
 	struct move move;
@@ -609,7 +589,6 @@ static void tests(void)
 	UNIT_RUN(small_transfers_do_not_wait_for_large_ones);
 	UNIT_RUN(small_transfers_wait_for_buffers_that_others_have_taken);
 	UNIT_RUN(pipes_that_block_hold_up_nobody);
-	UNIT_RUN(a_step_does_not_wait_for_a_pipe);
 	UNIT_RUN(a_pipe_does_not_block_while_runs_hold_staging_buffers);
 	UNIT_RUN(a_payload_that_fails_is_read_to_its_end);
 	UNIT_RUN(a_payload_that_fails_is_cleared_before_the_rest_of_it_comes);

@@ -253,54 +253,6 @@ UNIT_TEST(work_that_cannot_be_asked_for_has_ended_before_its_transfer_has)
 	}
 }
 
-/* The pipe is, or was, read to its end, whatever has failed; the caller reads on there. */
-static int read_ordered(void *context, uint64_t position, void *data, size_t size,
-			struct sgpu_error *why)
-{
-	struct move *move = context;
-
-	CHECK(position == atomic_load(&move->moved));
-	return read_some(context, position, data, size, why);
-}
-
-UNIT_TEST(a_device_that_fails_at_any_call_leaves_nothing_in_a_pipe)
-{
-	struct move move;
-	int failed = 0;
-
-	if (!looks_like_gpu) {
-		SKIP("the device's calls do not fail");
-	}
-	for (int i = 0; i < 4; i++) {
-		for (int after = 0; after < 30; after++) {
-			REQUIRE(set_up(&several));
-			make_move(&move, SGPU_TRANSFER_IN, READ, i & 1, i & 2 ? 100 * C : 3 * C);
-			move.request.end.read = read_ordered;
-			move.request.end.ordered = true;
-			atomic_store(&calls_left, after);
-			fake.fails = fails_later;
-			start(&move);
-			while (!sgpu_transfer_has_read(move.transfer)) {
-				(void)advance(&move);
-			}
-			CHECK(atomic_load(&move.moved) == move.bytes);
-			(void)finish(&move);
-			CHECK(atomic_load(&move.moved) == move.bytes &&
-			      !move.transfer->source_failed);
-			fake.fails = NULL;
-			if (move.result.code != SGPU_OK) {
-				check_failed(&move, move.result.code);
-				failed++;
-			} else {
-				check_move(&move);
-			}
-			free_move(&move);
-			tear_down();
-		}
-	}
-	CHECK(failed > 20);
-}
-
 UNIT_TEST(a_copy_whose_sealing_was_cancelled_fails)
 {
 	struct move move;
@@ -365,26 +317,6 @@ UNIT_TEST(without_pinned_memory_ordinary_memory_does)
 	CHECK(finish(&move) == SGPU_OK && move.result.bytes[SGPU_PATH_PAGEABLE] == move.bytes);
 	check_move(&move);
 	free_move(&move);
-	tear_down();
-}
-
-UNIT_TEST(ordinary_memory_goes_through_pinned_memory)
-{
-	struct move move;
-
-	if (!looks_like_gpu) {
-		SKIP("the device pins nothing");
-	}
-	REQUIRE(set_up(&several));
-	for (int i = 0; i < 4; i++) {
-		make_move(&move, i & 1 ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, MEMORY, i & 2,
-			  LARGEST);
-		start(&move);
-		CHECK(finish(&move) == SGPU_OK &&
-		      move.result.bytes[SGPU_PATH_PINNED] == move.bytes);
-		check_move(&move);
-		free_move(&move);
-	}
 	tear_down();
 }
 
@@ -616,11 +548,9 @@ static void tests(void)
 	UNIT_RUN(plain_payloads_are_digested_on_the_device);
 	UNIT_RUN(a_device_that_fails_at_any_call_leaves_nothing);
 	UNIT_RUN(work_that_cannot_be_asked_for_has_ended_before_its_transfer_has);
-	UNIT_RUN(a_device_that_fails_at_any_call_leaves_nothing_in_a_pipe);
 	UNIT_RUN(a_copy_whose_sealing_was_cancelled_fails);
 	UNIT_RUN(a_plain_copy_that_was_cancelled_fails_and_leaves_nothing);
 	UNIT_RUN(without_pinned_memory_ordinary_memory_does);
-	UNIT_RUN(ordinary_memory_goes_through_pinned_memory);
 	UNIT_RUN(little_is_taken_for_little);
 	UNIT_RUN(many_workers_write_the_pages_of_a_file_without_a_name);
 	UNIT_RUN(a_region_is_registered_at_its_first_use_and_stays_so_while_it_has_a_name);

@@ -280,11 +280,6 @@ UNIT_TEST(what_is_sealed_at_rest_arrives)
 	sealed_at_rest(&small);
 }
 
-UNIT_TEST(what_is_sealed_at_rest_arrives_through_a_single_slot)
-{
-	sealed_at_rest(&alone);
-}
-
 UNIT_TEST(what_is_sealed_live_arrives)
 {
 	sealed_live(&small);
@@ -303,55 +298,6 @@ UNIT_TEST(what_is_sealed_live_arrives_with_the_standard_sizes)
 	in_sealed(&f, 0, true, LARGEST);
 	out_sealed(&f, 0, true, LARGEST);
 	in_live(&f, LARGEST);
-	tear_down(&f);
-}
-
-UNIT_TEST(a_bad_chunk_is_named_and_leaves_nothing)
-{
-	static const uint64_t bad[] = { 0, 3, 64, CHUNKS - 200, CHUNKS };
-	struct fixture f;
-
-	REQUIRE(set_up(&f, &small));
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
-		struct sgpu_transfer_result task;
-		uint64_t total = seal(&f, 7, true, LARGEST);
-
-		((uint8_t *)f.sealed)[bad[i] * SGPU_SEALED_CHUNK + 20] ^= 1;
-		((uint8_t *)f.sealed)[total - 1] ^= 2;
-		spoil(&f);
-		CHECK(in_sealed_at(&f, 7, true, f.sealed, total, f.memory, &task) == SGPU_EAUTH);
-		CHECK(task.code == SGPU_EAUTH && task.error.code == SGPU_EAUTH &&
-		      task.error.text[0]);
-		CHECK(task.bad_chunk == 7 + bad[i]);
-		from_device(&f, ROOM);
-		CHECK(all(arrived, LARGEST, 0));
-		CHECK(all(arrived + LARGEST, ROOM - LARGEST, 0xee));
-	}
-	in_sealed(&f, 7, true, LARGEST);
-	tear_down(&f);
-}
-
-UNIT_TEST(the_end_mark_is_demanded_and_refused)
-{
-	struct fixture f;
-	struct sgpu_transfer_result task;
-	uint64_t total;
-
-	REQUIRE(set_up(&f, &small));
-	total = seal(&f, 0, true, 200 * C + 9);
-	CHECK(in_sealed_at(&f, 0, false, f.sealed, total, f.memory, &task) == SGPU_EAUTH);
-	CHECK(in_sealed_at(&f, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK, f.memory, &task) ==
-	      SGPU_EAUTH);
-	CHECK(in_sealed_at(&f, 0, true, f.sealed, total - 1, f.memory, &task) == SGPU_EAUTH);
-	/* Cut short within the tag of the last chunk, after whole ones that verify. */
-	spoil(&f);
-	CHECK(in_sealed_at(&f, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK + 5, f.memory, &task) ==
-	      SGPU_EAUTH);
-	from_device(&f, ROOM);
-	CHECK(all(arrived, 200 * C, 0) && arrived[200 * C] == 0xee);
-	CHECK(in_sealed_at(&f, 0, true, f.sealed, 0, f.memory, &task) == SGPU_EAUTH);
-	CHECK(in_sealed_at(&f, 0, false, f.sealed, 0, f.memory, &task) == SGPU_OK);
-	CHECK(out_sealed_at(&f, 0, false, f.memory, C + 1, f.sealed, &task) == SGPU_EUSAGE);
 	tear_down(&f);
 }
 
@@ -571,22 +517,6 @@ UNIT_TEST(live_copies_of_many_threads_take_turns)
 	tear_down(&f);
 }
 
-UNIT_TEST(memory_that_is_not_the_devices_is_refused)
-{
-	struct sgpu_transfer_result task;
-	struct fixture f;
-	uint64_t total;
-
-	REQUIRE(set_up(&f, &small));
-	total = seal(&f, 0, true, LARGEST);
-	CHECK(in_sealed_at(&f, 0, true, f.sealed, total, f.memory + ROOM - 5 * C, NULL) ==
-	      SGPU_EUSAGE);
-	CHECK(sgpu_live_in(f.live, plaintext, LARGEST, f.memory + ROOM - 5 * C, &task) ==
-	      SGPU_EUSAGE);
-	in_sealed(&f, 0, true, LARGEST);
-	tear_down(&f);
-}
-
 int main(void)
 {
 	DEVICE_OR_SKIP();
@@ -594,17 +524,13 @@ int main(void)
 		plaintext[i] = (uint8_t)(i * 13 + i / 251 + i / 16384);
 	}
 	UNIT_RUN(what_is_sealed_at_rest_arrives);
-	UNIT_RUN(what_is_sealed_at_rest_arrives_through_a_single_slot);
 	UNIT_RUN(what_is_sealed_live_arrives);
 	UNIT_RUN(what_is_sealed_live_arrives_without_threads);
 	UNIT_RUN(what_is_sealed_live_arrives_with_the_standard_sizes);
-	UNIT_RUN(a_bad_chunk_is_named_and_leaves_nothing);
-	UNIT_RUN(the_end_mark_is_demanded_and_refused);
 	UNIT_RUN(what_is_altered_on_the_bus_is_found);
 	UNIT_RUN(a_copy_that_cannot_go_on_ends_and_leaves_nothing);
 	UNIT_RUN(no_two_live_copies_use_a_nonce_twice);
 	UNIT_RUN(memory_of_the_caller_is_not_taken_for_memory_that_nobody_changes);
 	UNIT_RUN(live_copies_of_many_threads_take_turns);
-	UNIT_RUN(memory_that_is_not_the_devices_is_refused);
 	return unit_done();
 }
