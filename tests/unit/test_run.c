@@ -169,31 +169,11 @@ static void check_move(uint64_t from_a, uint64_t to_a, uint64_t from_b, uint64_t
 
 UNIT_TEST(payloads_are_moved_to_where_they_belong)
 {
-	check_move(0, 512, 3000512, 3001024);
+	check_move(0, 1024, 3000512, 3001536); /* the last one first, or it is overwritten */
 	check_move(1024, 512, 3001536, 3001024);
 	check_move(512, 0, 3001024, 3900000);
 	check_move(0, 700000, 3900000, 3700000);
 	check_move(512, 512, 3900000, 3000512);
-}
-
-UNIT_TEST(a_response_is_right_whatever_becomes_of_its_first_result)
-{
-	for (int bad = 0; bad < 3; bad++) {
-		struct answer answer;
-		struct job job;
-		int out;
-
-		make_job(&job, (2 << 20) + 7);
-		job.sealed[100] ^= bad == 1;
-		job.bias[100] ^= bad == 2;
-		CHECK(run_job(&job, &owner, &out) == (bad ? SGPU_ESEGMENTS : SGPU_OK));
-		REQUIRE(read_answer(out, job.key, &answer));
-		CHECK(bad == 1 || !memcmp(answer.data[0], job.scan, job.size));
-		CHECK(bad == 2 || !memcmp(answer.data[1], job.bias, job.size));
-		free_answer(&answer);
-		free_job(&job);
-		close(out);
-	}
 }
 
 /* A shell opens what it redirects to for writing alone: there results cannot be moved once they are
@@ -291,27 +271,6 @@ UNIT_TEST(without_its_key_a_batch_is_refused)
 	check_refused(&job, &stranger, SGPU_EKEY, "");
 }
 
-UNIT_TEST(a_changed_index_is_refused)
-{
-	struct job job;
-	int in, out = memfd_create("response", MFD_CLOEXEC);
-
-	make_job(&job, 100);
-	if (sgpu_batch_sign(job.batch, job.key, &error)) {
-		abort();
-	}
-	strstr(job.batch->index_text, "bias")[3] ^= 1;
-	in = memfd_create("batch", MFD_CLOEXEC);
-	write_batch(&job, in);
-	lseek(in, 0, SEEK_SET);
-	CHECK(run_with(&owner, in, out, 0, NULL) == SGPU_EAUTH);
-	CHECK(strstr(error.text, "batch.json is not the one that seal.json names"));
-	CHECK(is_empty(out));
-	free_job(&job);
-	close(in);
-	close(out);
-}
-
 UNIT_TEST(a_high_input_that_is_not_sealed_is_refused)
 {
 	struct job job;
@@ -367,34 +326,6 @@ UNIT_TEST(a_payload_in_a_file_is_refused_in_a_batch_without_a_mac)
 	close(out);
 }
 
-UNIT_TEST(an_archive_that_is_cut_short_is_refused_wherever_it_is_cut)
-{
-	struct job job;
-	int in;
-	off_t size;
-
-	make_job(&job, 70000);
-	in = sign_and_write(&job);
-	size = lseek(in, 0, SEEK_END);
-	for (off_t cut = 0; cut < size; cut += cut < 4096 ? 512 : 16411) {
-		int out = memfd_create("response", MFD_CLOEXEC),
-		    part = memfd_create("part", MFD_CLOEXEC);
-		char *data = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, in, 0);
-
-		if (data == MAP_FAILED || sgpu_write(part, "part", data, (size_t)cut, &error)) {
-			abort();
-		}
-		munmap(data, (size_t)size);
-		lseek(part, 0, SEEK_SET);
-		CHECK(run_with(&owner, part, out, 0, NULL) == SGPU_EINVALID);
-		CHECK(is_empty(out));
-		close(part);
-		close(out);
-	}
-	free_job(&job);
-	close(in);
-}
-
 /* ---- what fails alone ---- */
 UNIT_TEST(a_changed_high_payload_fails_what_depends_on_it)
 {
@@ -417,25 +348,6 @@ UNIT_TEST(a_changed_high_payload_fails_what_depends_on_it)
 		free_job(&job);
 		close(out);
 	}
-}
-
-UNIT_TEST(a_changed_low_payload_fails_what_depends_on_it)
-{
-	struct answer answer;
-	struct job job;
-	int out;
-
-	make_job(&job, 2 << 20);
-	job.bias[1500000] ^= 1;
-	CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
-	REQUIRE(read_answer(out, job.key, &answer));
-	CHECK(says(&answer, 0, SGPU_OK, NULL) && !memcmp(answer.data[0], job.scan, job.size));
-	CHECK(says(&answer, 1, SGPU_EAUTH,
-		   "operation 'THIRD' was not run: segment 'bias' failed: "));
-	CHECK(says(&answer, 1, SGPU_EAUTH, "its kt128 is not the one"));
-	free_answer(&answer);
-	free_job(&job);
-	close(out);
 }
 
 UNIT_TEST(a_digest_is_compared_to_its_last_byte)
@@ -602,70 +514,24 @@ UNIT_TEST(a_cancelled_run_ends_without_a_response)
 	check_size(100); /* the device works again */
 }
 
-static void *feed(void *argument)
-{
-	const int *fds = argument;
-	char data[3000];
-	ssize_t got;
-
-	while ((got = read(fds[0], data, sizeof(data))) > 0) {
-		if (write(fds[1], data, (size_t)got) != got) {
-			break;
-		}
-	}
-	close(fds[1]);
-	return NULL;
-}
-
-UNIT_TEST(a_batch_comes_through_a_pipe)
-{
-	struct answer answer;
-	struct job job;
-	int in, out = memfd_create("response", MFD_CLOEXEC), ends[2], fds[2];
-	pthread_t thread;
-
-	make_job(&job, (3 << 20) + 5);
-	in = sign_and_write(&job);
-	REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
-	fds[0] = in;
-	fds[1] = ends[1];
-	REQUIRE(pthread_create(&thread, NULL, feed, fds) == 0);
-	CHECK(run_with(&owner, ends[0], out, 0, NULL) == SGPU_OK);
-	pthread_join(thread, NULL);
-	lseek(out, 0, SEEK_SET);
-	REQUIRE(read_answer(out, job.key, &answer));
-	CHECK(!memcmp(answer.data[0], job.scan, job.size) &&
-	      !memcmp(answer.data[1], job.bias, job.size));
-	free_answer(&answer);
-	free_job(&job);
-	close(in);
-	close(out);
-	close(ends[0]);
-}
-
 static void all_tests(void)
 {
 	UNIT_RUN(sizes_at_the_edges_of_chunks_and_pieces_come_back);
 	UNIT_RUN(a_result_has_a_key_of_its_own_though_its_segment_is_an_input_too);
 	UNIT_RUN(spans_totals_and_progress_tell_what_was_done);
 	UNIT_RUN(payloads_are_moved_to_where_they_belong);
-	UNIT_RUN(a_response_is_right_whatever_becomes_of_its_first_result);
 	UNIT_RUN(a_response_is_right_in_a_file_that_can_only_be_written);
 	UNIT_RUN(a_response_replaces_what_stood_in_its_file);
 	UNIT_RUN(a_file_that_cannot_be_written_ends_the_run_and_stays_empty);
 	UNIT_RUN(without_its_key_a_batch_is_refused);
-	UNIT_RUN(a_changed_index_is_refused);
 	UNIT_RUN(a_high_input_that_is_not_sealed_is_refused);
 	UNIT_RUN(a_payload_in_a_file_is_refused_in_a_batch_without_a_mac);
-	UNIT_RUN(an_archive_that_is_cut_short_is_refused_wherever_it_is_cut);
 	UNIT_RUN(a_changed_high_payload_fails_what_depends_on_it);
-	UNIT_RUN(a_changed_low_payload_fails_what_depends_on_it);
 	UNIT_RUN(a_digest_is_compared_to_its_last_byte);
 	UNIT_RUN(payloads_in_files_are_fetched_and_missing_ones_fail_alone);
 	UNIT_RUN(a_payload_in_a_file_is_refused_where_no_folder_is_open);
 	UNIT_RUN(a_silent_sender_does_not_hold_the_run_past_its_deadline);
 	UNIT_RUN(a_cancelled_run_ends_without_a_response);
-	UNIT_RUN(a_batch_comes_through_a_pipe);
 }
 
 int main(void)

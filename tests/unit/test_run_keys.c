@@ -137,19 +137,6 @@ static void check_many(struct many *many, int out, int bad)
 	close(out);
 }
 
-UNIT_TEST(each_of_many_segments_is_opened_and_sealed_with_its_own_key)
-{
-	struct many *many = malloc(sizeof(*many));
-	int out;
-
-	REQUIRE(many);
-	make_many(many);
-	CHECK(run_many(many, &out) == SGPU_OK);
-	check_many(many, out, -1);
-	sgpu_batch_free(&many->batch);
-	free(many);
-}
-
 UNIT_TEST(a_key_that_is_wrong_fails_its_segment_alone)
 {
 	static const int bad[] = { 0, 3, COUNT - 1 };
@@ -214,7 +201,6 @@ UNIT_TEST(each_key_is_loaded_once_and_many_at_a_time)
 
 static void all_tests(void)
 {
-	UNIT_RUN(each_of_many_segments_is_opened_and_sealed_with_its_own_key);
 	UNIT_RUN(a_key_that_is_wrong_fails_its_segment_alone);
 	UNIT_RUN(each_key_is_loaded_once_and_many_at_a_time);
 }

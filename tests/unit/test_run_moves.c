@@ -315,7 +315,6 @@ UNIT_TEST(what_was_changed_between_the_devices_is_not_computed_with)
 
 /* ---- runs that end in the middle of a move ---- */
 static struct sgpu_run *_Atomic under_way;
-static uint64_t until_ns;
 
 static void note_run(struct sgpu_run *run)
 {
@@ -331,17 +330,6 @@ static int cancel_now(struct sgpu_stream *stream, sgpu_devptr sealed, uint64_t s
 		usleep(1000);
 	}
 	sgpu_run_cancel(atomic_load(&under_way));
-	return SGPU_OK;
-}
-
-static int outlast_deadline(struct sgpu_stream *stream, sgpu_devptr sealed, uint64_t size)
-{
-	(void)stream;
-	(void)sealed;
-	(void)size;
-	while (sgpu_now_ns() <= until_ns) {
-		usleep(1000);
-	}
 	return SGPU_OK;
 }
 
@@ -361,34 +349,6 @@ UNIT_TEST(a_run_that_is_cancelled_while_a_segment_moves_ends_without_a_response)
 	atomic_store(&opened, 0);
 	before_open = NULL;
 	CHECK(run_job(&job, &owner, &out) == SGPU_OK);
-	free_moving_job(&job);
-	close(out);
-}
-
-UNIT_TEST(a_deadline_that_passes_while_a_segment_moves_fails_what_waits_for_it)
-{
-	uint64_t after_ns = UINT64_C(500000000);
-	int rc, in, out;
-	struct answer answer;
-	struct job job;
-
-	make_moving_job(&job);
-	before_open = outlast_deadline;
-	do {
-		in = sign_and_write(&job);
-		out = memfd_create("response", MFD_CLOEXEC);
-		atomic_store(&opened, 0);
-		atomic_store(&streams, 0);
-		until_ns = sgpu_now_ns() + after_ns;
-		rc = run_with(&owner, in, out, until_ns, NULL);
-		close(in);
-	} while ((rc != SGPU_ESEGMENTS || atomic_load(&opened) == 0) &&
-		 was_too_soon(SGPU_ETIMEOUT, &after_ns) && close(out) == 0);
-	CHECK(rc == SGPU_ESEGMENTS && atomic_load(&opened) > 0);
-	lseek(out, 0, SEEK_SET);
-	REQUIRE(read_answer(out, job.key, &answer));
-	CHECK(says(&answer, 1, SGPU_ETIMEOUT, "deadline") && answer.data[1] == NULL);
-	free_answer(&answer);
 	free_moving_job(&job);
 	close(out);
 }
@@ -542,7 +502,6 @@ static void all_tests(void)
 	UNIT_RUN(a_move_that_fails_takes_along_what_depends_on_it_alone);
 	UNIT_RUN(what_was_changed_between_the_devices_is_not_computed_with);
 	UNIT_RUN(a_run_that_is_cancelled_while_a_segment_moves_ends_without_a_response);
-	UNIT_RUN(a_deadline_that_passes_while_a_segment_moves_fails_what_waits_for_it);
 	UNIT_RUN(an_operation_waits_for_what_is_before_it_on_another_device);
 	UNIT_RUN(a_batch_whose_share_does_not_fit_one_of_the_devices_is_refused);
 	UNIT_RUN(batches_at_the_same_time_begin_on_different_devices);

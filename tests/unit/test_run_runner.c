@@ -195,27 +195,6 @@ UNIT_TEST(batches_after_the_first_few_make_nothing_anew)
 	CHECK(!faked || atomic_load(&fake.keys) == 0);
 }
 
-UNIT_TEST(a_failed_batch_leaves_nothing_to_the_next_one)
-{
-	struct batch bad;
-	struct answer answer;
-
-	for (int i = 0; i < 4; i++) {
-		make_job(&bad.job, 100000);
-		bad.job.sealed[bad.job.sealed_size - 1 - (unsigned)i * 20000] ^= 1;
-		bad.in = sign_and_write(&bad.job);
-		bad.out = memfd_create("response", MFD_CLOEXEC);
-		submit(&bad, bad.in, 0);
-		CHECK(wait_run(bad.run, &error) == SGPU_ESEGMENTS);
-		lseek(bad.out, 0, SEEK_SET);
-		CHECK(read_answer(bad.out, bad.job.key, &answer) &&
-		      says(&answer, 0, SGPU_EAUTH, "'scan'"));
-		free_answer(&answer);
-		free_batch(&bad);
-		run_one(100000);
-	}
-}
-
 /* ---- several at once ---- */
 UNIT_TEST(many_batches_at_once_are_each_answered)
 {
@@ -247,46 +226,6 @@ UNIT_TEST(many_batches_at_once_are_each_answered)
 	for (int i = 0; i < COUNT; i++) {
 		free_batch(&batches[i]);
 	}
-}
-
-UNIT_TEST(a_batch_runs_while_the_pipe_of_another_is_silent)
-{
-	struct batch slow, quick;
-	struct pipe pipe;
-
-	make_batch(&slow, 60000);
-	make_batch(&quick, 60000);
-	fill_pipe(&pipe, &slow, 3000);
-	submit(&slow, pipe.ends[0], 0);
-	submit(&quick, quick.in, 0);
-	CHECK(wait_run(quick.run, &error) == SGPU_OK);
-	CHECK(is_whole(&quick) && is_empty(slow.out));
-	more(&pipe);
-	CHECK(wait_run(slow.run, &error) == SGPU_OK);
-	CHECK(is_whole(&slow));
-	close_pipe(&pipe);
-	free_batch(&slow);
-	free_batch(&quick);
-}
-
-UNIT_TEST(work_starts_while_the_batch_still_arrives)
-{
-	struct sgpu_run_progress progress = { 0 };
-	struct batch batch;
-	struct pipe pipe;
-
-	make_batch(&batch, 60000);
-	fill_pipe(&pipe, &batch, 3000);
-	submit(&batch, pipe.ends[0], 0);
-	while (progress.operations_done < 1) {
-		usleep(1000);
-		sgpu_run_get_progress(batch.run, &progress);
-	}
-	CHECK(is_empty(batch.out));
-	more(&pipe);
-	CHECK(wait_run(batch.run, &error) == SGPU_OK && is_whole(&batch));
-	close_pipe(&pipe);
-	free_batch(&batch);
 }
 
 /* It waits for a batch with the deadline that its pipe does not meet; sends it again if it was not
@@ -578,10 +517,7 @@ UNIT_TEST(payloads_of_a_run_that_is_cancelled_beside_others_are_not_brought_to_t
 static void all_tests(void)
 {
 	UNIT_RUN(batches_after_the_first_few_make_nothing_anew);
-	UNIT_RUN(a_failed_batch_leaves_nothing_to_the_next_one);
 	UNIT_RUN(many_batches_at_once_are_each_answered);
-	UNIT_RUN(a_batch_runs_while_the_pipe_of_another_is_silent);
-	UNIT_RUN(work_starts_while_the_batch_still_arrives);
 	UNIT_RUN(what_becomes_of_others_does_no_harm);
 	UNIT_RUN(a_run_that_was_cancelled_before_it_began_does_nothing);
 	UNIT_RUN(a_response_that_nobody_reads_can_be_cancelled);

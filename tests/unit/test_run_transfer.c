@@ -6,11 +6,9 @@
  * test_cuda_aead: racecheck has nothing to find.
  */
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/sendfile.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "fake_gpu.h"
@@ -66,18 +64,14 @@ static int start_feeding(int file)
 	return ends[0];
 }
 
-static bool piped = true;
-
 /* Runs it, and keeps which paths were taken. */
 static int run_noted(struct job *job, struct answer *answer)
 {
 	struct sgpu_run *run = NULL;
 	struct sgpu_run_result result;
-	int in = sign_and_write(job), out = memfd_create("response", MFD_CLOEXEC), rc;
+	int in = start_feeding(sign_and_write(job)), out = memfd_create("response", MFD_CLOEXEC),
+	    rc;
 
-	if (piped) {
-		in = start_feeding(in);
-	}
 	memset(answer, 0, sizeof(*answer));
 	rc = run_with(&owner, in, out, 0, &run);
 	result = *sgpu_run_get_result(run);
@@ -93,9 +87,7 @@ static int run_noted(struct job *job, struct answer *answer)
 	}
 	close(in);
 	close(out);
-	if (piped) {
-		pthread_join(feeder.thread, NULL);
-	}
+	pthread_join(feeder.thread, NULL);
 	return rc;
 }
 
@@ -121,7 +113,6 @@ static void set_limits(unsigned with_cores, uint64_t with_pinned_max)
 	cores = with_cores;
 	pinned_max = with_pinned_max;
 	atomic_store(&fake.lent_most, 0);
-	atomic_store(&fake.registrations, 0);
 }
 
 static void run_whole(uint64_t size)
@@ -176,47 +167,6 @@ UNIT_TEST(payloads_of_any_size_come_and_go_through_pinned_memory)
 	}
 }
 
-UNIT_TEST(payloads_of_a_batch_in_a_file_are_read_there)
-{
-	static const uint64_t sizes[] = { 1, (1 << 20) + 1, (9 << 20) + 4711 };
-	const int input = dup(STDIN_FILENO);
-
-	piped = false;
-	close(STDIN_FILENO); /* the file has its number */
-	run_whole(sizes[1]);
-	CHECK(dup2(input, STDIN_FILENO) == STDIN_FILENO);
-	close(input);
-	for (unsigned many = fewest_cores(); many < 4; many += 2) {
-		set_limits(many, SGPU_RUNNER_PINNED_MAX);
-		for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
-			run_whole(sizes[i]);
-			if (faked) { /* no file is registered for one use */
-				CHECK(paths.in[SGPU_PATH_REGISTERED] == 0);
-				CHECK(paths.in[SGPU_PATH_PAGEABLE] == 0);
-			}
-		}
-	}
-	piped = true;
-}
-
-UNIT_TEST(results_beyond_the_pinned_limit_are_drained)
-{
-	static const uint64_t limits[] = { 1, 6 << 20, 13 << 20 };
-
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(limits) - is_short(); i++) {
-		for (unsigned many = fewest_cores(); many < 4; many += 2) {
-			set_limits(many, limits[i]);
-			run_whole((12 << 20) + 777);
-			if (faked) {
-				/* A loader has four slots at least, and the drain three. */
-				CHECK(atomic_load(&fake.lent_most) <=
-				      limits[i] + 7 * ((4 << 20) + (8 << 10)));
-				CHECK(paths.out[SGPU_PATH_PAGEABLE] == 0);
-			}
-		}
-	}
-}
-
 UNIT_TEST(many_pieces_keep_within_the_pinned_limit)
 {
 	if (!faked) {
@@ -249,11 +199,11 @@ UNIT_TEST(without_pinned_memory_everything_is_pageable)
 enum { AT = 12345 };
 static int staged = -1;
 
-/* The sealed payload, `tail` bytes before the end of a file in memory that the batch then names. */
-static void stage(struct job *job, uint64_t tail)
+/* The sealed payload, at the end of a file in memory that the batch then names. */
+static void stage(struct job *job)
 {
 	staged = stage_scan(job, AT);
-	if (ftruncate(staged, (off_t)(AT + job->sealed_size + tail))) {
+	if (ftruncate(staged, (off_t)(AT + job->sealed_size))) {
 		abort();
 	}
 }
@@ -288,26 +238,6 @@ static void unstage(struct job *job, struct answer *answer)
 	staged = -1;
 }
 
-UNIT_TEST(a_file_is_read_from_any_offset_and_not_registered)
-{
-	for (unsigned many = 1; many <= 16; many += 15) {
-		for (uint64_t tail = 0; tail <= 5000; tail += 5000) {
-			struct answer answer;
-			struct job job;
-
-			set_limits(many, SGPU_RUNNER_PINNED_MAX);
-			make_job(&job, (9 << 20) + 99);
-			stage(&job, tail);
-			CHECK(run_noted(&job, &answer) == SGPU_OK);
-			REQUIRE(answer.batch != NULL);
-			check_answer(&answer, &job);
-			CHECK(paths.in[SGPU_PATH_REGISTERED] == 0);
-			CHECK(atomic_load(&fake.registrations) == 0);
-			unstage(&job, &answer);
-		}
-	}
-}
-
 static void check_scan_failed(int rc, struct job *job, struct answer *answer, int code,
 			      const char *part)
 {
@@ -329,7 +259,7 @@ static void expect_scan_spoiled(unsigned many, uint64_t size, void (*spoil)(uint
 	for (int tries = 0;; tries++) {
 		set_limits(many, SGPU_RUNNER_PINNED_MAX);
 		make_job(&job, size);
-		stage(&job, 0);
+		stage(&job);
 		fake.before_copy_in = spoil;
 		rc = run_noted(&job, &answer);
 		if (rc != SGPU_OK || tries == 50) {
@@ -494,11 +424,8 @@ UNIT_TEST(a_kernel_that_hangs_is_given_up_at_the_deadline_and_on_request)
 static void all_tests(void)
 {
 	UNIT_RUN(payloads_of_any_size_come_and_go_through_pinned_memory);
-	UNIT_RUN(payloads_of_a_batch_in_a_file_are_read_there);
-	UNIT_RUN(results_beyond_the_pinned_limit_are_drained);
 	UNIT_RUN(many_pieces_keep_within_the_pinned_limit);
 	UNIT_RUN(without_pinned_memory_everything_is_pageable);
-	UNIT_RUN(a_file_is_read_from_any_offset_and_not_registered);
 	UNIT_RUN(a_file_that_is_cut_short_is_an_error_of_its_segment_and_no_fault);
 	UNIT_RUN(a_file_that_changes_meanwhile_does_not_verify);
 	UNIT_RUN(a_run_that_was_stopped_begins_no_other_payload);
