@@ -322,7 +322,8 @@ static void stop_at_scan(uint64_t size)
 
 UNIT_TEST(a_run_that_was_stopped_begins_no_other_payload)
 {
-	struct answer answer;
+	struct answer answer = { .batch = NULL };
+	int in, out = memfd_create("response", MFD_CLOEXEC);
 	struct job job;
 
 	if (!faked) {
@@ -330,16 +331,16 @@ UNIT_TEST(a_run_that_was_stopped_begins_no_other_payload)
 	}
 	set_limits(3, SGPU_RUNNER_PINNED_MAX);
 	make_job(&job, 9 << 20);
-	stage(&job, 0);
+	stage(&job);
+	in = sign_and_write(&job);
 	atomic_store(&brought, 0);
-	piped = false;
 	submitted = keep_run;
 	fake.before_copy_in = stop_at_scan;
-	CHECK(run_noted(&job, &answer) == SGPU_ECANCELED && atomic_load(&brought) == 0);
+	CHECK(run_with(&owner, in, out, 0, NULL) == SGPU_ECANCELED && atomic_load(&brought) == 0);
 	submitted = NULL;
-	piped = true;
 	unstage(&job, &answer);
-	CHECK(fake_is_clean());
+	close(in);
+	close(out);
 }
 
 /* ---- kernels that hang ---- */
