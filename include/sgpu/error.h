@@ -43,7 +43,8 @@ enum sgpu_code {
 	SGPU_EBINDING =
 		-19,	   /* evidence: its parts do not belong together, or to this key; exit 4 */
 	SGPU_ERETRY = -20, /* no room now, try again later; exit 3 */
-	SGPU_ENOSPACE = -21, /* no space left on a file system, or a quota is used up; exit 3 */
+	SGPU_ENOSPACE = -21, /* no space left on a file system, a quota is used up, or a file would
+				pass its limit; exit 3 */
 	SGPU_ENOINPUT = -22, /* standard input is an empty pipe, because the preceding program
 				failed; exit 6 */
 	SGPU_EREFUSED =
@@ -73,7 +74,7 @@ int sgpu_vfail(struct sgpu_error *error, int code, const char *format, va_list a
 	SGPU_PRINTF(3, 0);
 
 /* As sgpu_fail, for a failed system call: appends ": " and the text of errno. Returns SGPU_ENOMEM
- * for ENOMEM, SGPU_ENOSPACE for ENOSPC and EDQUOT, else SGPU_ESYSTEM. */
+ * for ENOMEM, SGPU_ENOSPACE for ENOSPC, EDQUOT and EFBIG, else SGPU_ESYSTEM. */
 int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...) SGPU_PRINTF(2, 3);
 /* Reports a failed write to the output `name`, perhaps "standard output", like sgpu_fail_errno. */
 int sgpu_fail_write(struct sgpu_error *error, const char *name);

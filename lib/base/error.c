@@ -118,9 +118,9 @@ static bool passes(int number)
 int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...)
 {
 	int saved = errno;
-	int rc = saved == ENOMEM		      ? SGPU_ENOMEM
-		 : saved == ENOSPC || saved == EDQUOT ? SGPU_ENOSPACE
-						      : SGPU_ESYSTEM;
+	int rc = saved == ENOMEM					? SGPU_ENOMEM
+		 : saved == ENOSPC || saved == EDQUOT || saved == EFBIG ? SGPU_ENOSPACE
+									: SGPU_ESYSTEM;
 
 	va_list arguments;
 

@@ -11,6 +11,7 @@
 #include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -22,7 +23,8 @@
 
 enum {
 	GATHER_MAX = 32 << 10, /* bytes of a response that are written together */
-	INDEX_MOST = 64 << 10, /* bytes that the index of most responses needs, with headers */
+	HEAD_MOST = 64 << 10,  /* bytes of a response before its payloads, without what follows: */
+	LINES_MOST = 512,      /* bytes of a segment in index and locations */
 	BUFFER = 1 << 20,
 };
 
@@ -416,6 +418,7 @@ int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error)
 	const struct sgpu_job *job = &run->job;
 	const int fd = run->submission.out_fd;
 	const off_t begin = lseek(fd, 0, SEEK_CUR);
+	struct rlimit limit = { .rlim_cur = RLIM_INFINITY };
 	struct statfs about = { 0 };
 	struct stat status;
 	uint64_t most;
@@ -430,12 +433,19 @@ int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error)
 	 * head alone could take all memory. */
 	if ((about.f_type == TMPFS_MAGIC && about.f_blocks == 0) ||
 	    !sgpu_results_size(job, 2 * SGPU_TAR_BLOCK, &most) ||
-	    !sgpu_add_u64(most, INDEX_MOST + sgpu_tar_padded(job->batch->note_size), &most) ||
+	    !sgpu_add_u64(most,
+			  HEAD_MOST + strlen(job->batch->payload) +
+				  (uint64_t)job->batch->segment_count * LINES_MOST +
+				  sgpu_tar_padded(job->batch->note_size),
+			  &most) ||
 	    most > INT64_MAX - (uint64_t)begin) {
 		return SGPU_OK; /* a batch that is too large fails with a better error */
 	}
-	run->reserved = fallocate(fd, FALLOC_FL_KEEP_SIZE, begin, (off_t)most) == 0;
-	if (!run->reserved && (errno == ENOSPC || errno == EDQUOT)) {
+	(void)getrlimit(RLIMIT_FSIZE, &limit);
+	errno = EFBIG; /* not every file system looks at the limit when it reserves */
+	run->reserved = (uint64_t)begin + most <= limit.rlim_cur &&
+			fallocate(fd, FALLOC_FL_KEEP_SIZE, begin, (off_t)most) == 0;
+	if (!run->reserved && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
 		run->result.response_size = most;
 		return sgpu_fail_errno(error, "cannot reserve %llu bytes for the response '%s'",
 				       (unsigned long long)most, run->submission.out_name);

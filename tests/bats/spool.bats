@@ -541,7 +541,7 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 }
 
 @test "a batch whose response is larger than the disk has left keeps no other from being answered" {
-	requires root mount
+	requires root mount jq
 	small_job 300000 && sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >large
 	# on_disk OPTION...: a worker whose responses go to a disk with 1 MiB left, on which it lists them in the end.
 	on_disk() {
@@ -585,8 +585,22 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 	mkdir again
 	cp spool/done/a again
 	run -4 worker -q --owners owners --state state again
+	# The same for many small results, whose names take as much as they do, and for a limit on files.
+	# shellcheck disable=SC2016 # jq's
+	jq -n '{ data_type_info: { dtype: "f32", shape: [1] }, sensitivity_level: "LOW" } as $low | [range(900) | "r\(.)"] as $names |
+		{ version: 1, manifest_id: "many",
+		segments: ([$low + { segment_id: "x", data_location_client: "x.f32", direction: "INPUT" }] + [$names[] | $low +
+			{ segment_id: ., data_location_client: ., gpu_operation_id: "C\(.)", direction: "OUTPUT" }]),
+		operations: [$names[] | { gpu_operation_id: "C\(.)", kernel: "copy", arguments: { input: "x", output: . } }] }' >many.json
+	head -c 4 scan.f32 >x.f32
+	sgpu-manifest pack many.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >spool/b
+	on_disk --owners owners --state state
+	[ "$status" -eq 3 ]
+	run -3 bash -c 'ulimit -f 256 && exec sgpu-worker -q -k runner.jwk --device cpu --owners owners --state state spool'
+	run -0 worker -q --owners owners --state state spool
+	run -0 sgpu-seal open -q -k owner.jwk -C opened spool/b.response
 	# A response that the whole disk could not hold fails, alone as well; it was not recorded either.
-	rm -r spool/done spool/a.response
+	rm -r spool/done spool/[ab].response
 	cp large spool/a
 	export DISK=1m
 	on_disk
