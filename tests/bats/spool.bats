@@ -374,7 +374,7 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 	install -o 3002 -m 600 runner.jwk theirs.jwk
 	as_other() {
 		run --separate-stderr "$1" setpriv --reuid 3002 --regid 3002 --clear-groups \
-			sgpu-worker -q --json -k theirs.jwk --device cpu spool
+			sgpu-worker -q --json -k theirs.jwk --device cpu "${@:2}" spool
 	}
 	# Claims that nobody else can change, as anybody with rights on the directory can make them.
 	mkdir -p "$claims"
@@ -387,6 +387,12 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 	assert_contains "$output" '"answered":3,"segments_failed":0,"failed":0,"left_alone":1'
 	assert_contains "$stderr" "'$claims/x' is not to be moved by this user: it is left alone"
 	[ -f "$claims/x" ]
+	# A lock that only another user may open is held.
+	mkdir -m 777 "${claims//$boot/00000000}"
+	(umask 077 && : >"${claims//$boot/00000000}.lock")
+	cp sealed "${claims//$boot/00000000}/busy"
+	as_other -1 --reclaim
+	[ -f "${claims//$boot/00000000}/busy" ]
 	# A directory in which each may move their own files alone.
 	rm -r spool/.claimed spool/b?.response
 	fill 3
@@ -397,6 +403,22 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 	assert_contains "$output" '"answered":2,"segments_failed":0,"failed":0,"left_alone":1'
 	assert_contains "$stderr" "'spool/b3' is not to be moved by this user: it is left alone"
 	[ -f spool/b3 ]
+	# What cannot be moved there, as a file with another project's quota.
+	run --separate-stderr unshare --mount bash -c 'mount -t tmpfs tmpfs spool/.claimed || exit 77
+		exec sgpu-worker -q -k runner.jwk --device cpu spool'
+	[ "$status" -ne 77 ] || skip "cannot mount a tmpfs"
+	[ "$status" -eq 1 ]
+	assert_contains "$stderr" "'spool/b3' is not to be moved by this user: it is left alone"
+}
+
+@test "who makes and removes names of responses and reasons all the time ends no worker" {
+	requires cc no-sanitizer
+	compile -shared -fPIC -O2 -o named_files.so "$BATS_TEST_DIRNAME/named_files.c"
+	fill 3
+	echo no >spool/x
+	LD_PRELOAD=$PWD/named_files.so SGPU_TEST_RACE=1 run -1 worker -q spool
+	opens spool/b{1,2,3}.response
+	[ "$(ls spool/failed)" = "$(printf '%s\n' x.3 x.3.reason)" ]
 }
 
 @test "claims of another host are taken back with --reclaim alone; not from a worker that holds its lock" {

@@ -159,7 +159,7 @@ bool claims_take(int root, const char *name, bool guess, struct claims *claims)
 	}
 	memcpy(claims->name, name, strlen(name) + 1);
 	claims->lock = open_lock(root, lock, O_CREAT);
-	if (claims->lock < 0 && (!guess || errno == EWOULDBLOCK)) {
+	if (claims->lock < 0 && (!guess || errno == EWOULDBLOCK || errno == EACCES)) {
 		return false;
 	}
 	claims->directory = openat(root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -177,8 +177,10 @@ static int claim(struct spool *spool, int from, const char *name, struct spool_b
 		    !S_ISREG(status.st_mode)) {
 			return SGPU_OK;
 		}
-		/* A sticky directory, or the claims of another user, who may be anybody. */
-		if (saved == EPERM || (saved == EACCES && spool->dead.directory >= 0)) {
+		/* A sticky directory, a file of another project's quota, or the claims of another
+		 * user, who may be anybody. */
+		if (saved == EPERM || saved == EXDEV ||
+		    (saved == EACCES && spool->dead.directory >= 0)) {
 			leave_alone(spool, name, "is not to be moved by this user");
 			return SGPU_OK;
 		}
