@@ -30,10 +30,10 @@ results_are() {
 	run -4 sgpu-run -o again stranger.tar
 	run -1 sgpu-run -o again job.json
 	wait_for results_are '[1,0,2,1,0,0,0]'
-	run -0 grep -cE "^sgpu-enclave: $time batch $id, manifest 'small-job', $user, owner $owner, key [^ ]+: .* ms, OK$" log
-	run -0 grep -cE "^sgpu-enclave: $time batch $id, manifest 'small-job', $user, owner $owner, .* ETAKEN: .*taken before" log
-	run -0 grep -cE "^sgpu-enclave: $time batch $id, manifest '', $user, key [^ ]+: .* EPOLICY: .*owner" log
-	run -0 grep -cE "^sgpu-enclave: $time batch none, manifest '', $user, key none: .* EINVALID: " log
+	run -0 grep -cE "^sgpu-enclave: $time $user, batch $id, manifest 'small-job', owner $owner, key [^ ]+: .* ms, OK$" log
+	run -0 grep -cE "^sgpu-enclave: $time $user, batch $id, manifest 'small-job', owner $owner, .* ETAKEN: .*taken before" log
+	run -0 grep -cE "^sgpu-enclave: $time $user, batch $id, manifest '', key [^ ]+: .* EPOLICY: .*owner" log
+	run -0 grep -cE "^sgpu-enclave: $time $user, batch none, manifest '', key none: .* EINVALID: " log
 }
 
 @test "a client knows that its batch was recorded before it has the answer" {

@@ -46,7 +46,8 @@ static void log_json(const struct report *report, const char *file, int rc,
 	cli_print_json(json_pack("{s:o}", "batch", batch), stderr, JSON_COMPACT);
 }
 
-/* A long manifest id is cut, to leave room for the reason. */
+/* The user first: a client chooses what follows. A long manifest id is cut, to leave room for the
+ * reason. */
 void report_batch(const struct report *report, const char *file, int rc,
 		  const struct report_user *by)
 {
@@ -73,9 +74,9 @@ void report_batch(const struct report *report, const char *file, int rc,
 			 *by->name ? " (" : "", by->name, *by->name ? ")" : "");
 	}
 	snprintf(text, sizeof(text),
-		 "batch %s, manifest '%.64s', %s%s%s%skey %s: %" PRIu64 " bytes in, %" PRIu64
+		 "%sbatch %s, manifest '%.64s', %s%s%skey %s: %" PRIu64 " bytes in, %" PRIu64
 		 " out, %.1f ms, %s%s%s",
-		 *report->batch_id ? report->batch_id : "none", report->manifest_id, user,
+		 user, *report->batch_id ? report->batch_id : "none", report->manifest_id,
 		 *report->owner ? "owner " : "", report->owner, *report->owner ? ", " : "",
 		 *report->kid ? report->kid : "none", p->bytes_in, p->bytes_out,
 		 (double)p->elapsed_ns / 1e6, sgpu_error_name(rc), by && *by->reason ? ": " : "",
