@@ -16,10 +16,8 @@
 #include "spool.h"
 
 enum { NAMES_TRIED = 1000000 };
-enum { RACES_LOST = 100 }; /* to somebody who makes and removes a name all the time */
-enum {
-	RESULT_MODE = 0644
-}; /* or others could write a batch into our file that names our regions */
+enum { RACES_LOST = 100 };   /* to somebody who makes and removes a name all the time */
+enum { RESULT_MODE = 0644 }; /* nobody else may alter a response */
 
 int spool_open_file(int directory, const char *name)
 {
