@@ -13,7 +13,7 @@
 #   attack                                 connections that break off at each point
 import array, ctypes, json, mmap, os, socket, struct, sys, tarfile, time
 
-MAGIC, VERSION, ANSWER, LEASE, LEASE_IS, LEASE_DONE = 0x53475055, 6, 6, 14, 19, 20
+MAGIC, VERSION, ANSWER, LEASE, LEASE_IS, LEASE_DONE = 0x53475055, 7, 6, 14, 19, 20
 SEALED_HEADER = 56
 
 

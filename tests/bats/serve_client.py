@@ -4,7 +4,7 @@
 # name of its error and its text; "gone" where the server hung up without one. It becomes user SERVE_UID before it connects.
 import array, fcntl, os, random, select, signal, socket, struct, sys, time
 
-MAGIC, VERSION = 0x53475055, 6
+MAGIC, VERSION = 0x53475055, 7
 STATUS, SUBMIT, PROGRESS, STATUS_IS, TAKEN, ANSWER, PROGRESS_IS = range(1, 8)
 REQUESTS = range(14, 17)
 QUOTE, QUOTE_IS = 16, 17
