@@ -49,8 +49,9 @@ UNIT_TEST(operations_of_several_steps_are_stopped)
 		"histogram input=f32[20,50,60] min=0 max=1",
 		"nearest a=f32[100,40] b=f32[300,40]",
 		"conv2d input=f32[2,3,20,20] weights=f32[2,3,3,3]",
-		"conv2d_gradient input=f32[2,3,20,20] weights=f32[2,3,3,3] gradient=f32[2,2,18,18] "
-		"output_input output_weights output_bias",
+		("conv2d_gradient input=f32[2,3,20,20] weights=f32[2,3,3,3] "
+		 "gradient=f32[2,2,18,18] "
+		 "output_input output_weights output_bias"),
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(calls); i++) {
