@@ -279,7 +279,7 @@ UNIT_TEST(what_was_changed_on_its_way_is_refused_and_nothing_of_it_is_left)
 			CHECK(spoil(&f));
 			CHECK(sgpu_peer_copy(peer, f.target, f.source, LARGEST, &error) ==
 			      SGPU_EAUTH);
-			CHECK(strstr(error.text, "do not verify"));
+			CHECK(strstr(error.text, "does not verify"));
 			CHECK(holds(&f, NULL, LARGEST));
 		}
 		/* The next one is right. */

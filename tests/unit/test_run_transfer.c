@@ -303,18 +303,21 @@ UNIT_TEST(a_file_that_changes_meanwhile_does_not_verify)
 }
 
 /* ---- stopping ---- */
-static struct sgpu_run *to_stop;
+static _Atomic(struct sgpu_run *) to_stop;
 static atomic_int brought;
 
 static void keep_run(struct sgpu_run *run)
 {
-	to_stop = run;
+	atomic_store(&to_stop, run);
 }
 
 static void stop_at_scan(uint64_t size)
 {
 	if (is_sealed(size)) {
-		sgpu_run_cancel(to_stop);
+		while (!atomic_load(&to_stop)) {
+			usleep(100); /* the run has begun before it is known */
+		}
+		sgpu_run_cancel(atomic_load(&to_stop));
 	} else {
 		atomic_fetch_add(&brought, 1);
 	}
@@ -334,6 +337,7 @@ UNIT_TEST(a_run_that_was_stopped_begins_no_other_payload)
 	stage(&job);
 	in = sign_and_write(&job);
 	atomic_store(&brought, 0);
+	atomic_store(&to_stop, NULL);
 	submitted = keep_run;
 	fake.before_copy_in = stop_at_scan;
 	CHECK(run_with(&owner, in, out, 0, NULL) == SGPU_ECANCELED && atomic_load(&brought) == 0);
