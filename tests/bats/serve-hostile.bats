@@ -56,7 +56,7 @@ END
 	requires python3
 	local text magic=55504753
 	# an answer of another version, an answer that is too short, and none
-	fake_server "$magic"0f2706001000000000000000 "$magic"060006001000000000000000 68616c6620616e
+	fake_server "$magic"0f2706001000000000000000 "$magic"070006001000000000000000 68616c6620616e
 	sgpu-manifest pack job.json >packed
 	for text in "a server has to be started again after an update" "not the one that is expected" "none of this protocol"; do
 		run --separate-stderr -3 sgpu-run --socket fake.sock -o response batch.tar
