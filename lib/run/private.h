@@ -310,7 +310,7 @@ static inline struct sgpu_payload *sgpu_run_payload(const struct sgpu_run *run, 
 	return &run->payloads[result * run->job.batch->segment_count + run->job.in_batch[segment]];
 }
 /* Begins a payload's transfer, after its key. The request has a size and, for a payload that is
- * neither in memory nor in a file, an end. */
+ * neither in memory nor in a file, an end, which is closed on failure. */
 SGPU_MUST_CHECK int sgpu_payload_begin(struct sgpu_payload *payload,
 				       struct sgpu_transfer_request *request,
 				       struct sgpu_error *error);

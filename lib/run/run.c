@@ -174,17 +174,17 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_admit(run, error);
 	run->result.descriptor_failed = rc == SGPU_ESYSTEM;
 	rc = rc ? rc : sgpu_presence_enter(run, look_for_stop, error);
-	for (int i = 0; rc == SGPU_OK && run->job.has_module && i < run->runner->device_count;
-	     i++) {
-		/* memory of earlier runs may still be on its way to being cleared */
-		rc = sgpu_device_synchronize(run->devices[i]->device, error);
-	}
 	if (rc == SGPU_OK) {
 		atomic_store(&run->busy_ns, sgpu_now_ns());
 		run->rank = sgpu_now_ns() + run->job.plan->bytes / BYTES_PER_NS;
 		run->streams = calloc((size_t)stream_count(run), sizeof(struct sgpu_stream *));
 		/* before the buffers, since the sealed paths take memory, too */
 		rc = run->streams ? sgpu_moves_open(run, error) : sgpu_fail_nomem(error);
+	}
+	for (int i = 0; rc == SGPU_OK && run->job.has_module && i < run->runner->device_count;
+	     i++) {
+		/* earlier runs' memory may be uncleared */
+		rc = sgpu_device_synchronize(run->devices[i]->device, error);
 	}
 	rc = rc ? rc : sgpu_memory_create(run, error);
 	rc = rc ? rc : sgpu_operations_create(run, error);

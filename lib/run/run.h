@@ -141,9 +141,9 @@ struct sgpu_run_options {
 				      refused (SGPU_EPOLICY, SGPU_EAUTH); NULL: anyone who knows a
 				      recipient's key may send work */
 	int owner_count;
-	struct sgpu_replay
-		*replay; /* refuses batches for their time and, if it has a directory,
-			    records each batch and refuses it a second time; NULL: neither */
+	/* Refuses batches for their time and, if it has a directory, records each batch and refuses
+	 * it a second time; NULL: neither. */
+	struct sgpu_replay *replay;
 	/* On the clock of sgpu_now_ns(); 0: none. If it passes before the batch was admitted, there
 	 * is no response (SGPU_ETIMEOUT). If it passes later, what has not ended fails, and the
 	 * response says so (SGPU_ESEGMENTS), as long as somebody reads it. */

@@ -16,8 +16,7 @@
 enum { LOOK_MS = 250, POOL_PAGE = 2 << 20, UNTAKEN_MAX = 64 };
 
 static struct {
-	/* Clients that went without taking the pool's descriptor. It stays on its way as long as
-	 * they have their socket, and counts for the user of all workers. */
+	/* clients that left the pool's descriptor: it counts until they close */
 	atomic_uint untaken;
 	struct sgpu_lease_pool *pool; /* NULL: none was asked for */
 	struct sgpu_lease_pool_info info;

@@ -193,7 +193,8 @@ int signer_ask(const uint8_t *nonce, size_t nonce_size, char **quote, size_t *si
 	int rc;
 
 	memcpy(question.nonce, nonce, nonce_size);
-	(void)sgpu_wire_send(signer_fd, WIRE_QUOTE, &question, sizeof(question), NULL, 0);
-	rc = await_child(error);
+	rc = sgpu_wire_send(signer_fd, WIRE_QUOTE, &question, sizeof(question), NULL, 0)
+		     ? await_child(error)
+		     : sgpu_fail(error, SGPU_ESYSTEM, "the process that signs quotes has ended");
 	return rc ? rc : wire_hear_text(signer_fd, WIRE_QUOTE_IS, quote, size, error);
 }
