@@ -66,24 +66,25 @@ static int read_tar(void *context, uint64_t position, void *data, size_t size,
 	return run->tar_code;
 }
 
-/* Whether reading so many bytes of the batch has to wait for its writer. */
-static bool tar_waits(const struct sgpu_tar_reader *tar, uint64_t size)
+/* How many bytes of the batch can be read without waiting for its writer. */
+static uint64_t tar_there(const struct sgpu_tar_reader *tar)
 {
 	struct pollfd fd = { .fd = tar->fd, .events = POLLIN };
 	int there = 0;
 
 	if (tar->seekable || poll(&fd, 1, 0) < 0 || fd.revents & (POLLHUP | POLLERR)) {
-		return false;
+		return UINT64_MAX;
 	}
-	return !(fd.revents & POLLIN) ||
-	       (ioctl(tar->fd, FIONREAD, &there) == 0 && (uint64_t)there < size);
+	return !(fd.revents & POLLIN)		       ? 0
+	       : ioctl(tar->fd, FIONREAD, &there) == 0 ? (uint64_t)there
+						       : UINT64_MAX;
 }
 
 static bool payload_waits(void *context)
 {
 	const struct sgpu_payload *p = context;
 
-	return tar_waits(p->run->tar, SGPU_TRANSFER_SLICE);
+	return tar_there(p->run->tar) < SGPU_TRANSFER_SLICE;
 }
 
 /* Reads bytes of a payload that is not in a lease, in order. */
@@ -362,27 +363,29 @@ static bool has_nothing_else(const struct sgpu_run *run, const struct sgpu_paylo
 	       !run->under_way[SGPU_TRANSFER_OUT];
 }
 
-/* Does other work until the batch's next `size` bytes are there. p: what is being read, or NULL. */
-static void await_tar(struct sgpu_run *run, uint64_t size, const struct sgpu_payload *p)
+/* Does other work until `size` bytes or more of the batch are there. Returns how many are, or
+ * UINT64_MAX if a read may wait. p: what is being read, or NULL. */
+static uint64_t await_tar(struct sgpu_run *run, uint64_t size, const struct sgpu_payload *p)
 {
-	uint64_t since = sgpu_now_ns();
+	uint64_t since = sgpu_now_ns(), there;
 
-	while (tar_waits(run->tar, size)) {
+	while ((there = tar_there(run->tar)) < size) {
 		if (sgpu_run_advance(run)) { /* what has arrived may start something */
 			since = sgpu_now_ns();
 		} else if (has_nothing_else(run, p)) {
-			return;
+			return UINT64_MAX;
 		} else {
 			sgpu_run_pause(run, since);
 		}
 	}
+	return there;
 }
 
-static void go_on(void *context)
+static uint64_t await_payload(void *context)
 {
 	const struct sgpu_payload *p = context;
 
-	await_tar(p->run, SGPU_TRANSFER_SLICE, p);
+	return await_tar(p->run, SGPU_TRANSFER_SLICE, p);
 }
 
 static int begin_large(struct sgpu_payload *p, struct sgpu_error *error)
@@ -391,7 +394,7 @@ static int begin_large(struct sgpu_payload *p, struct sgpu_error *error)
 						 .expected = p->of->kt128,
 						 .end = { .read = read_tar,
 							  .waits = payload_waits,
-							  .meanwhile = go_on,
+							  .await = await_payload,
 							  .ordered = true,
 							  .context = p } };
 	int rc = prepare_input(p, p->host, error);
@@ -456,10 +459,10 @@ static int read_batch(struct sgpu_run *run, struct sgpu_error *error)
 		if (rc != SGPU_OK) {
 			return sgpu_fail(error, rc, "the run was stopped");
 		}
-		if (tar_waits(run->tar, size)) {
+		if (tar_there(run->tar) < size) {
 			flush_group(run);
 		}
-		await_tar(run, size, NULL);
+		(void)await_tar(run, size, NULL);
 		rc = sgpu_batch_next_payload(run->tar, run->job.batch, &index, error);
 		if (rc == SGPU_OK && index >= 0) {
 			const char *text;

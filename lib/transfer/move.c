@@ -15,7 +15,8 @@
 enum {
 	PIECE_CHUNKS = 8,    /* that a worker copies at a time */
 	PIECES_A_HELPER = 2, /* pieces for each worker that is called */
-	LIVE_CHUNKS = 2,     /* that a worker seals at a time; all workers are called for that */
+	LIVE_CHUNKS = 2,     /* that a worker seals at a time, at least; all are called for that */
+	LIVE_PIECES = 64,    /* of a large run */
 };
 
 /* ---- what a transfer moves ---- */
@@ -90,14 +91,13 @@ static void read_in_order(struct pieces *p, uint64_t bytes)
 {
 	struct sgpu_transfer *t = p->transfer;
 	const struct sgpu_endpoint *source = &t->request.end;
-	const uint64_t slice = source->meanwhile ? SGPU_TRANSFER_SLICE : bytes;
+	uint64_t there = bytes;
 
 	t->reading = true;
-	for (uint64_t at = 0; at < bytes && p->code == SGPU_OK; at += slice) {
-		if (source->meanwhile && source->waits(source->context)) {
-			source->meanwhile(source->context);
-		}
-		copy_piece(p, at, sgpu_min_u64(at + slice, bytes));
+	for (uint64_t at = 0; at < bytes && p->code == SGPU_OK; at += there) {
+		there = source->await ? source->await(source->context) : bytes;
+		there = sgpu_min_u64(there, bytes - at);
+		copy_piece(p, at, at + there);
 	}
 	t->reading = false;
 }
@@ -105,7 +105,10 @@ static void read_in_order(struct pieces *p, uint64_t bytes)
 static int copy_run(struct sgpu_transfer *t, struct sgpu_chunk_move *move, struct sgpu_error *error)
 {
 	const bool live = t->request.end.live;
-	const uint64_t grain = (live ? LIVE_CHUNKS : PIECE_CHUNKS) * sgpu_transfer_chunk(t);
+	const uint64_t sealed_at_once = move->run.count / LIVE_PIECES > LIVE_CHUNKS
+						? move->run.count / LIVE_PIECES
+						: LIVE_CHUNKS;
+	const uint64_t grain = (live ? sealed_at_once : PIECE_CHUNKS) * sgpu_transfer_chunk(t);
 	const uint64_t begin = sgpu_now_ns();
 	const bool alone = sgpu_transfer_is_in(t) ? t->request.end.ordered
 						  : !t->memory && !t->request.end.parallel;
@@ -421,7 +424,7 @@ static bool may_read(const struct sgpu_transfer *t, bool may_block)
 {
 	const struct sgpu_endpoint *source = &t->request.end;
 
-	return (may_block && (source->meanwhile || t->over == t->begun)) || !source->waits ||
+	return (may_block && (source->await || t->over == t->begun)) || !source->waits ||
 	       !source->waits(source->context);
 }
 

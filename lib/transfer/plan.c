@@ -95,7 +95,8 @@ static void plan_runs(struct sgpu_transfer *t)
 	if (bytes <= SGPU_TRANSFER_SMALL) {
 		t->class = t->direct && !sealed ? SGPU_STAGING_NONE : SGPU_STAGING_SMALL;
 		plan->largest = plan->total;
-	} else if (!t->direct || (sealed && bytes < DIRECT_MIN_RUNS * config->staged_run)) {
+	} else if (!(t->direct || t->request.end.live) ||
+		   (sealed && bytes < DIRECT_MIN_RUNS * config->staged_run)) {
 		t->class = SGPU_STAGING_LARGE;
 		pthread_mutex_lock(&engine->mutex);
 		engine->staging[SGPU_STAGING_LARGE].earned += bytes / 4;

@@ -57,12 +57,13 @@ void sgpu_engine_free(struct sgpu_engine **engine);
 
 /* Staging buffers for what is moved whole: of SGPU_TRANSFER_SMALL bytes and what sealing adds. */
 #define SGPU_TRANSFER_SMALL ((uint64_t)128 << 10)
-/* Bytes of one read of an ordered source: fewer are not worth it, and every pipe holds so many. */
+/* Least bytes of a read of an ordered source: fewer are not worth it; every pipe holds so many. */
 #define SGPU_TRANSFER_SLICE ((uint64_t)32 << 10)
 enum sgpu_staging_class {
 	SGPU_STAGING_SMALL,
 	SGPU_STAGING_LARGE,  /* a chunk run that is read, or written, by processors */
-	SGPU_STAGING_DIRECT, /* a chunk run that only the device touches: device memory alone */
+	SGPU_STAGING_DIRECT, /* one that only the device touches: device memory alone; or of a large
+				live copy */
 	SGPU_STAGING_CLASSES,
 	SGPU_STAGING_NONE = SGPU_STAGING_CLASSES
 };
@@ -106,8 +107,9 @@ struct sgpu_endpoint {
 	/* NULL, or whether a read of an ordered source would have to wait. Steps then read nothing,
 	 * so the thread can do something else. */
 	bool (*waits)(void *context);
-	/* NULL, or called before a read that would wait; may step this transfer and others. */
-	void (*meanwhile)(void *context);
+	/* NULL, or called before each read of an ordered source: returns how many bytes it may
+	 * take. While these have to arrive, it may step this transfer and others. */
+	uint64_t (*await)(void *context);
 	bool live; /* what is read was sealed for this transfer: its first runs are short */
 	void *context;
 };
