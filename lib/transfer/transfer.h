@@ -35,10 +35,12 @@ struct sgpu_engine;
 
 /* 0 stands for the default, measured to be best. Runs are whole chunks of plaintext, in bytes. */
 struct sgpu_engine_config {
-	unsigned workers;      /* on a GPU: threads that copy; 0: sgpu_cpu_count() */
-	uint64_t pinned_max;   /* most staging memory on the host; 64 MiB */
-	uint64_t staged_run;   /* chunk run through a staging buffer of the host; 2 MiB */
-	uint64_t direct_run;   /* chunk run that the device reads or writes in place; 32 MiB */
+	unsigned workers;    /* on a GPU: threads that copy; 0: sgpu_cpu_count() */
+	uint64_t pinned_max; /* most staging memory on the host; 64 MiB. Live copies of eight
+				staged runs or more take direct_count times direct_run besides */
+	uint64_t staged_run; /* chunk run through a staging buffer of the host; 2 MiB */
+	uint64_t direct_run; /* that the device reads or writes in place, or of such a copy; 32 MiB
+			      */
 	unsigned direct_count; /* device buffers of that size in each direction; 3 */
 	uint64_t first_run;    /* smallest chunk run at the start of a live copy; 512 KiB */
 	uint64_t last_run; /* smallest: end of inputs and live copies, start of outputs; 1 MiB */
