@@ -40,7 +40,6 @@ static void configure(struct sgpu_engine *engine, const struct sgpu_engine_confi
 		.staged_run = or_else(w->staged_run, 2 * MIB),
 		.direct_run = or_else(w->direct_run, 32 * MIB),
 		.direct_count = w->direct_count ? w->direct_count : 3,
-		.first_run = or_else(w->first_run, MIB / 2),
 		.last_run = or_else(w->last_run, MIB),
 		.kept_max = or_else(w->kept_max, a_quarter_of_memory()),
 		.shared_files = w->shared_files,
@@ -55,22 +54,19 @@ static uint64_t buffer_size(uint64_t chunks)
 static void setup_staging(struct sgpu_engine *engine)
 {
 	const struct sgpu_engine_config *config = &engine->config;
-	uint64_t smallest = config->first_run > config->last_run ? config->first_run
-								 : config->last_run,
-		 count;
+	uint64_t last = config->last_run / SGPU_CHUNK, count;
 	struct sgpu_staging_pool *pools = engine->staging;
 
-	smallest /= SGPU_CHUNK;
 	pools[SGPU_STAGING_SMALL].size = buffer_size(SGPU_TRANSFER_SMALL / SGPU_CHUNK + 2);
 	pools[SGPU_STAGING_SMALL].limit = SMALL_BUFFERS;
 	pools[SGPU_STAGING_LARGE].size =
-		buffer_size(sgpu_chunk_run_most(config->staged_run / SGPU_CHUNK, smallest));
+		buffer_size(sgpu_chunk_run_most(config->staged_run / SGPU_CHUNK, last));
 	count = config->pinned_max / pools[SGPU_STAGING_LARGE].size;
 	pools[SGPU_STAGING_LARGE].limit = count < 1		? 1
 					  : count < BUFFERS_MAX ? (unsigned)count
 								: BUFFERS_MAX;
 	pools[SGPU_STAGING_DIRECT].size =
-		buffer_size(sgpu_chunk_run_most(config->direct_run / SGPU_CHUNK, smallest));
+		buffer_size(sgpu_chunk_run_most(config->direct_run / SGPU_CHUNK, last));
 	pools[SGPU_STAGING_DIRECT].limit = 2 * config->direct_count; /* in both directions */
 }
 

@@ -17,13 +17,14 @@ struct sgpu_run_plan {
 	uint64_t total;		   /* chunks */
 	uint64_t largest;	   /* chunks of a full run */
 	uint64_t at_begin, at_end; /* chunks of the smallest run at each end; 0: none smaller */
+	uint64_t rest;		   /* fewer chunks join the run before them */
 };
 struct sgpu_chunk_run {
 	uint64_t first, count; /* chunks, from the start of the transfer */
 };
 /* The run that starts at chunk `first`. If the total is 0, the run is empty. */
 struct sgpu_chunk_run sgpu_chunk_run_at(const struct sgpu_run_plan *plan, uint64_t first);
-uint64_t sgpu_chunk_run_most(uint64_t largest, uint64_t smallest);
+uint64_t sgpu_chunk_run_most(uint64_t largest, uint64_t last);
 
 /* ---- staging buffers ---- */
 /* Memory for a sealed chunk run, on the host, the device or both; each allocated at first use. */
@@ -148,9 +149,5 @@ void sgpu_transfer_note(struct sgpu_transfer *transfer, enum sgpu_transfer_step 
 
 /* ---- store.c ---- */
 void sgpu_transfer_store(void *to, const void *from, size_t size);
-/* Moves most of what this core has written (all would take longer) to the cache that all cores
- * share: the bus reads a core's own at little more than half speed. Does nothing if the processor
- * cannot. */
-void sgpu_transfer_demote(const void *memory, size_t size);
 
 #endif

@@ -50,9 +50,6 @@ static int seal_piece(void *context, uint64_t position, void *data, size_t size,
 	pthread_mutex_lock(&key->mutex);
 	key->aeads[key->idle++] = aead;
 	pthread_mutex_unlock(&key->mutex);
-	if (rc == SGPU_OK) {
-		sgpu_transfer_demote(data, size);
-	}
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "AES-256-GCM failed");
 }
 

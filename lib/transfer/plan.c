@@ -33,16 +33,16 @@ struct sgpu_chunk_run sgpu_chunk_run_at(const struct sgpu_run_plan *plan, uint64
 	run.count = sgpu_min_u64(run.count, rest);
 	/* Adds a small rest. No run is the last chunk alone: if empty, it lies past the end. */
 	left = rest - run.count;
-	if (left < 2 || 2 * left < max_u64(plan->at_begin, plan->at_end)) {
+	if (left < 2 || left < plan->rest) {
 		run.count = rest;
 	}
 	return run;
 }
 
 /* A largest run with the small rest that may be added. */
-uint64_t sgpu_chunk_run_most(uint64_t largest, uint64_t smallest)
+uint64_t sgpu_chunk_run_most(uint64_t largest, uint64_t last)
 {
-	return largest + smallest / 2 + 2;
+	return largest + last / 2 + 2;
 }
 
 /* ---- a transfer ---- */
@@ -86,8 +86,9 @@ static void plan_runs(struct sgpu_transfer *t)
 {
 	struct sgpu_engine *engine = t->engine;
 	const struct sgpu_engine_config *config = &engine->config;
-	const bool sealed = t->request.key != NULL;
-	const uint64_t bytes = sgpu_transfer_bytes(t);
+	const bool sealed = t->request.key != NULL, live = t->request.end.live;
+	const bool in = sgpu_transfer_is_in(t);
+	const uint64_t bytes = sgpu_transfer_bytes(t), last = config->last_run / SGPU_CHUNK;
 	struct sgpu_run_plan *plan = &t->plan;
 
 	plan->largest = config->staged_run / SGPU_CHUNK;
@@ -95,7 +96,7 @@ static void plan_runs(struct sgpu_transfer *t)
 	if (bytes <= SGPU_TRANSFER_SMALL) {
 		t->class = t->direct && !sealed ? SGPU_STAGING_NONE : SGPU_STAGING_SMALL;
 		plan->largest = plan->total;
-	} else if (!(t->direct || t->request.end.live) ||
+	} else if (!(t->direct || live) ||
 		   (sealed && bytes < DIRECT_MIN_RUNS * config->staged_run)) {
 		t->class = SGPU_STAGING_LARGE;
 		pthread_mutex_lock(&engine->mutex);
@@ -107,11 +108,12 @@ static void plan_runs(struct sgpu_transfer *t)
 								      : SGPU_MOVES_MAX;
 		plan->largest = config->direct_run / SGPU_CHUNK;
 	}
-	if (sealed && plan->total > plan->largest) {
-		plan->at_end = sgpu_transfer_is_in(t) ? config->last_run / SGPU_CHUNK : 0;
-		plan->at_begin = t->request.end.live	  ? config->first_run / SGPU_CHUNK
-				 : sgpu_transfer_is_in(t) ? 0
-							  : config->last_run / SGPU_CHUNK;
+	if (sealed && plan->total > (live ? config->staged_run / SGPU_CHUNK : plan->largest)) {
+		plan->at_end = in ? last : 0;
+		plan->at_begin = live ? sgpu_min_u64(plan->total / 4, plan->largest / 2)
+				 : in ? 0
+				      : last;
+		plan->rest = last / 2;
 	}
 }
 

@@ -36,31 +36,11 @@ void sgpu_transfer_store(void *to, const void *from, size_t size)
 	_mm_sfence();
 }
 
-/* The bytes are CLDEMOTE; processors without it do nothing. Hypervisors hide it although it works,
- * so nobody asks for it. */
-void sgpu_transfer_demote(const void *memory, size_t size)
-{
-	for (size_t i = 0; i < size; i += LINE) {
-		if (i / LINE % 4 < 3) {
-			__asm__ volatile(".byte 0x0f, 0x1c, 0x00"
-					 :
-					 : "a"((const uint8_t *)memory + i)
-					 : "memory");
-		}
-	}
-}
-
 #else
 
 void sgpu_transfer_store(void *to, const void *from, size_t size)
 {
 	memcpy(to, from, size);
-}
-
-void sgpu_transfer_demote(const void *memory, size_t size)
-{
-	(void)memory;
-	(void)size;
 }
 
 #endif

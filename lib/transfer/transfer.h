@@ -42,7 +42,6 @@ struct sgpu_engine_config {
 	uint64_t direct_run; /* that the device reads or writes in place, or of such a copy; 32 MiB
 			      */
 	unsigned direct_count; /* device buffers of that size in each direction; 3 */
-	uint64_t first_run;    /* smallest chunk run at the start of a live copy; 512 KiB */
 	uint64_t last_run; /* smallest: end of inputs and live copies, start of outputs; 1 MiB */
 	uint64_t kept_max; /* most bytes of regions that stay registered; a quarter of memory */
 	bool shared_files; /* other processes have the descriptors and may cut the files at any

@@ -30,13 +30,11 @@ static const struct sgpu_engine_config scarce = { .workers = 3,
 						  .pinned_max = 1,
 						  .direct_count = 1,
 						  .direct_run = 32 * C,
-						  .first_run = C,
 						  .last_run = 2 * C };
 static const struct sgpu_engine_config several = { .workers = 4,
 						   .staged_run = 16 * C,
 						   .pinned_max = 100 * C,
 						   .direct_run = 64 * C,
-						   .first_run = 2 * C,
 						   .last_run = 4 * C };
 
 static struct sgpu_engine *engine;
