@@ -23,7 +23,7 @@ SANITIZE ?=
 # 0: demo, check, fuzz, interop and bench install no packages.
 DEPS ?= 1
 FUZZ_SECONDS ?= 20
-# Restricts check and fuzz: TESTS="seal test_hkdf", TESTS="fuzz_tar".
+# Restricts check and fuzz: TESTS="seal test_kt128", TESTS="fuzz_tar".
 TESTS ?=
 
 # What --version names, from git, or what git left in the script when it packed the source.
@@ -458,7 +458,7 @@ variables (make NAME=value)
   SANITIZE=       address (with undefined) or thread
   IPSEC_MB=$(IPSEC_MB) BLAS=$(BLAS) CLONES=$(CLONES) NUMA=$(NUMA) CUDA=$(CUDA)   0 leaves it out
   DEPS=0          install no packages
-  TESTS=          only these: TESTS="seal test_hkdf"; of check-gpu also memcheck,
+  TESTS=          only these: TESTS="seal test_kt128"; of check-gpu also memcheck,
                   racecheck, bench; of mutate the names of mistakes
   FUZZ_SECONDS=$(FUZZ_SECONDS)
   BENCH_OPTIONS=  of sgpu-bench run, or of scripts/benchmarks.sh

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# run-tests.sh [NAME...]: runs tests/unit and tests/bats, or only the files named ("seal", "test_hkdf"), two files at
+# run-tests.sh [NAME...]: runs tests/unit and tests/bats, or only the files named ("seal", "test_kt128"), two files at
 # a time. Prints TAP, why tests were skipped, which failed, and last `N passed, N failed`. Exit 1 when any failed.
 #   SGPU_BUILD       folder with the built programs (build)
 #   SGPU_VECTORS     folder with published test vectors
@@ -152,8 +152,14 @@ for folder in "${folders[@]}"; do
 		[ -f "$file" ] && wanted "$file" "$@" && files+=("$file")
 	done
 done
+for name in "$@"; do
+	[[ " ${files[*]##*/}" =~ " "(test_)?"$name." ]] || {
+		echo "run-tests.sh: no such test: $name" >&2
+		exit 2
+	}
+done
 [ ${#files[@]} -gt 0 ] || {
-	echo "run-tests.sh: no such test: $*" >&2
+	echo "run-tests.sh: no tests in: ${folders[*]}" >&2
 	exit 2
 }
 

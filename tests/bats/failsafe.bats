@@ -66,6 +66,8 @@ suite() {
 @test "a name that no test has is an error, not an empty success" {
 	printf '@test "one" { true; }\n' >good.bats
 	run -2 suite no-such-test
+	run -2 suite good no-such-test
+	assert_contains "$output" "no such test: no-such-test"
 }
 
 @test "a file that takes too long turns the suite red, and what it started is ended" {
