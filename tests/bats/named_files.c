@@ -3,9 +3,7 @@
  * Preloaded, it makes every file system one where a file always has a name, as on vfat, NFS and
  * most of FUSE. With SGPU_TEST_KILL=1 the process then dies by SIGKILL at its first rename, as one
  * that is killed between two calls would. With SGPU_TEST_REPLACE=1 no rename can refuse to replace,
- * as on NFS; with SGPU_TEST_UNRESERVED=1 none can reserve space. With SGPU_TEST_RACE=1 somebody
- * makes each response and reason just before the first look and the first rename, and removes it
- * after. See outputs.bats and spool.bats.
+ * as on NFS; with SGPU_TEST_UNRESERVED=1 none can reserve space. See outputs.bats and spool.bats.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -14,15 +12,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-/* Whether this is the first, third, ... time for a response or a reason. */
-static int lost(int *races, const char *name)
-{
-	return getenv("SGPU_TEST_RACE") && strstr(name, ".re") && ++*races % 2;
-}
 
 int openat(int folder, const char *path, int flags, ...)
 {
@@ -30,11 +21,6 @@ int openat(int folder, const char *path, int flags, ...)
 	va_start(rest, flags);
 	const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
 	va_end(rest);
-	static int races;
-	if ((flags & O_PATH) && lost(&races, path)) {
-		return (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/exe", flags & ~O_NOFOLLOW,
-				    mode);
-	}
 	if ((flags & O_TMPFILE) == O_TMPFILE && !getenv("SGPU_TEST_NAMELESS")) {
 		errno = EOPNOTSUPP;
 		return -1;
@@ -61,11 +47,6 @@ int renameat(int from_folder, const char *from, int to_folder, const char *to)
 
 int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
 {
-	static int races;
-	if ((flags & RENAME_NOREPLACE) && lost(&races, to)) {
-		errno = EEXIST;
-		return -1;
-	}
 	if ((flags & RENAME_NOREPLACE) && getenv("SGPU_TEST_REPLACE")) {
 		errno = EINVAL;
 		return -1;

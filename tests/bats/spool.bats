@@ -411,16 +411,6 @@ payload["batch_id"] = text(id[:-1] + bytes([id[-1] ^ 1]))'
 	assert_contains "$stderr" "'spool/b3' is not to be moved by this user: it is left alone"
 }
 
-@test "who makes and removes names of responses and reasons all the time ends no worker" {
-	requires cc no-sanitizer
-	compile -shared -fPIC -O2 -o named_files.so "$BATS_TEST_DIRNAME/named_files.c"
-	fill 3
-	echo no >spool/x
-	LD_PRELOAD=$PWD/named_files.so SGPU_TEST_RACE=1 run -1 worker -q spool
-	opens spool/b{1,2,3}.response
-	[ "$(ls spool/failed)" = "$(printf '%s\n' x.3 x.3.reason)" ]
-}
-
 @test "claims of another host are taken back with --reclaim alone; not from a worker that holds its lock" {
 	requires jq
 	local dead=spool/.claimed/elsewhere.00000000.7.00000001 live=spool/.claimed/elsewhere.00000000.7.00000002

@@ -16,7 +16,6 @@
 #include "spool.h"
 
 enum { NAMES_TRIED = 1000000 };
-enum { RACES_LOST = 100 };   /* to somebody who makes and removes a name all the time */
 enum { RESULT_MODE = 0644 }; /* nobody else may alter a response */
 
 int spool_open_file(int directory, const char *name)
@@ -147,7 +146,7 @@ static bool response_is_there(const struct spool *spool, const struct spool_batc
 int spool_batch_open(struct spool *spool, struct spool_batch *b, struct sgpu_error *error)
 {
 	char *shown = NULL;
-	int lost = 0, rc = open_file(spool, b, &b->error);
+	int rc = open_file(spool, b, &b->error);
 
 	if (rc != SGPU_OK) {
 		return SGPU_OK;
@@ -155,13 +154,11 @@ int spool_batch_open(struct spool *spool, struct spool_batch *b, struct sgpu_err
 	if (asprintf(&shown, "%s/%s", spool->options.output, b->response_name) < 0) {
 		return sgpu_fail_nomem(error);
 	}
-	do {
-		rc = sgpu_output_open_beneath(&b->response, spool->output, b->response_name, shown,
-					      RESULT_MODE, true, error);
-	} while (rc != SGPU_OK && !response_is_there(spool, b) && lost++ < RACES_LOST);
+	rc = sgpu_output_open_beneath(&b->response, spool->output, b->response_name, shown,
+				      RESULT_MODE, true, error);
 	free(shown);
 	b->response.unsynced = true; /* synced later, with others */
-	if (rc != SGPU_OK && lost <= RACES_LOST) {
+	if (rc != SGPU_OK && response_is_there(spool, b)) {
 		(void)!compare_response(spool, b, &b->error);
 		rc = SGPU_OK;
 	}
@@ -170,13 +167,11 @@ int spool_batch_open(struct spool *spool, struct spool_batch *b, struct sgpu_err
 
 int spool_answer(struct spool *spool, struct spool_batch *b, struct sgpu_error *error)
 {
-	int lost = 0, rc;
+	const int rc = sgpu_output_commit(&b->response, error);
 
-	do {
-		rc = sgpu_output_commit(&b->response, error);
-	} while (rc != SGPU_OK && !response_is_there(spool, b) && lost++ < RACES_LOST);
 	/* a worker that thought this one dead may have answered */
-	return rc != SGPU_OK && lost <= RACES_LOST ? compare_response(spool, b, error) : rc;
+	return rc != SGPU_OK && response_is_there(spool, b) ? compare_response(spool, b, error)
+							    : rc;
 }
 
 /* ---- where a batch goes ---- */
@@ -266,20 +261,17 @@ int spool_failed(struct spool *spool, struct spool_batch **batch, const struct s
 {
 	const struct spool_batch *b = *batch;
 	char name[NAME_MAX + 1];
-	int i = 0, lost = 0, rc;
+	int i = 0, rc;
 
 	do {
-		do {
-			number_name(b->name, i, name);
-		} while (++i < NAMES_TRIED && !is_free(spool->failed, name));
-		rc = write_reason(spool, name, reason, error);
-		if (rc == SGPU_OK &&
-		    spool_move_new(spool->own.directory, b->name, spool->failed, name) != 0 &&
-		    errno != ENOENT) {
-			rc = sgpu_fail_errno(error, "cannot put '%s' away", b->shown);
-			lost = errno == EEXIST ? lost : RACES_LOST;
-		}
-	} while (rc != SGPU_OK && lost++ < RACES_LOST);
+		number_name(b->name, i, name);
+	} while (++i < NAMES_TRIED && !is_free(spool->failed, name));
+	rc = write_reason(spool, name, reason, error);
+	if (rc == SGPU_OK &&
+	    spool_move_new(spool->own.directory, b->name, spool->failed, name) != 0 &&
+	    errno != ENOENT) {
+		rc = sgpu_fail_errno(error, "cannot put '%s' away", b->shown);
+	}
 	if (rc == SGPU_OK) {
 		free_batch(batch);
 	} else {
