@@ -474,7 +474,7 @@ static void end(void)
 	}
 	CHECK(kill(getpid(), SIGTERM) == 0);
 	CHECK(until(has_ended) && w.s.status == 0);
-	(void)closing_do(true);
+	closing_do(true);
 	/* A worker that was killed while it started may still be heard of. */
 	for (int ms = 0; work(), count_open() != w.before && ms < 5000; ms++) {
 		usleep(1000);

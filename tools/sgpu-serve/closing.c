@@ -81,24 +81,23 @@ uint64_t closing_due_ns(void)
 	return count == 0 ? 0 : due_ns;
 }
 
-bool closing_do(bool all)
+void closing_do(bool all)
 {
 	const uint64_t now = sgpu_now_ns();
 	static bool made;
 
 	if (count == 0 || (!all && now < due_ns && count < MANY)) {
-		return true;
+		return;
 	}
 	due_ns = now + PAUSE_NS; /* the next try, if no thread can start now */
 	qsort(taken, count, sizeof(*taken), compare);
 	made = made || pthread_barrier_init(&meeting, NULL, 2) == 0;
 	if (!made || sgpu_thread_start(NULL, end_with_them, NULL, NULL) < 0) {
-		return false;
+		return;
 	}
 	(void)pthread_barrier_wait(&meeting);
 	while (is_apart && count > 0) {
 		close(taken[--count].fd);
 	}
 	(void)pthread_barrier_wait(&meeting);
-	return count == 0;
 }

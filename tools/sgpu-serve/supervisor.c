@@ -450,7 +450,7 @@ bool supervisor_step(struct supervisor *s, int most_ms)
 		}
 	}
 	turns_give(s);
-	(void)closing_do(false); /* it tries again; closing_room() bounds what waits */
+	closing_do(false); /* it tries again; closing_room() bounds what waits */
 	if (s->status && !s->stopping) {
 		stop(s);
 	}
@@ -474,7 +474,7 @@ int supervise(const struct server *server, struct service_socket *socket)
 	}
 	while (supervisor_step(&s, -1)) {
 	}
-	(void)closing_do(true);
+	closing_do(true);
 	close(s.signal_fd);
 	return s.status;
 }

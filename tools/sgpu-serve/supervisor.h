@@ -169,9 +169,9 @@ enum { CLOSING_ROOM = 1024 };
 
 void closing_take(int fd);
 /* Closes the descriptors taken, if the first has waited for CLOSING_WAIT_NS, many wait, or `all` is
- * set. False: they still wait, as there is no thread or memory. */
+ * set. Without a thread or memory they still wait. */
 #define CLOSING_WAIT_NS UINT64_C(20000000)
-bool closing_do(bool all);
+void closing_do(bool all);
 /* When closing_do is to be called next; 0: never. */
 uint64_t closing_due_ns(void);
 unsigned closing_room(void);
