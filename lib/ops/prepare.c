@@ -49,60 +49,64 @@ int sgpu_ops_load_manifest(const char *text, size_t size, const char *name, unsi
 	return rc;
 }
 
-int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation, struct sgpu_op_call *call,
-		     struct sgpu_error *error)
+/* Reads the parameters of a call whose types are set. Kernels trust these types: false unless they
+ * are what the operation itself infers. */
+static bool read_params_and_infer(const struct sgpu_operation *operation, struct sgpu_op_call *call)
 {
 	struct sgpu_diagnostics diagnostics = { 0 };
 	struct sgpu_ops_checker checker = { .report = { .diagnostic = sgpu_ops_on_diagnostic },
 					    .reader = { .diagnostics = &diagnostics },
-					    .index = operation };
+					    .operation = operation };
 	struct sgpu_op_call inferred;
+
+	sgpu_ops_check_params(&checker, call);
+	inferred = *call;
+	for (int i = 0; call->op->args[i].name; i++) {
+		if (sgpu_op_is_output(&call->op->args[i])) {
+			inferred.type[i].dtype = SGPU_NONE;
+		}
+	}
+	if (!checker.failed) {
+		call->op->infer(&inferred, &checker.report);
+	}
+	for (int i = 0; call->op->args[i].name; i++) {
+		checker.failed |=
+			call->present[i] && !sgpu_type_equal(&inferred.type[i], &call->type[i]);
+	}
+	sgpu_diagnostics_clear(&diagnostics);
+	return !checker.failed;
+}
+
+int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation, struct sgpu_op_call *call,
+		     struct sgpu_error *error)
+{
+	const struct sgpu_operation *op;
 
 	memset(call, 0, sizeof(*call));
 	if (operation < 0 || operation >= manifest->operation_count) {
 		return sgpu_fail(error, SGPU_EUSAGE, "the manifest has no operation %d", operation);
 	}
-	checker.operation = &manifest->operations[operation];
-	call->op = checker.operation->module ? &sgpu_op_module
-					     : sgpu_op_find(checker.operation->kernel);
+	op = &manifest->operations[operation];
+	call->op = op->module ? &sgpu_op_module : sgpu_op_find(op->kernel);
 	if (!call->op) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' is not an operation",
-				 checker.operation->kernel ? checker.operation->kernel : "");
+				 op->kernel ? op->kernel : "");
 	}
-	for (int i = 0; i < checker.operation->arg_count; i++) {
-		const struct sgpu_argument *arg = &checker.operation->args[i];
-		int index = checker.operation->module ? i : sgpu_op_arg(call->op, arg->name);
+	for (int i = 0; i < op->arg_count; i++) {
+		const struct sgpu_argument *arg = &op->args[i];
+		int index = op->module ? i : sgpu_op_arg(call->op, arg->name);
 
 		if (index < 0 || arg->segment < 0 ||
 		    manifest->segments[arg->segment].type.dtype == SGPU_NONE) {
 			return sgpu_fail(error, SGPU_EINVALID,
 					 "argument '%s' of '%s' was not checked", arg->name,
-					 checker.operation->id);
+					 op->id);
 		}
 		call->type[index] = manifest->segments[arg->segment].type;
 		call->present[index] = true;
 	}
-	if (!checker.operation->module) {
-		sgpu_ops_check_params(&checker, call);
-		/* Kernels trust these types: they must be what the operation itself infers. */
-		inferred = *call;
-		for (int i = 0; call->op->args[i].name; i++) {
-			if (sgpu_op_is_output(&call->op->args[i])) {
-				inferred.type[i].dtype = SGPU_NONE;
-			}
-		}
-		if (!checker.failed) {
-			call->op->infer(&inferred, &checker.report);
-		}
-		for (int i = 0; call->op->args[i].name; i++) {
-			checker.failed |= call->present[i] &&
-					  !sgpu_type_equal(&inferred.type[i], &call->type[i]);
-		}
-		sgpu_diagnostics_clear(&diagnostics);
-	}
-	if (checker.failed) {
-		return sgpu_fail(error, SGPU_EINVALID, "operation '%s' was not checked",
-				 checker.operation->id);
+	if (!op->module && !read_params_and_infer(op, call)) {
+		return sgpu_fail(error, SGPU_EINVALID, "operation '%s' was not checked", op->id);
 	}
 	return 0;
 }
