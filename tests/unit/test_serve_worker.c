@@ -326,6 +326,38 @@ UNIT_TEST(an_answer_has_nothing_of_the_memory_behind_its_texts)
 	close(ends[1]);
 }
 
+UNIT_TEST(a_text_comes_as_it_was_sent_in_the_message_or_beyond_96_kib_in_a_file)
+{
+	static const size_t sizes[] = { 0, 96 << 10, (96 << 10) + 1, WIRE_TEXT_MAX };
+	static char sent[WIRE_TEXT_MAX];
+	const unsigned before = count_open();
+	int ends[2];
+
+	for (size_t i = 0; i < sizeof(sent); i++) {
+		sent[i] = (char)world_next(&w.random);
+	}
+	REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
+		const size_t in_message = sizes[i] <= 96 << 10 ? sizes[i] : 0;
+		char *got = NULL;
+		size_t size = SIZE_MAX;
+
+		CHECK(wire_say_text(ends[1], WIRE_STATUS_IS, sent, sizes[i], &error) == SGPU_OK);
+		CHECK(recv(ends[0], NULL, 0, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT) ==
+		      (ssize_t)(sizeof(struct sgpu_greeting) + in_message));
+		REQUIRE(wire_hear_text(ends[0], WIRE_STATUS_IS, &got, &size, &error) == SGPU_OK);
+		CHECK(size == sizes[i] && memcmp(got, sent, size) == 0 && got[size] == '\0');
+		free(got);
+	}
+	close(ends[0]);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
+		CHECK(wire_say_text(ends[1], WIRE_STATUS_IS, sent, sizes[i], &error) ==
+		      SGPU_ESYSTEM);
+	}
+	close(ends[1]);
+	CHECK(count_open() == before);
+}
+
 /* As one that refuses a connection at once. */
 UNIT_TEST(what_a_server_said_is_heard_though_it_closed_before_it_had_read_all)
 {
@@ -407,6 +439,7 @@ int main(int argc, char **argv)
 	UNIT_RUN(a_worker_whose_supervisor_has_gone_ends_with_its_clients);
 	UNIT_RUN(an_answer_whose_code_is_none_is_an_error_of_the_system);
 	UNIT_RUN(an_answer_has_nothing_of_the_memory_behind_its_texts);
+	UNIT_RUN(a_text_comes_as_it_was_sent_in_the_message_or_beyond_96_kib_in_a_file);
 	UNIT_RUN(what_a_server_said_is_heard_though_it_closed_before_it_had_read_all);
 	UNIT_RUN(the_page_has_each_message_with_its_length);
 	UNIT_RUN(no_message_brings_more_descriptors_than_a_message_may);

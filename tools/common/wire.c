@@ -126,25 +126,21 @@ int wire_say_text(int socket, enum wire_kind kind, const char *text, size_t size
 		  struct sgpu_error *error)
 {
 	struct text_message message;
-	int file, rc;
+	size_t sent = offsetof(struct text_message, text);
+	int file = -1, rc = SGPU_OK;
 
 	if (size <= sizeof(message.text)) {
 		memcpy(message.text, text, size);
-		return sgpu_wire_send(socket, kind, &message,
-				      offsetof(struct text_message, text) + size, NULL, 0)
-			       ? SGPU_OK
-			       : sgpu_fail(error, SGPU_ESYSTEM,
-					   "a process of this worker takes no message");
+		sent += size;
+	} else {
+		file = memfd_create("sgpu-run", MFD_CLOEXEC);
+		rc = file < 0 ? sgpu_fail_errno(error, "cannot make a memory file")
+			      : sgpu_write(file, "a memory file", text, size, error);
 	}
-	file = memfd_create("sgpu-run", MFD_CLOEXEC);
-	if (file < 0) {
-		return sgpu_fail_errno(error, "cannot make a memory file");
-	}
-	rc = sgpu_write(file, "a memory file", text, size, error);
-	if (rc == SGPU_OK && !wire_say(socket, kind, file)) {
+	if (rc == SGPU_OK && !sgpu_wire_send(socket, kind, &message, sent, &file, file >= 0)) {
 		rc = sgpu_fail(error, SGPU_ESYSTEM, "a process of this worker takes no message");
 	}
-	close(file);
+	sgpu_close(file);
 	return rc;
 }
 
