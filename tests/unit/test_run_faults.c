@@ -139,6 +139,25 @@ UNIT_TEST(a_run_of_small_payloads_ends_well_too)
 	}
 }
 
+/* Runs a job of payloads of that size, in which a function of the fake device fails that is put
+ * back then. */
+static bool hear_failure(uint64_t size, struct answer *answer)
+{
+	struct job job;
+	bool heard;
+	int out;
+
+	make_job(&job, size);
+	atomic_store(&fail_at, -1);
+	CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
+	fake.backend.stream.event_query = fake_event_query;
+	fake.backend.stream.enqueue = fake_enqueue;
+	heard = read_answer(out, job.key, answer);
+	close(out);
+	free_job(&job);
+	return heard;
+}
+
 /* Of an event that cannot be asked for, nobody knows whether the work before it has ended. */
 static int refuse_query(struct sgpu_event *event, bool *done, struct sgpu_error *why)
 {
@@ -150,24 +169,15 @@ static int refuse_query(struct sgpu_event *event, bool *done, struct sgpu_error 
 UNIT_TEST(what_cannot_be_asked_for_is_not_taken_for_done)
 {
 	static const uint64_t sizes[] = { 20000, SIZE };
+	struct answer answer;
 
-	atomic_store(&fail_at, -1);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
-		struct answer answer;
-		struct job job;
-		int out;
-
-		make_job(&job, sizes[i]);
 		fake.backend.stream.event_query = refuse_query;
-		CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
-		fake.backend.stream.event_query = fake_event_query;
-		REQUIRE(read_answer(out, job.key, &answer));
+		REQUIRE(hear_failure(sizes[i], &answer));
 		CHECK(!answer.data[0] && says(&answer, 0, SGPU_EDEPENDENCY, "no answer"));
 		CHECK(!answer.data[1] && says(&answer, 1, SGPU_EDEPENDENCY, "no answer"));
 		CHECK(fake_is_clean());
 		free_answer(&answer);
-		close(out);
-		free_job(&job);
 	}
 }
 
@@ -406,22 +416,13 @@ FAKE_ENQUEUE(alter_keys, open_by_another_key)
 UNIT_TEST(why_an_input_does_not_verify_is_told_as_the_device_says)
 {
 	static const uint64_t sizes[] = { 1000, 3 << 20 };
+	struct answer answer;
 
-	atomic_store(&fail_at, -1);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
-		struct answer answer;
-		struct job job;
-		int out;
-
-		make_job(&job, sizes[i]);
 		fake.backend.stream.enqueue = alter_keys;
-		CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
-		fake.backend.stream.enqueue = fake_enqueue;
-		REQUIRE(read_answer(out, job.key, &answer));
+		REQUIRE(hear_failure(sizes[i], &answer));
 		CHECK(says(&answer, 0, SGPU_EAUTH, "segment 'scan' failed: the key was altered"));
 		free_answer(&answer);
-		free_job(&job);
-		close(out);
 	}
 }
 
