@@ -108,18 +108,18 @@ struct text_message {
 	char text[96 << 10];
 };
 
-bool wire_say(int socket, enum wire_kind kind, int fd)
+bool wire_say(int socket, enum wire_kind kind)
 {
 	struct sgpu_greeting message;
 
-	return sgpu_wire_send(socket, kind, &message, sizeof(message), &fd, fd >= 0);
+	return sgpu_wire_send(socket, kind, &message, sizeof(message), NULL, 0);
 }
 
-int wire_hear(int socket, enum wire_kind kind, int *fd, struct sgpu_error *error)
+int wire_hear(int socket, enum wire_kind kind, struct sgpu_error *error)
 {
 	struct sgpu_greeting message;
 
-	return wire_receive(socket, kind, &message, sizeof(message), fd, fd != NULL, error);
+	return wire_receive(socket, kind, &message, sizeof(message), NULL, 0, error);
 }
 
 int wire_say_text(int socket, enum wire_kind kind, const char *text, size_t size,

@@ -175,9 +175,9 @@ enum { SERVE_SUBMISSIONS_MAX = 1024, TENANT_SESSIONS_MAX = 16 };
 SGPU_MUST_CHECK int wire_receive(int socket, enum wire_kind kind, void *message, size_t size,
 				 int *fds, int count, struct sgpu_error *error);
 
-/* Send and receive a header alone, with one descriptor or, if fd is -1 or NULL, none. */
-bool wire_say(int socket, enum wire_kind kind, int fd);
-SGPU_MUST_CHECK int wire_hear(int socket, enum wire_kind kind, int *fd, struct sgpu_error *error);
+/* Send and receive a header alone. */
+bool wire_say(int socket, enum wire_kind kind);
+SGPU_MUST_CHECK int wire_hear(int socket, enum wire_kind kind, struct sgpu_error *error);
 
 /* Send and receive a text of at most WIRE_TEXT_MAX bytes, a long one in a memory file. *text: from
  * malloc, with a NUL appended. Errors: SGPU_ESYSTEM, SGPU_EINVALID. */

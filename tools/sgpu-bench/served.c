@@ -122,7 +122,7 @@ static int hear(struct link *link, int *connection, struct sgpu_error *error)
 	while (!sgpu_io_interrupted()) {
 		if (poll(&wait, 1, -1) > 0 && wire_peek(*connection, &kind, NULL) == SGPU_OK &&
 		    (kind == WIRE_TAKEN || kind == WIRE_QUEUED)) {
-			(void)!wire_hear(*connection, kind, NULL, NULL);
+			(void)!wire_hear(*connection, kind, NULL);
 		} else if (link_hear(link, &answer, connection, error)) {
 			return error->code;
 		}

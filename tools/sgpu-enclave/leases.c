@@ -117,7 +117,7 @@ static bool wait_for_client(int connection)
 			return false;
 		}
 		if (poll(&client, 1, LOOK_MS) > 0) {
-			rc = wire_hear(connection, WIRE_LEASE_DONE, NULL, NULL);
+			rc = wire_hear(connection, WIRE_LEASE_DONE, NULL);
 		}
 	}
 	return rc == SGPU_OK;
@@ -163,7 +163,7 @@ int serve_lease(int connection, struct sgpu_error *error)
 		sgpu_lease_offer(l.pool, answer.lease.id);
 	}
 	if (is_done) {
-		(void)wire_say(connection, WIRE_LEASE_DONE, -1);
+		(void)wire_say(connection, WIRE_LEASE_DONE);
 	}
 	return SGPU_OK;
 }

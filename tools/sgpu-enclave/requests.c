@@ -35,7 +35,7 @@ static int run_session_of(int connection, const int fds[2], struct sgpu_error *e
 		: sgpu_remote_service_create(serving.enclave->devices[0].context,
 					     serving.begin.session_memory, &authority, &ring,
 					     &service, error);
-	if (rc == SGPU_OK && wire_say(connection, WIRE_TAKEN, -1)) {
+	if (rc == SGPU_OK && wire_say(connection, WIRE_TAKEN)) {
 		pthread_mutex_lock(&lock);
 		while (services[i]) {
 			i++;
@@ -127,7 +127,7 @@ static void end(int connection, int rc, struct sgpu_error *error)
 	}
 	sgpu_close(connection);
 	atomic_fetch_add(&serving.counters->requests_ended, 1);
-	(void)wire_say(serving.control, WIRE_NOTE, -1);
+	(void)wire_say(serving.control, WIRE_NOTE);
 	atomic_fetch_sub(&serving.requests, 1);
 	if (atomic_load(&serving.draining)) {
 		(void)eventfd_write(serving.wake_fd, 1);

@@ -60,7 +60,7 @@ static void count_end(void)
 {
 	atomic_fetch_add(&serving.counters->ended, 1);
 	if (!serving.begin.spool) {
-		(void)wire_say(serving.control, WIRE_NOTE, -1);
+		(void)wire_say(serving.control, WIRE_NOTE);
 	}
 }
 
@@ -107,7 +107,7 @@ static void hear_of(struct work *work)
 {
 	work->heard = watch_client(work);
 	if (work->heard && !serving.begin.spool) {
-		(void)wire_say(work->connection, WIRE_TAKEN, -1);
+		(void)wire_say(work->connection, WIRE_TAKEN);
 	}
 }
 
@@ -240,7 +240,7 @@ static struct work *hear_client(uint64_t number)
 	if (!work->run) {
 		return NULL; /* it is being closed */
 	}
-	if (wire_hear(work->connection, WIRE_PROGRESS, NULL, NULL) == SGPU_OK) {
+	if (wire_hear(work->connection, WIRE_PROGRESS, NULL) == SGPU_OK) {
 		memset(&answer, 0, sizeof(answer));
 		sgpu_run_get_progress(work->run, &answer.progress);
 		(void)sgpu_wire_send(work->connection, WIRE_PROGRESS_IS, &answer, sizeof(answer),

@@ -95,7 +95,7 @@ static _Noreturn void run_child(int fd, pid_t parent, const struct run_request *
 	rc = rc ? rc : sgpu_quote_check_key(ak, &chain, &error);
 	rc = rc ? rc : confine(ak, &error);
 	if (rc == SGPU_OK) {
-		(void)wire_say(fd, WIRE_READY, -1);
+		(void)wire_say(fd, WIRE_READY);
 		rc = wait_for(fd, &kind, &error);
 		rc = rc ? rc : wire_hear_text(fd, WIRE_CLAIMS, &text, &size, &error);
 		rc = rc ? rc : sgpu_json_parse(text, size, NULL, &claims, &error);
@@ -145,7 +145,7 @@ int signer_begin(const struct run_request *r, struct sgpu_error *error)
 	close(ends[1]);
 	signer_fd = ends[0];
 	rc = child < 0 ? sgpu_fail_errno(error, "cannot start a process") : await_child(error);
-	return rc ? rc : wire_hear(signer_fd, WIRE_READY, NULL, error);
+	return rc ? rc : wire_hear(signer_fd, WIRE_READY, error);
 }
 
 int signer_claim(struct enclave *w, struct sgpu_error *error)

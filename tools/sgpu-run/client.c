@@ -163,10 +163,10 @@ static int hear_server(struct remote *m, struct sgpu_error *error)
 		return wire_fault(rc, error);
 	}
 	if (rc == SGPU_OK && kind == WIRE_QUEUED) {
-		rc = wire_hear(m->connection, kind, NULL, error);
+		rc = wire_hear(m->connection, kind, error);
 		m->queued = m->queued || rc == SGPU_OK;
 	} else if (rc == SGPU_OK) {
-		rc = wire_hear(m->connection, WIRE_TAKEN, NULL, error);
+		rc = wire_hear(m->connection, WIRE_TAKEN, error);
 		m->taken = m->taken || rc == SGPU_OK;
 	}
 	if (rc == SGPU_ECANCELED) {
@@ -218,7 +218,7 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 					 "does not answer");
 		}
 		if (asks && (on_terminal || is_late(m)) && now - m->asked_ns > ASK_NS) {
-			(void)wire_say(m->connection, WIRE_PROGRESS, -1);
+			(void)wire_say(m->connection, WIRE_PROGRESS);
 			m->asked_ns = now;
 		}
 		fds[0].revents = fds[1].revents = 0;

@@ -46,10 +46,9 @@ int lease_client_done(struct lease_client *client, struct sgpu_error *error)
 {
 	int rc;
 
-	(void)wire_say(client->connection, WIRE_LEASE_DONE, -1);
+	(void)wire_say(client->connection, WIRE_LEASE_DONE);
 	rc = ask_wait(client->connection, LEASE_PATIENCE_S, error);
-	rc = rc ? rc
-		: wire_fault(wire_hear(client->connection, WIRE_LEASE_DONE, NULL, error), error);
+	rc = rc ? rc : wire_fault(wire_hear(client->connection, WIRE_LEASE_DONE, error), error);
 	lease_client_close(client);
 	return rc;
 }

@@ -217,7 +217,7 @@ static void settle_new(struct supervisor *s)
 	for (struct caller *c = s->callers; c < s->callers + SUPERVISOR_CALLERS_MAX; c++) {
 		if (c->tenant && !c->request && !c->queued) {
 			c->queued = true;
-			(void)wire_say(c->fd, WIRE_QUEUED, -1);
+			(void)wire_say(c->fd, WIRE_QUEUED);
 		}
 	}
 }

@@ -88,7 +88,7 @@ void process_drain(struct process *process, uint64_t deadline_ns)
 	}
 	process->draining = true;
 	process->deadline_ns = deadline_ns;
-	if (!wire_say(process->control, WIRE_DRAIN, -1)) {
+	if (!wire_say(process->control, WIRE_DRAIN)) {
 		process->deadline_ns = 0; /* the worker does not read its messages */
 	}
 }
@@ -239,7 +239,7 @@ static void press(struct supervisor *s, uint64_t now)
 
 		if (p->pid && p->control >= 0 && wanted &&
 		    (process_requests(p) > 0 || p->said.sessions > 0)) {
-			(void)wire_say(p->control, WIRE_PRESS, -1);
+			(void)wire_say(p->control, WIRE_PRESS);
 		}
 	}
 }
@@ -360,7 +360,7 @@ void workers_hear(struct supervisor *s, struct process *p)
 					 NULL);
 
 	if (p->ready) { /* there is something to count */
-		rc = wire_hear(p->control, WIRE_NOTE, NULL, NULL);
+		rc = wire_hear(p->control, WIRE_NOTE, NULL);
 	}
 	if (rc == SGPU_ETIMEOUT || (rc == SGPU_OK && p->ready)) {
 		return;
