@@ -22,6 +22,7 @@ struct loop {
 	unsigned most;		       /* workers that may help at a time */
 	atomic_uint_fast64_t position; /* start of the next piece */
 	unsigned helpers;	       /* workers in the loop, under the pool's lock */
+	_Atomic uint32_t left;	       /* how often the last of them left it */
 };
 
 enum { LOOK_NS = 50000 };
@@ -30,7 +31,7 @@ struct sgpu_pool {
 	pthread_mutex_t lock;
 	pthread_cond_t token_free; /* a token was given back */
 	pthread_cond_t work;	   /* a loop was started */
-	pthread_cond_t helper_out; /* a worker left a loop */
+	pthread_cond_t helper_out; /* the last worker left a loop */
 	unsigned jobs, tokens, waiting;
 	struct loop *loops;
 	_Atomic uint32_t calls; /* loops started so far */
@@ -103,9 +104,13 @@ static void *worker(void *argument)
 		run_pieces(pool, loop);
 		pthread_mutex_lock(&pool->lock);
 		pool->tokens++;
-		loop->helpers--;
-		pthread_cond_signal(&pool->token_free);
-		pthread_cond_broadcast(&pool->helper_out);
+		if (pool->waiting) {
+			pthread_cond_signal(&pool->token_free);
+		}
+		if (--loop->helpers == 0) {
+			atomic_fetch_add(&loop->left, 1);
+			pthread_cond_broadcast(&pool->helper_out);
+		}
 	}
 	pthread_mutex_unlock(&pool->lock);
 	return NULL;
@@ -120,12 +125,17 @@ int sgpu_pool_create(unsigned jobs, struct sgpu_pool **pool_out, struct sgpu_err
 		return sgpu_fail(error, SGPU_EUSAGE, "%u workers are more than %d", jobs,
 				 SGPU_POOL_JOBS_MAX);
 	}
+	pthread_mutexattr_t adaptive;
 	struct sgpu_pool *pool = calloc(1, sizeof(*pool) + jobs * sizeof(*pool->threads));
 	if (!pool) {
 		return sgpu_fail_nomem(error);
 	}
 	pool->jobs = pool->tokens = jobs;
-	pthread_mutex_init(&pool->lock, NULL);
+	/* It is held for moments, and who sleeps for it takes many times as long. */
+	pthread_mutexattr_init(&adaptive);
+	pthread_mutexattr_settype(&adaptive, PTHREAD_MUTEX_ADAPTIVE_NP);
+	pthread_mutex_init(&pool->lock, &adaptive);
+	pthread_mutexattr_destroy(&adaptive);
 	pthread_cond_init(&pool->token_free, NULL);
 	pthread_cond_init(&pool->work, NULL);
 	pthread_cond_init(&pool->helper_out, NULL);
@@ -238,6 +248,7 @@ int sgpu_pool_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain, unsign
 	shared = loop.most > 0;
 
 	atomic_init(&loop.position, 0);
+	atomic_init(&loop.left, 0);
 	if (shared) {
 		pthread_mutex_lock(&pool->lock);
 		add_loop(pool, &loop);
@@ -247,6 +258,13 @@ int sgpu_pool_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain, unsign
 	if (shared) {
 		pthread_mutex_lock(&pool->lock);
 		remove_loop(pool, &loop);
+		if (loop.helpers) {
+			const uint32_t seen = atomic_load(&loop.left);
+
+			pthread_mutex_unlock(&pool->lock);
+			(void)sgpu_spin(&loop.left, seen, pool->look_ns);
+			pthread_mutex_lock(&pool->lock);
+		}
 		while (loop.helpers) {
 			pthread_cond_wait(&pool->helper_out, &pool->lock);
 		}
