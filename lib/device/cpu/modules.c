@@ -256,22 +256,21 @@ static int module_load(struct sgpu_device *device, const void *image, size_t siz
 }
 
 /* ---- launching ---- */
-static int send_launch(struct sgpu_device_module *module, const struct module_launch *l, int memory,
-		       struct sgpu_error *error)
+static int send_launch(const struct module_launch *l, int memory, struct sgpu_error *error)
 {
 	const struct sgpu_host_call call = { .size = l->size };
 	int untaken;
 
 	errno = EBUSY; /* a launch that it answered is still on its way */
-	if (ioctl(module->channel, TIOCOUTQ, &untaken) == 0 && untaken == 0 &&
-	    sgpu_host_send(module->channel, &call, sizeof(call), memory)) {
+	if (ioctl(l->module->channel, TIOCOUTQ, &untaken) == 0 && untaken == 0 &&
+	    sgpu_host_send(l->module->channel, &call, sizeof(call), memory)) {
 		return SGPU_OK;
 	}
 	if (errno == EPIPE || errno == ECONNRESET) {
 		return SGPU_OK; /* the process has ended: wait_for learns why */
 	}
 	sgpu_fail(error, SGPU_EDEVICE, "its process takes no launch: %s", strerror(errno));
-	close_channel(module);
+	close_channel(l->module);
 	return SGPU_EDEVICE;
 }
 
@@ -282,7 +281,7 @@ static int run_in_process(struct module_launch *l, int memory, struct sgpu_error
 	/* again, if an earlier launch ended the process */
 	int rc = module->channel < 0 ? load_in_process(module, error) : SGPU_OK;
 
-	rc = rc ? rc : send_launch(module, l, memory, error);
+	rc = rc ? rc : send_launch(l, memory, error);
 	rc = rc ? rc : wait_for(module, &answer, error);
 	if (rc != SGPU_OK) {
 		return rc;
