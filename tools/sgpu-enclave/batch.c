@@ -2,11 +2,14 @@
  *
  * A batch in, a response out. The response appears only when the run came to its end.
  */
+#include <poll.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
 
+#include "base/base.h"
 #include "enclave.h"
 
 struct submission {
@@ -18,6 +21,7 @@ struct submission {
 };
 
 static struct sgpu_run *volatile running;
+static pthread_mutex_t watched = PTHREAD_MUTEX_INITIALIZER; /* keeps the run from being freed */
 
 static void stop_running(void)
 {
@@ -25,6 +29,28 @@ static void stop_running(void)
 	if (running) {
 		sgpu_run_cancel(running);
 	}
+}
+
+/* Shows progress, every 100 ms until the process ends, and gives up if a GPU does not end a stopped
+ * run: it abandons kernels within seconds, but a call of the driver may wait for one that never
+ * ends. */
+static void *watch(void *argument)
+{
+	const struct enclave *w = argument;
+	struct sgpu_run_progress p;
+
+	while (poll(NULL, 0, 100) <= 0) {
+		pthread_mutex_lock(&watched);
+		if (running) {
+			sgpu_run_get_progress(running, &p);
+			if (w->on_gpu && p.stopping_ns > ENCLAVE_STUCK_NS) {
+				enclave_give_up(w);
+			}
+			cli_progress_of(p.bytes_in, p.bytes_in_all);
+		}
+		pthread_mutex_unlock(&watched);
+	}
+	return NULL;
 }
 
 /* Shows both or none: the trace is written before the response is shown. */
@@ -64,8 +90,13 @@ static int run_open_batch(struct submission *s, struct sgpu_error *error)
 	if (sgpu_io_interrupted()) {
 		sgpu_run_cancel(run); /* the signal came before there was anything to stop */
 	}
-	rc = run_watched(run, w, error);
+	cli_progress_begin("running", 0);
+	rc = sgpu_thread_start(NULL, watch, w, error);
+	rc = rc ? rc : sgpu_run_batch(run, error);
+	cli_progress_end();
+	pthread_mutex_lock(&watched);
 	running = NULL;
+	pthread_mutex_unlock(&watched);
 	report_collect(run, w, &report);
 	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS) {
 		report_refusal(s->response.fd, &report, error);

@@ -2,13 +2,9 @@
  *
  * See enclave.h.
  */
-#include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <jansson.h>
 #include <sgpu/base.h>
@@ -115,57 +111,5 @@ int report_trace(const struct sgpu_run *run, const struct enclave *w,
 
 	free(text);
 	json_decref(trace);
-	return rc;
-}
-
-enum { WATCH_MS = 100 };
-
-struct watched {
-	const struct sgpu_run *run;
-	const struct enclave *enclave;
-	int ended_fd;
-};
-
-/* A GPU abandons a stopped run's kernels within seconds, but a call of the driver may wait for a
- * kernel that never ends. */
-static void *watch(void *argument)
-{
-	const struct watched *w = argument;
-	struct pollfd ended = { .fd = w->ended_fd, .events = POLLIN };
-	struct sgpu_run_progress p;
-
-	while (poll(&ended, 1, WATCH_MS) <= 0) {
-		sgpu_run_get_progress(w->run, &p);
-		if (w->enclave->on_gpu && p.stopping_ns > ENCLAVE_STUCK_NS) {
-			enclave_give_up(w->enclave);
-		}
-		cli_progress_of(p.bytes_in, p.bytes_in_all);
-	}
-	return NULL;
-}
-
-int run_watched(struct sgpu_run *run, const struct enclave *w, struct sgpu_error *error)
-{
-	const bool shows = isatty(cli_error_fd) && !cli_quiet && !cli_json;
-	struct watched watched = { .run = run, .enclave = w };
-	pthread_t watcher;
-	int rc = SGPU_OK;
-
-	if (!shows && !w->on_gpu) {
-		return sgpu_run_batch(run, error);
-	}
-	watched.ended_fd = eventfd(0, EFD_CLOEXEC);
-	if (watched.ended_fd < 0) {
-		return sgpu_fail_errno(error, "cannot make an event descriptor");
-	}
-	cli_progress_begin("running", 0);
-	rc = sgpu_thread_start(&watcher, watch, &watched, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_run_batch(run, error);
-		(void)eventfd_write(watched.ended_fd, 1);
-		pthread_join(watcher, NULL);
-	}
-	cli_progress_end();
-	close(watched.ended_fd);
 	return rc;
 }

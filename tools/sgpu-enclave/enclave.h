@@ -126,7 +126,7 @@ SGPU_MUST_CHECK int signer_ask(const uint8_t *nonce, size_t nonce_size, char **q
 /* The socket to the child, which ends when it is closed; -1: there is none. */
 extern int signer_fd;
 
-/* ---- collect.c: a run's report, trace and progress ---- */
+/* ---- collect.c: a run's report and trace ---- */
 /* Writes the trace in Chrome's format, a row for each stream. The caller commits the output. */
 SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct enclave *enclave,
 				 const struct sgpu_output *output, struct sgpu_error *error);
@@ -134,11 +134,6 @@ SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct enclav
 /* Collects the report of a run that has ended. */
 void report_collect(const struct sgpu_run *run, const struct enclave *enclave,
 		    struct report *report);
-
-/* Runs a batch as sgpu_run_batch does, shows progress on a terminal, and gives up if a GPU does not
- * end a stopped run. */
-SGPU_MUST_CHECK int run_watched(struct sgpu_run *run, const struct enclave *enclave,
-				struct sgpu_error *error);
 
 /* ---- what sgpu-enclave does; each returns an exit status ---- */
 /* batch.c: a batch in, a response out. */
