@@ -216,7 +216,7 @@ ifeq ($(SANITIZE),)
 $(HOST): $(BUILD)/bin/sgpu-enclave
 	@mkdir -p $(@D) && ln -sf ../../bin/sgpu-enclave $@
 else
-$(call objects,tools/sgpu-enclave/confinement.c tools/sgpu-enclave/enclave.c): MORE = -DSGPU_HOST_PATH='"$(abspath $(HOST))"'
+$(call objects,tools/sgpu-enclave/info.c tools/sgpu-enclave/enclave.c): MORE = -DSGPU_HOST_PATH='"$(abspath $(HOST))"'
 $(BUILD)/bin/sgpu-enclave $(BUILD)/test/bin/sgpu-enclave: | $(HOST)
 plain = $(filter-out $(SANITIZE_$(SANITIZE)) -fno-sanitize-recover=all,$(1))
 $(BUILD)/plain/tools/module-host/host.o: MORE = -Dhost_main=main

@@ -35,13 +35,6 @@ SGPU_MUST_CHECK int harden_filter(enum harden_kind kind, struct sgpu_error *erro
  * filter. */
 int harden_filter_module(void);
 
-/* Both return {NAME: BOOLEAN}, whether this machine has each protection, and in "missing" why not.
- * NULL: out of memory. */
-/* Hardens this process as a runner, before any thread; "secret_memory" is the kind that it gets. */
-json_t *harden_look(void);
-/* Tries the confinement of CPU modules, with the names of the claim `confinement`. */
-json_t *confinement_try(void);
-
 /* The files that the runner, or the process that signs its quotes, may open once its own are open:
  * an exploited fault in it reaches no key file and no other file of its user. */
 

@@ -1,19 +1,100 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-enclave --info: devices, what is missing and how to get it, and what this platform protects.
+ * sgpu-enclave --info: devices, what is missing and how to get it, how this process and its modules
+ * are confined, as a quote claims it, and what this platform protects.
  */
+#include <seccomp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include <jansson.h>
 #include <sgpu/attest.h>
 #include <sgpu/device.h>
 
+#include "base/base.h"
 #include "crypto/crypto.h"
 #include "device/device.h"
 #include "enclave.h"
 
 enum { GPUS_MAX = 64, SELECTOR = 24 };
+
+static json_t *modules_json(const struct sgpu_module_confinement *m)
+{
+	return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b}", "process", m->process, "namespaces",
+			 m->user && m->mount && m->pid && m->net && m->ipc && m->uts, "root",
+			 m->root, "landlock", m->landlock != 0, "seccomp", m->seccomp,
+			 "no_capabilities", m->capabilities);
+}
+
+json_t *confinement_claim(const struct sgpu_module_confinement *m)
+{
+	return json_pack("{s:b, s:b, s:o*}", "seccomp", !cli_harden_off(), "landlock",
+			 landlock_version() > 0, "modules", m->process ? modules_json(m) : NULL);
+}
+
+int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confinement *modules,
+			   struct sgpu_error *error)
+{
+	const int rc = sgpu_device_module_confinement(device, modules, error);
+	/* On a GPU they have no process. */
+	json_t *parts = rc == SGPU_OK && modules->process ? modules_json(modules) : NULL, *holds;
+	char lacks[128] = "";
+	const char *name;
+
+	json_object_foreach (parts, name, holds) {
+		if (json_is_false(holds)) {
+			cli_append(lacks, sizeof(lacks), "%s%s", *lacks ? ", " : "", name);
+		}
+	}
+	if (*lacks) {
+		cli_warning("modules are not confined in all: %s", lacks);
+	}
+	json_decref(parts);
+	return rc;
+}
+
+/* Tries the confinement of CPU modules, with the names of the claim `confinement`, and in "missing"
+ * why not. */
+static json_t *try_modules(void)
+{
+	struct sgpu_module_confinement m = { .process = 0 };
+	struct sgpu_device *device = NULL;
+	struct sgpu_error error = { 0 };
+	int rc = sgpu_device_prepare_modules(SGPU_HOST_PATH, 1, &error);
+	json_t *parts;
+
+	rc = rc ? rc : sgpu_device_open("cpu", NULL, &device, &error);
+	rc = rc ? rc : sgpu_device_module_confinement(device, &m, &error);
+	sgpu_device_close(&device);
+	parts = modules_json(&m);
+	if (rc != SGPU_OK) {
+		json_object_set_new(parts, "missing", json_string(error.text));
+	}
+	return parts;
+}
+
+/* Hardens this process as a runner, and tells whether this machine has each protection, in
+ * "missing" why not, and the kind of "secret_memory" that it gets. */
+static json_t *look_at_process(void)
+{
+	const char *off = cli_harden_off();
+	struct rlimit core = { 1, 1 };
+	bool closed;
+
+	if (!off) {
+		cli_harden();
+	}
+	(void)getrlimit(RLIMIT_CORE, &core);
+	closed = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 0;
+	return json_pack("{s:b, s:b, s:b, s:b, s:b, s:s, s:s*}", "no_core",
+			 closed && core.rlim_max == 0, "no_attaching", closed, "no_new_privileges",
+			 prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1, "filtered_system_calls",
+			 /* on all threads */ !off && seccomp_api_get() >= 2, "confined_files",
+			 landlock_version() > 0, "secret_memory", sgpu_secret_kind(), "missing",
+			 off);
+}
 
 /* *code: why the device is not available, or SGPU_OK. */
 static json_t *look(const char *selector, int *code)
@@ -94,7 +175,7 @@ int show_info(void)
 {
 	/* First: devices start threads, and modules are tried in a process, which takes long to
 	 * start once a GPU is open. */
-	json_t *hardening = harden_look(), *modules = confinement_try();
+	json_t *hardening = look_at_process(), *modules = try_modules();
 	const struct sgpu_protection *protection;
 	struct sgpu_platform platform;
 	const json_t *taken;
