@@ -2,7 +2,11 @@
  *
  * See enclave.h.
  */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,15 +108,28 @@ int enclave_begin(struct enclave *w, void (*stop)(void))
 		       : 0;
 }
 
+/* Notes the file of a key before the key is read: no batch fetches a file with its inode. The key's
+ * loader reports a missing file, and a pipe is read to its end. */
+static int note_key(struct enclave *w, const char *key, struct sgpu_error *error)
+{
+	struct stat *file = &w->key_files[w->key_file_count];
+
+	if (!cli_input_stat(key, file) || !S_ISREG(file->st_mode)) {
+		return SGPU_OK;
+	}
+	w->key_names[w->key_file_count++] = key;
+	return w->files ? sgpu_files_except(w->files, file, error) : SGPU_OK;
+}
+
 static int load_keys(struct enclave *w, struct sgpu_error *error)
 {
 	const char *signing = w->request->runner.attestation_key, *owner = w->request->owner;
-	int rc = signing ? key_files_note(w, signing, error) : SGPU_OK;
+	int rc = signing ? note_key(w, signing, error) : SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < w->request->runner.keys.count; i++) {
 		const char *key = w->request->runner.keys.items[i];
 
-		rc = key_files_note(w, key, error);
+		rc = note_key(w, key, error);
 		rc = rc ? rc : sgpu_key_load_private(key, &w->keys[i], error);
 		w->key_count += rc == SGPU_OK;
 	}
@@ -164,6 +181,25 @@ static int open_devices(struct enclave *w, struct sgpu_error *error)
 	return rc;
 }
 
+/* Refuses a key that can still be opened by its name, since a run could do that, too. Where the
+ * file has none, it is enough to close descriptors. */
+static int refuse_open_keys(const struct enclave *w, struct sgpu_error *error)
+{
+	for (int i = 0; i < w->key_file_count; i++) {
+		const bool has_name = w->key_files[i].st_nlink > 0;
+		const int fd =
+			has_name ? open(w->key_names[i], O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+
+		sgpu_close(fd);
+		if (has_name && (fd >= 0 || (errno != EACCES && errno != ENOENT))) {
+			sgpu_fail(error, SGPU_EPOLICY, "a run can read the key '%s' again",
+				  w->key_names[i]);
+			return sgpu_hint(error, "move the key to a directory of its own");
+		}
+	}
+	return SGPU_OK;
+}
+
 /* Warns if the kernel lacks Landlock. */
 static int confine_files(const struct enclave *w, struct landlock_needs *needs,
 			 struct sgpu_error *error)
@@ -181,7 +217,7 @@ static int confine_files(const struct enclave *w, struct landlock_needs *needs,
 	needs->state = w->request->runner.state;
 	needs->kind = w->named > 0 && strcmp(w->names[0], "cpu") == 0 ? HARDEN_CPU : HARDEN_GPU;
 	rc = landlock_confine(needs, error);
-	return rc ? rc : key_files_refuse(w, error);
+	return rc ? rc : refuse_open_keys(w, error);
 }
 
 /* The private half of the key that the quote names never leaves this process and is lost with it.
@@ -269,13 +305,55 @@ static int filter_calls(const struct enclave *w, struct sgpu_error *error)
 	return rc;
 }
 
+static bool is_key(const struct enclave *w, int fd)
+{
+	struct stat status;
+	int i = 0;
+
+	if (fstat(fd, &status) != 0) {
+		return false;
+	}
+	while (i < w->key_file_count && (status.st_dev != w->key_files[i].st_dev ||
+					 status.st_ino != w->key_files[i].st_ino)) {
+		i++;
+	}
+	return i < w->key_file_count;
+}
+
+/* Closes every descriptor of the keys' files, even inherited ones, but `kept`. */
+static int close_keys(const struct enclave *w, int kept, struct sgpu_error *error)
+{
+	DIR *open_ones = opendir("/proc/self/fd");
+	/* In their places, so that no later file gets number 0, 1 or 2. */
+	const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+	bool closed = open_ones && nothing >= 0;
+	struct dirent *entry;
+	uint64_t fd;
+	int rc;
+
+	while (closed && (entry = readdir(open_ones))) {
+		if (sgpu_parse_u64(entry->d_name, "descriptor", 0, INT_MAX, &fd, NULL) == SGPU_OK &&
+		    (int)fd != kept && is_key(w, (int)fd)) {
+			closed = dup2(nothing, (int)fd) >= 0;
+		}
+	}
+	rc = closed ? SGPU_OK
+		    : sgpu_fail_errno(error,
+				      "cannot close the descriptors of keys, by /proc/self/fd");
+	if (open_ones) {
+		closedir(open_ones);
+	}
+	sgpu_close(nothing);
+	return rc;
+}
+
 int enclave_start(struct enclave *w, int kept, struct sgpu_error *error)
 {
 	struct sgpu_device *devices[RUNNER_DEVICES_MAX] = { NULL };
 	struct sgpu_runner_config config = { .more = devices + 1,
 					     .more_count = w->device_count - 1,
 					     .shared_files = w->shared_files };
-	int rc = key_files_close(w, kept, error);
+	int rc = close_keys(w, kept, error);
 
 	/* What kernels print may be HIGH. */
 	rc = rc || cli_harden_off() ? rc : cli_silence(error);

@@ -30,14 +30,6 @@ enum {
 	ENCLAVE_KEYS_SIZE = (ENCLAVE_KEYS_MAX + 1) * sizeof(struct sgpu_key)
 };
 
-/* Files of the runner's secrets, which are read once, before the first batch, and cannot be opened
- * later. */
-struct key_files {
-	struct stat files[KEY_FILES_MAX];
-	const char *names[KEY_FILES_MAX]; /* as given */
-	int count;
-};
-
 struct enclave_device {
 	struct sgpu_device *device;
 	struct sgpu_device_info about; /* for reports */
@@ -48,8 +40,12 @@ struct enclave {
 	const struct run_request *request;
 	struct sgpu_key *keys; /* ENCLAVE_KEYS_SIZE bytes of secret memory */
 	int key_count;
-	const struct sgpu_key *quoted;		/* the one that quotes name, or NULL */
-	struct key_files key_files;		/* of these and of the attestation key */
+	const struct sgpu_key *quoted; /* the one that quotes name, or NULL */
+	/* Regular files of these and of the attestation key, which are read once, before the first
+	 * batch, and cannot be opened later. */
+	struct stat key_files[KEY_FILES_MAX];
+	const char *key_names[KEY_FILES_MAX]; /* as given */
+	int key_file_count;
 	struct sgpu_owners owners;		/* none: anybody's batches are taken */
 	struct sgpu_replay *replay;		/* NULL without owners */
 	struct sgpu_files *files;		/* where payloads' files may be; NULL: nowhere */
@@ -63,17 +59,6 @@ struct enclave {
 	struct sgpu_runner *runner; /* of all devices */
 	bool shared_files;	    /* see struct sgpu_runner_config */
 };
-
-/* Notes the file of `key`, an argument of -k, before the key is read: no batch fetches a file with
- * its inode. The key's loader reports a missing file. */
-SGPU_MUST_CHECK int key_files_note(struct enclave *enclave, const char *key,
-				   struct sgpu_error *error);
-/* Call once the process is confined: refuses a key that can still be opened by its name
- * (SGPU_EPOLICY), since a run could do that, too. */
-SGPU_MUST_CHECK int key_files_refuse(const struct enclave *enclave, struct sgpu_error *error);
-/* Closes every descriptor of these files, even inherited ones, but `kept`. */
-SGPU_MUST_CHECK int key_files_close(const struct enclave *enclave, int kept,
-				    struct sgpu_error *error);
 
 /* Checks the options, parses the devices' names, and reads the owners. Returns 0, or the exit
  * status after a message. */
