@@ -126,8 +126,8 @@ static int submit(struct submission *s)
 	const struct run_request *r = s->enclave->request;
 	/* The batch's sender waits for the evidence, and opens a pipe only then. So the files are
 	 * opened under confinement. */
-	struct landlock_needs needs = { .later = { r->quote ? s->batch : NULL, if_pipe(r->output),
-						   if_pipe(r->trace) } };
+	struct landlock_needs needs = { .more = { r->runner.state, r->quote ? s->batch : NULL,
+						  if_pipe(r->output), if_pipe(r->trace) } };
 	struct sgpu_error error = { 0 };
 	int rc = enclave_open(s->enclave, &needs, &error), status = 0;
 

@@ -38,14 +38,10 @@ int harden_filter_module(void);
 /* The files that the runner, or the process that signs its quotes, may open once its own are open:
  * an exploited fault in it reaches no key file and no other file of its user. */
 
-enum { LANDLOCK_REPORTS_MAX = 2, LANDLOCK_LATER_MAX = 3 };
-
 struct landlock_needs {
-	const struct sgpu_files *files;	       /* to be read, or NULL */
-	const char *state;		       /* folder to read and write, or NULL */
-	const char *later[LANDLOCK_LATER_MAX]; /* files to open later, or NULL */
-	enum harden_kind kind; /* HARDEN_SIGNER: no files of the system, and no regions */
-	const char *reports[LANDLOCK_REPORTS_MAX]; /* where the platform makes reports */
+	const struct sgpu_files *files; /* to be read, or NULL */
+	enum harden_kind kind;		/* HARDEN_SIGNER: no files of the system, and no regions */
+	const char *more[4];		/* files and folders to read and write, or NULL */
 };
 
 /* The kernel's version of Landlock; 0: none, or not used here. */

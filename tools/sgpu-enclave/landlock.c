@@ -35,8 +35,8 @@ enum { LANDLOCK_CREATE = 444, LANDLOCK_ADD = 445, LANDLOCK_RESTRICT = 446 };
 #define WRITE (LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_TRUNCATE)
 #define NAME (LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE)
 #define DEVICE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_IOCTL_DEV)
-/* A report's files come and go with a folder; in tests they are ordinary files. */
-#define REPORT (READ | WRITE | NAME | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_REMOVE_DIR)
+/* The files of a platform's report come and go with a folder. */
+#define MORE (READ | WRITE | NAME | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_REMOVE_DIR)
 /* For files other than folders. */
 #define OF_FILES \
 	(LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | WRITE | LANDLOCK_IOCTL_DEV)
@@ -212,8 +212,8 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 		allow(rules, own_libraries(), RUN);
 		allow_regions(rules);
 	}
-	for (int i = 0; i < LANDLOCK_REPORTS_MAX; i++) {
-		allow(rules, needs->reports[i], REPORT);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(needs->more); i++) {
+		allow(rules, needs->more[i], MORE);
 	}
 	for (int i = 0; i < sgpu_files_count(needs->files); i++) {
 		allow_descriptor(rules, sgpu_files_directory(needs->files, i, &name), READ);
@@ -228,10 +228,6 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 			allow_descriptor(rules, output->made.list[k].directory,
 					 LANDLOCK_ACCESS_FS_REMOVE_DIR);
 		}
-	}
-	allow(rules, needs->state, READ | WRITE | NAME);
-	for (int i = 0; i < LANDLOCK_LATER_MAX; i++) {
-		allow(rules, needs->later[i], READ | WRITE);
 	}
 }
 

@@ -61,14 +61,13 @@ static int make_quote(int fd, const struct wire_quote *asked, const json_t *clai
  * worker tell of it. */
 static int confine(const struct sgpu_signer *ak, struct sgpu_error *error)
 {
-	const struct landlock_needs needs = {
-		.kind = sgpu_signer_in_tpm(ak) ? HARDEN_TPM_SIGNER : HARDEN_SIGNER,
-		.reports = { sgpu_evidence_root(SGPU_USUAL_TSM),
-			     sgpu_evidence_root(SGPU_USUAL_GRAMINE) }
-	};
+	const enum harden_kind kind = sgpu_signer_in_tpm(ak) ? HARDEN_TPM_SIGNER : HARDEN_SIGNER;
+	const struct landlock_needs needs = { .kind = kind,
+					      .more = { sgpu_evidence_root(SGPU_USUAL_TSM),
+							sgpu_evidence_root(SGPU_USUAL_GRAMINE) } };
 	int rc = landlock_version() > 0 ? landlock_confine(&needs, error) : SGPU_OK;
 
-	return rc ? rc : harden_filter(needs.kind, error);
+	return rc ? rc : harden_filter(kind, error);
 }
 
 static _Noreturn void run_child(int fd, pid_t parent, const struct run_request *r)
