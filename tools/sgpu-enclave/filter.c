@@ -98,7 +98,6 @@ struct seccomp_rule {
 
 /* Functions with `rc` keep the first failure, a negative errno, and then do nothing. */
 
-/* Leaves out a call that this architecture lacks. */
 static void seccomp_add(scmp_filter_ctx filter, int *rc, uint32_t action, const char *name,
 			unsigned count, const struct scmp_arg_cmp *arguments)
 {
@@ -132,12 +131,8 @@ static void seccomp_add_rules(scmp_filter_ctx filter, int *rc, const struct secc
 static int seccomp_put_on(scmp_filter_ctx filter, int rc, uint32_t foreign)
 {
 	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, foreign);
-	if (rc == 0) {
-		/* libseccomp before 2.5 lacks this */
-		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
-		rc = seccomp_load(filter);
-	}
-	return rc;
+	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+	return rc ? rc : seccomp_load(filter);
 }
 
 /* Allows threads, but no processes; signals to this process only; thread names; queries of
@@ -242,6 +237,8 @@ static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
 	}
 	seccomp_add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
 	seccomp_add(filter, rc, FORBID, "tkill", 0, NULL);
+	/* Its flags lie in memory, where a filter cannot look: the C library takes clone(). */
+	seccomp_add(filter, rc, UNKNOWN, "clone3", 0, NULL);
 }
 
 /* Allows memory without code, threads but no processes, abort(), handlers of all signals but
@@ -267,9 +264,8 @@ static void add_module_calls(scmp_filter_ctx filter, int *rc)
 	seccomp_add(filter, rc, SCMP_ACT_ALLOW, "tgkill", 2, own_abort);
 	seccomp_add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
 	seccomp_add_all(filter, rc, SCMP_ACT_ALLOW, computing);
-	/* Without clone3() the C library calls clone(), whose flags a filter can see. No terminal
-	 * is open, so ioctl() fails as on other files. */
-	seccomp_add(filter, rc, UNKNOWN, "clone3", 0, NULL);
+	seccomp_add(filter, rc, UNKNOWN, "clone3", 0, NULL); /* as above */
+	/* No terminal is open. */
 	seccomp_add(filter, rc, SCMP_ACT_ERRNO(ENOTTY), "ioctl", 0, NULL);
 }
 
@@ -321,9 +317,6 @@ int harden_filter(enum harden_kind kind, struct sgpu_error *error)
 	filter = seccomp_init(kind == HARDEN_GPU ? SCMP_ACT_ALLOW : UNKNOWN);
 	rc = !filter ? -ENOMEM : sigaction(SIGSYS, &action, NULL) != 0 ? -errno : 0;
 	if (kind == HARDEN_GPU) {
-		/* clone3()'s flags lie in memory, where a filter cannot look; the C library falls
-		 * back to clone(). Other kinds of filter do not know clone3() anyway. */
-		seccomp_add(filter, &rc, UNKNOWN, "clone3", 0, NULL);
 		add_gpu_calls(filter, &rc);
 	} else if (kind == HARDEN_SIGNER) {
 		add_signer_calls(filter, &rc);

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keeps the process's memory from core files and other processes, and limits the files and system
- * calls of the code that it runs.
+ * Limits the files and system calls of a process.
  */
 #ifndef SGPU_RUN_HARDEN_H
 #define SGPU_RUN_HARDEN_H
-
-#include <stdbool.h>
-#include <stddef.h>
 
 #include <jansson.h>
 #include <sgpu/device.h>

@@ -22,9 +22,6 @@
 
 #include "cli.h"
 
-/* The calls' numbers, the same on all architectures. */
-enum { LANDLOCK_CREATE = 444, LANDLOCK_ADD = 445, LANDLOCK_RESTRICT = 446 };
-
 /* Later rights, which the build's headers may lack. */
 #define LANDLOCK_REFER (1ULL << 13)
 #define LANDLOCK_TRUNCATE (1ULL << 14)
@@ -68,7 +65,8 @@ static const struct rule {
 /* 0: there is no Landlock. */
 static int kernel_version(void)
 {
-	const long version = syscall(LANDLOCK_CREATE, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+	const long version =
+		syscall(__NR_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 
 	return version < 1 ? 0 : (int)version;
 }
@@ -112,7 +110,7 @@ static struct ruleset make_ruleset(int version, bool scoped)
 	attributes.net = version >= 4 ? 3 : 0;
 	attributes.scoped = scoped && version >= 6 ? 3 : 0;
 	rules.known = attributes.files;
-	rules.fd = (int)syscall(LANDLOCK_CREATE, &attributes, sizeof(attributes), 0);
+	rules.fd = (int)syscall(__NR_landlock_create_ruleset, &attributes, sizeof(attributes), 0);
 	rules.failure = rules.fd < 0 ? errno : 0;
 	return rules;
 }
@@ -121,7 +119,7 @@ static struct ruleset make_ruleset(int version, bool scoped)
  * not confined. */
 static bool put_under(struct ruleset *rules)
 {
-	if (rules->failure == 0 && syscall(LANDLOCK_RESTRICT, rules->fd, 0) != 0) {
+	if (rules->failure == 0 && syscall(__NR_landlock_restrict_self, rules->fd, 0) != 0) {
 		rules->failure = errno;
 	}
 	if (rules->fd >= 0) {
@@ -142,7 +140,8 @@ static void allow_descriptor(struct ruleset *rules, int fd, uint64_t rights)
 		rights &= OF_FILES;
 	}
 	rule.allowed_access = rights;
-	if (rights && syscall(LANDLOCK_ADD, rules->fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0) {
+	if (rights &&
+	    syscall(__NR_landlock_add_rule, rules->fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0) {
 		rules->failure = errno;
 	}
 }

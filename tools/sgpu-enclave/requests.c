@@ -171,8 +171,7 @@ void requests_take(int connection)
  * this. */
 #define DEVICE_SLACK (UINT64_C(1) << 30)
 
-/* 0: no limit. Takes the reserve for staging before there is a limit, and keeps it as long as there
- * is one. */
+/* 0: no limit. The reserve is kept while there is one. */
 static void limit_host_memory(const struct enclave *w, uint64_t bytes)
 {
 	static bool limited;

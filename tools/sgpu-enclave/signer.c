@@ -2,10 +2,8 @@
  *
  * See enclave.h. Both processes exchange messages of wire.h over a socket pair.
  */
-#include "base/base.h"
 #include "base/json.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -29,10 +27,9 @@ static int wait_for(int fd, enum wire_kind *kind, struct sgpu_error *error)
 	struct pollfd wait = { .fd = fd, .events = POLLIN };
 	int rc;
 
-	do {
+	while ((rc = wire_peek(fd, kind, error)) == SGPU_ETIMEOUT) {
 		(void)poll(&wait, 1, -1);
-		rc = wire_peek(fd, kind, error);
-	} while (rc == SGPU_ETIMEOUT);
+	}
 	return rc;
 }
 
@@ -115,11 +112,11 @@ static _Noreturn void run_child(int fd, pid_t parent, const struct run_request *
 }
 
 /* ---- the parent ---- */
-/* Waits for a message; a WIRE_ANSWER carries an error. */
-static int await_child(struct sgpu_error *error)
+/* Waits for a message, unless none was sent; a WIRE_ANSWER carries an error. */
+static int await_child(bool sent, struct sgpu_error *error)
 {
 	enum wire_kind got;
-	const int rc = wait_for(signer_fd, &got, error);
+	const int rc = sent ? wait_for(signer_fd, &got, error) : SGPU_ECANCELED;
 
 	return rc == SGPU_ECANCELED
 		       ? sgpu_fail(error, SGPU_ESYSTEM, "the process that signs quotes has ended")
@@ -143,7 +140,8 @@ int signer_begin(const struct run_request *r, struct sgpu_error *error)
 	}
 	close(ends[1]);
 	signer_fd = ends[0];
-	rc = child < 0 ? sgpu_fail_errno(error, "cannot start a process") : await_child(error);
+	rc = child < 0 ? sgpu_fail_errno(error, "cannot start a process")
+		       : await_child(true, error);
 	return rc ? rc : wire_hear(signer_fd, WIRE_READY, error);
 }
 
@@ -192,8 +190,7 @@ int signer_ask(const uint8_t *nonce, size_t nonce_size, char **quote, size_t *si
 	int rc;
 
 	memcpy(question.nonce, nonce, nonce_size);
-	rc = sgpu_wire_send(signer_fd, WIRE_QUOTE, &question, sizeof(question), NULL, 0)
-		     ? await_child(error)
-		     : sgpu_fail(error, SGPU_ESYSTEM, "the process that signs quotes has ended");
+	rc = await_child(
+		sgpu_wire_send(signer_fd, WIRE_QUOTE, &question, sizeof(question), NULL, 0), error);
 	return rc ? rc : wire_hear_text(signer_fd, WIRE_QUOTE_IS, quote, size, error);
 }

@@ -6,7 +6,6 @@
 
 #include <sgpu/base.h>
 
-#include "base/base.h"
 #include "serving.h"
 
 /* Returns why a batch may not name regions, or NULL. Signatures do not cover where payloads are. */
