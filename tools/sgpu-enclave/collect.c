@@ -9,7 +9,6 @@
 #include <jansson.h>
 #include <sgpu/base.h>
 
-#include "base/base.h"
 #include "base/io.h"
 #include "crypto/crypto.h"
 #include "enclave.h"
@@ -76,8 +75,7 @@ static json_t *name_row(const struct sgpu_span *span, bool of_several)
 static json_t *trace_events(const struct sgpu_run_result *result, bool on_several)
 {
 	bool named[SGPU_RUN_DEVICES_MAX * SGPU_SPAN_KINDS * SGPU_PLAN_STREAMS_MAX + 1] = { false };
-	json_t *events = json_pack("[{s:s, s:s, s:i, s:i, s:{s:s}}]", "name", "process_name", "ph",
-				   "M", "pid", 1, "tid", 0, "args", "name", cli_tool_name());
+	json_t *events = json_array();
 
 	for (size_t i = 0; i < result->span_count; i++) {
 		const struct sgpu_span *span = &result->spans[i];
