@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <sgpu/base.h>
 
@@ -31,21 +30,15 @@ static void stop_running(void)
 	}
 }
 
-/* Shows progress, every 100 ms until the process ends, and gives up if a GPU does not end a stopped
- * run: it abandons kernels within seconds, but a call of the driver may wait for one that never
- * ends. */
-static void *watch(void *argument)
+/* Until the process ends, shows progress and looks for a device that is stuck. */
+static void *watch(void *enclave)
 {
-	const struct enclave *w = argument;
 	struct sgpu_run_progress p;
 
 	while (poll(NULL, 0, 100) <= 0) {
 		pthread_mutex_lock(&watched);
 		if (running) {
-			sgpu_run_get_progress(running, &p);
-			if (w->on_gpu && p.stopping_ns > ENCLAVE_STUCK_NS) {
-				enclave_give_up(w);
-			}
+			enclave_watch(enclave, running, &p);
 			cli_progress_of(p.bytes_in, p.bytes_in_all);
 		}
 		pthread_mutex_unlock(&watched);
@@ -144,7 +137,6 @@ static int submit(struct submission *s)
 	}
 	sgpu_output_close(&s->response);
 	sgpu_output_close(&s->trace);
-	enclave_stop(s->enclave);
 	return status != 0 || rc == SGPU_OK		       ? status
 	       : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc)
 							       : cli_error(&error);

@@ -23,6 +23,7 @@ void report_collect(const struct sgpu_run *run, const struct enclave *w, struct 
 	memcpy(report->totals, result->totals, sizeof(report->totals));
 	report->paths = result->paths;
 	report->device = w->devices[0].about;
+	report->device.memory_free = 0; /* nobody is told */
 	report->devices = w->device_count;
 	snprintf(report->aead, sizeof(report->aead), "%s", sgpu_aead_provider());
 	if (batch) {

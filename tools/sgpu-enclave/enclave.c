@@ -21,12 +21,13 @@
 #include "crypto/crypto.h"
 #include "enclave.h"
 
-enum {
-	KEPT_BLOCK = 4 << 20,
-	KEPT_HEAP = 8 << 20
-}; /* bytes of a heap's largest block; unused at its end */
+/* Bytes of a heap's largest block, and unused ones at its end. */
+enum { KEPT_BLOCK = 4 << 20, KEPT_HEAP = 8 << 20 };
 
 #define SLACK_NS 1000UL /* of timers: runs wait for devices in short steps */
+/* For a device to end a stopped run. A GPU abandons a kernel in a third of it, but a call of its
+ * driver may wait for ever. */
+#define STUCK_NS UINT64_C(15000000000)
 
 static int check_evidence(const struct run_request *r)
 {
@@ -50,7 +51,6 @@ int enclave_check(struct enclave *w)
 {
 	const struct run_request *request = w->request;
 	const struct runner_options *o = &request->runner;
-	const struct cli_list *directories = &o->files;
 	struct sgpu_error error = { 0 };
 	const int status = request->serve ? 0 : check_evidence(request);
 	int rc;
@@ -59,9 +59,9 @@ int enclave_check(struct enclave *w)
 		return status;
 	}
 	rc = runner_devices(o->device, w->names, &w->named, &error);
-	rc = rc || !directories->count ? rc : sgpu_files_create(&w->files, &error);
-	for (int i = 0; rc == SGPU_OK && i < directories->count; i++) {
-		rc = sgpu_files_allow(w->files, directories->items[i], &error);
+	rc = rc || !o->files.count ? rc : sgpu_files_create(&w->files, &error);
+	for (int i = 0; rc == SGPU_OK && i < o->files.count; i++) {
+		rc = sgpu_files_allow(w->files, o->files.items[i], &error);
 	}
 	rc = rc || !o->owners ? rc : sgpu_owners_load(o->owners, &w->owners, &error);
 	if (rc != SGPU_OK) {
@@ -150,7 +150,6 @@ static int open_next(struct enclave *w, struct sgpu_error *error)
 
 	w->device_count += rc == SGPU_OK;
 	rc = rc ? rc : sgpu_device_get_info(d->device, &d->about, error);
-	d->about.memory_free = 0; /* reports do not tell it */
 	w->on_gpu = w->devices[0].about.opens_on_device;
 	for (int k = 0; rc == SGPU_OK && k < number; k++) {
 		if (d->about.uuid[0] && strcmp(d->about.uuid, w->devices[k].about.uuid) == 0) {
@@ -222,7 +221,6 @@ static int confine_files(const struct enclave *w, struct landlock_needs *needs,
 /* The private half of the key that the quote names never leaves this process and is lost with it.
  * So a batch sealed to the key, or a session bound to it, opens in the measured program or
  * nowhere. */
-
 static int write_quote(struct enclave *w, struct sgpu_error *error)
 {
 	const struct run_request *r = w->request;
@@ -403,6 +401,7 @@ void enclave_stop(struct enclave *w)
 
 int enclave_end(struct enclave *w, int status)
 {
+	enclave_stop(w);
 	if (w->keys) {
 		sgpu_secret_free(w->keys, ENCLAVE_KEYS_SIZE);
 	}
@@ -415,13 +414,17 @@ int enclave_end(struct enclave *w, int status)
 	return status;
 }
 
-void enclave_give_up(const struct enclave *w)
+void enclave_watch(const struct enclave *w, const struct sgpu_run *run,
+		   struct sgpu_run_progress *progress)
 {
 	sigset_t all;
 
-	sgpu_wipe(w->keys, ENCLAVE_KEYS_SIZE);
-	cli_fail(SGPU_EDEVICE, "the device does not stop what it was told to stop");
-	sigfillset(&all);
-	pthread_sigmask(SIG_UNBLOCK, &all, NULL);
-	_exit(cli_finish(sgpu_exit_status(SGPU_EDEVICE)));
+	sgpu_run_get_progress(run, progress);
+	if (progress->stopping_ns > STUCK_NS && (w->on_gpu || w->request->serve)) {
+		sgpu_wipe(w->keys, ENCLAVE_KEYS_SIZE);
+		cli_fail(SGPU_EDEVICE, "the device does not stop what it was told to stop");
+		sigfillset(&all);
+		pthread_sigmask(SIG_UNBLOCK, &all, NULL);
+		_exit(cli_finish(sgpu_exit_status(SGPU_EDEVICE)));
+	}
 }

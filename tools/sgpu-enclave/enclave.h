@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The trusted process: its keys, what it accepts, its devices, and the runner. The order of calls
- * is always enclave_check, enclave_begin, enclave_open, enclave_start, batches, enclave_stop,
- * enclave_end.
+ * is always enclave_check, enclave_begin, enclave_open, enclave_start, batches, enclave_end.
  */
 #ifndef SGPU_ENCLAVE_H
 #define SGPU_ENCLAVE_H
@@ -85,16 +84,14 @@ SGPU_MUST_CHECK int enclave_authority(const struct enclave *enclave,
 				      struct sgpu_error *error);
 /* Returns options with the process's keys, owners, replay record, files and modules. */
 struct sgpu_run_options enclave_run_options(const struct enclave *enclave);
-/* Frees runners, contexts and devices. All runs must have been freed. */
+/* Frees the runner, contexts and devices. All runs must have been freed. */
 void enclave_stop(struct enclave *enclave);
-/* Wipes and frees all, and returns cli_finish(status); on a GPU, exits instead. */
+/* The same, wipes and frees all else, and returns cli_finish(status); on a GPU, exits instead. */
 int enclave_end(struct enclave *enclave, int status);
-/* How long a device may take to end a stopped run: three times what a GPU needs to abandon a
- * kernel. */
-#define ENCLAVE_STUCK_NS UINT64_C(15000000000)
-/* For a device that does not end a stopped run: wipes the keys and ends the process with status 3.
- * Async-signal-unsafe. */
-void enclave_give_up(const struct enclave *enclave);
+/* Gets the progress of a run. If a GPU, or a server's device, does not end a stopped one, wipes the
+ * keys and ends the process with status 3. */
+void enclave_watch(const struct enclave *enclave, const struct sgpu_run *run,
+		   struct sgpu_run_progress *progress);
 
 /* signer.c: a child, which alone has the attestation key, and no other secret, signs quotes. It
  * gets the claims once, before anybody is served, and later only nonces. So code that takes over

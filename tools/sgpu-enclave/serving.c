@@ -13,7 +13,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -419,15 +418,12 @@ static void tick(void)
 	}
 	for (unsigned i = 0; i < t.count; i++) {
 		struct work *work = t.work[i];
-		struct sgpu_run_progress progress = { .stopping_ns = 0 };
+		struct sgpu_run_progress progress;
 
 		held += work->busy && work->held;
 		work->held = work->busy;
 		if (work->run) {
-			sgpu_run_get_progress(work->run, &progress);
-		}
-		if (progress.stopping_ns > ENCLAVE_STUCK_NS) {
-			enclave_give_up(serving.enclave);
+			enclave_watch(serving.enclave, work->run, &progress);
 		}
 		if (work->run && !work->heard && !work->gone) {
 			hear_of(work);
@@ -441,8 +437,8 @@ static void tick(void)
 }
 
 /* Ends the worker some time after its supervisor has gone, even if a thread hangs in a system
- * call: a client may send a descriptor whose closing takes as long as the client likes. Once the
- * process that signs has ended, this worker takes no more work, since nobody could seal to it. */
+ * call, as hang_up() says. Once the process that signs has ended, this worker takes no more work,
+ * since nobody could seal to it. */
 static void *watch_others(void *unused)
 {
 	struct pollfd others[] = { { .fd = serving.control },
@@ -474,13 +470,12 @@ _Static_assert((int)ENCLAVE_KEYS_MAX <= WIRE_KIDS_MAX, "all keys have a name");
 static bool say_ready(void)
 {
 	const struct enclave *w = serving.enclave;
-	struct sgpu_device_info info;
 	struct wire_ready ready = { .kid_count = (uint64_t)w->key_count,
 				    .memory_free = UINT64_MAX };
 
 	for (int i = 0; i < w->device_count; i++) {
-		(void)!sgpu_device_get_info(w->devices[i].device, &info, NULL);
-		ready.memory_free = sgpu_min_u64(ready.memory_free, info.memory_free);
+		ready.memory_free =
+			sgpu_min_u64(ready.memory_free, w->devices[i].about.memory_free);
 	}
 	for (int i = 0; i < w->key_count; i++) {
 		snprintf(ready.kids[i], sizeof(ready.kids[i]), "%s", w->keys[i].kid);
@@ -523,7 +518,6 @@ static int run_worker(struct sgpu_error *error)
 		pthread_mutex_unlock(&t.mutex);
 	}
 	serve_lease_close();
-	enclave_stop(w);
 	return rc;
 }
 

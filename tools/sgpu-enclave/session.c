@@ -36,18 +36,17 @@ int run_session(struct enclave *w)
 	status = status ? status : cli_binary_output(NULL);
 	status = status ? status : cli_output_prepare(r->quote, 0666, false);
 	status = status ? status : enclave_begin(w, NULL);
-	if (status == 0) {
-		/* The program waits for the evidence, and binds its session to the key in that. */
-		rc = enclave_open(w, &needs, &error);
-		rc = rc ? rc : enclave_start(w, -1, &error);
-		rc = rc ? rc : enclave_authority(w, &authority, &error);
-		rc = rc ? rc
-			: sgpu_remote_serve(w->devices[0].context, r->memory, &authority,
-					    STDIN_FILENO, cli_output_fd, &error);
-		status = rc == SGPU_OK					 ? 0
-			 : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc)
-									 : cli_error(&error);
+	if (status) {
+		return status;
 	}
-	enclave_stop(w);
-	return status;
+	/* The program waits for the evidence, and binds its session to the key in that. */
+	rc = enclave_open(w, &needs, &error);
+	rc = rc ? rc : enclave_start(w, -1, &error);
+	rc = rc ? rc : enclave_authority(w, &authority, &error);
+	rc = rc ? rc
+		: sgpu_remote_serve(w->devices[0].context, r->memory, &authority, STDIN_FILENO,
+				    cli_output_fd, &error);
+	return rc == SGPU_OK				       ? 0
+	       : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc)
+							       : cli_error(&error);
 }
