@@ -174,6 +174,14 @@ UNIT_TEST(a_session_believes_each_report_once_and_in_order)
 		((uint8_t *)&altered)[i] ^= 1;
 		CHECK(sgpu_session_report(session, SGPU_CH_PTE, &altered, NULL) == SGPU_EAUTH);
 	}
+	/* Another channel's, and another serial number's, under the right key. */
+	for (int i = 0; i < 2; i++) {
+		altered = first;
+		altered.channel += i == 0;
+		altered.serial += i == 1;
+		sgpu_mac_report(b.processor->channels[1]->keys, SGPU_CH_PTE, &altered, altered.mac);
+		CHECK(sgpu_session_report(session, SGPU_CH_PTE, &altered, NULL) == SGPU_EAUTH);
+	}
 	CHECK(sgpu_session_report(session, SGPU_CH_PTE, &first, NULL) == SGPU_OK);
 	CHECK(sgpu_session_report(session, SGPU_CH_PTE, &first, NULL) == SGPU_EAUTH);
 	CHECK(sgpu_session_report(session, SGPU_CH_PTE, &second, NULL) == SGPU_OK);

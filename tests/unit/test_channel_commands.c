@@ -43,9 +43,11 @@ UNIT_TEST(a_channel_is_refused)
 	CHECK(create(&b, 2, SGPU_NO_FRAME, &b.owner[1]) == SGPU_REFUSED_RANGE);
 	CHECK(create(&b, SGPU_CHANNEL_MAX, 12, &b.owner[1]) == SGPU_REFUSED_RANGE);
 	CHECK(create(&b, 2, 12, &low) == SGPU_REFUSED_MALFORMED);
-	b.command.op = 77;
-	CHECK(say(&b, &b.command) == SGPU_REFUSED_MALFORMED && b.reply.code == SGPU_EINVALID &&
-	      b.reply.error.text[0]);
+	for (int op = SGPU_CH_DESTROY + 1; op < 80; op++) { /* a group is a message of its own */
+		b.command.op = (enum sgpu_channel_op)op;
+		CHECK(say(&b, &b.command) == SGPU_REFUSED_MALFORMED &&
+		      b.reply.code == SGPU_EINVALID && b.reply.error.text[0]);
+	}
 	CHECK(!frame(&b, 12).mapped);
 	bench_close(&b);
 }

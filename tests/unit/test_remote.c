@@ -3,6 +3,7 @@
  * Sessions of programs with a worker in another process: memory, bulk data, jobs, what is refused;
  * and somebody between who alters, cuts and invents messages.
  */
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -289,6 +290,40 @@ UNIT_TEST(a_job_runs_again_and_again_over_buffers_of_the_session)
 	CHECK(drop_job(remote, job) == SGPU_OK);
 	CHECK(sgpu_remote_run(remote, job, ranges, 3, &error) == SGPU_EUSAGE);
 	CHECK(sgpu_remote_flush(remote, &error) == SGPU_OK);
+	const int standard_input = dup2(w.socket, STDIN_FILENO);
+
+	sgpu_remote_close(&remote); /* which closes no descriptor of the program's */
+	CHECK(fcntl(standard_input, F_GETFD) == 0 && fcntl(w.socket, F_GETFD) >= 0);
+	close(standard_input);
+	CHECK(end_worker(&w) == SGPU_OK);
+}
+
+/* What is read and written may be the first of all. */
+UNIT_TEST(a_jobs_first_range_may_be_read_and_written)
+{
+	static const char adding[] =
+		JOB(SEGMENT("sum", "INPUT_OUTPUT", "1000") "," SEGMENT("x", "INPUT", "1000"),
+		    OPERATION("ADD", "vector_add", "\"a\":\"sum\",\"b\":\"x\",\"output\":\"sum\""));
+	enum { N = 1000, BYTES = 4 * N };
+	struct worker w;
+	struct sgpu_remote *remote;
+	float ones[N], sum[N] = { 0 };
+	uint32_t job = 0, data = 0;
+
+	start_worker(&w, false, 0, 0, 0, 0);
+	remote = open_remote(&w);
+	REQUIRE(remote);
+	for (int i = 0; i < N; i++) {
+		ones[i] = 1;
+	}
+	REQUIRE(sgpu_remote_load(remote, adding, strlen(adding), &job, &error) == SGPU_OK);
+	REQUIRE(sgpu_remote_alloc(remote, 2 * 4096, &data, &error) == SGPU_OK);
+	const struct sgpu_remote_range ranges[] = { { data, 0, BYTES }, { data, 4096, BYTES } };
+	CHECK(sgpu_remote_copy_in(remote, data, 0, ones, BYTES, &error) == SGPU_OK);
+	CHECK(sgpu_remote_copy_in(remote, data, 4096, ones, BYTES, &error) == SGPU_OK);
+	CHECK(sgpu_remote_run(remote, job, ranges, 2, &error) == SGPU_OK);
+	CHECK(sgpu_remote_copy_out(remote, sum, data, 0, BYTES, &error) == SGPU_OK);
+	CHECK(sum[0] == 2 && sum[N - 1] == 2);
 	sgpu_remote_close(&remote);
 	CHECK(end_worker(&w) == SGPU_OK);
 }
@@ -529,6 +564,7 @@ int main(void)
 	}
 	UNIT_RUN(what_is_no_memory_of_the_session_is_refused);
 	UNIT_RUN(a_job_runs_again_and_again_over_buffers_of_the_session);
+	UNIT_RUN(a_jobs_first_range_may_be_read_and_written);
 	UNIT_RUN(manifests_that_are_no_jobs_are_refused);
 	UNIT_RUN(a_job_gets_exactly_its_ranges);
 	UNIT_RUN(who_alters_messages_gets_nothing_done_and_nothing_wrong);

@@ -124,6 +124,14 @@ static void fewer_pages(struct sgpu_command *command)
 	}
 }
 
+/* All that is said of them is true, but where they are. */
+static void other_addresses(struct sgpu_command *command)
+{
+	if (command->op == SGPU_CH_PTE) {
+		command->pte.table_index++;
+	}
+}
+
 static void no_word_of_the_owner(struct sgpu_command *command)
 {
 	if (command->op == SGPU_CH_PTE) {
@@ -173,10 +181,13 @@ static void lie_about_pages(void (*meddle)(struct sgpu_command *),
 	if (rc == SGPU_OK || memory != 0) {
 		printf("# it was believed\n");
 	}
-	CHECK(rc != SGPU_OK && memory == 0);
+	CHECK((forge || meddle == other_addresses ? rc == SGPU_EAUTH : rc != SGPU_OK) &&
+	      memory == 0);
 	he.meddle = NULL;
 	he.forge = NULL;
-	CHECK(sgpu_secure_malloc(other, 4096, &memory, &error) == SGPU_OK);
+	/* Where he has put pages, the allocator would put the next. */
+	CHECK(meddle == other_addresses ||
+	      sgpu_secure_malloc(other, 4096, &memory, &error) == SGPU_OK);
 	sgpu_secure_free(other, &memory);
 	sgpu_secure_destroy(&other);
 	he.context = kept;
@@ -187,6 +198,7 @@ UNIT_TEST(pages_that_are_not_what_the_allocator_says_are_not_used)
 {
 	lie_about_pages(shuffled_pages, NULL, (uint64_t)160 << 20);
 	lie_about_pages(fewer_pages, NULL, (uint64_t)160 << 20);
+	lie_about_pages(other_addresses, NULL, 4096);
 	lie_about_pages(NULL, forge_count, 4096);
 	lie_about_pages(NULL, forge_address, 4096);
 	lie_about_pages(NULL, forge_hash, 4096);

@@ -130,6 +130,8 @@ UNIT_TEST(every_handle_size_and_offset_is_checked)
 	};
 	/* clang-format on */
 	CHECK(SEND(client, base) == SGPU_OK);
+	CHECK(sgpu_group_client_add(client, &(struct sgpu_item){ .kind = SGPU_ITEM_KINDS },
+				    &error) == SGPU_EUSAGE);
 	/* clang-format off */
 	const struct sgpu_item bad[] = {
 		{ .kind = SGPU_ITEM_ALLOC, .buffer = 0, .size = 1 },             /* it is there */
@@ -273,6 +275,13 @@ UNIT_TEST(an_item_that_is_none_is_not_sent)
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
 		CHECK(sgpu_item_encode(&bad[i], group, &size, &error) == SGPU_EUSAGE && size == 0);
 	}
+	/* The last one may fill the group to its end. */
+	const struct sgpu_item good = { .kind = SGPU_ITEM_FREE, .buffer = 1 };
+
+	size = SGPU_GROUP_BYTES - SGPU_ITEM_HEAD + 1;
+	CHECK(sgpu_item_encode(&good, group, &size, &error) == SGPU_EUSAGE);
+	size = SGPU_GROUP_BYTES - SGPU_ITEM_HEAD;
+	CHECK(sgpu_item_encode(&good, group, &size, &error) == SGPU_OK && size == SGPU_GROUP_BYTES);
 }
 
 /* ---- the end of either side ---- */

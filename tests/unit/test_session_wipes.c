@@ -127,6 +127,8 @@ UNIT_TEST(nor_does_a_program_whose_worker_has_gone)
 	CHECK(shutdown(w.near.bell, SHUT_RDWR) == 0 && pthread_join(w.thread, NULL) == 0);
 	sgpu_remote_service_free(&w.service);
 	CHECK(run_on(own, copy_to_nobody) < 0);
+	CHECK(sgpu_remote_copy_in(remote, 2, 0, data, SIZE, &error) == SGPU_EAUTH &&
+	      strstr(error.text, "no keys any more"));
 	CHECK(memcmp(remote->directions[0].keys.key, none, sizeof(none)) != 0);
 	CHECK(count(own, STACK, remote->directions[0].keys.key) == 0);
 	end(&w, own);
