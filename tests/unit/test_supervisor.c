@@ -121,6 +121,7 @@ UNIT_TEST(a_worker_that_says_what_none_says_ends_and_nobody_else)
 
 			memcpy(bytes, &header, sizeof(header));
 			send_bytes(p->control, bytes, header.size, &w.batch, count);
+			p->deaf = true; /* it does not go by itself */
 			CHECK(submit_as(HONEST) && until(all_are_answered));
 			CHECK(kind == WIRE_NOTE && count == 0 ? liar_has_a_worker()
 							      : until(liar_has_none));
@@ -194,6 +195,32 @@ UNIT_TEST(what_workers_have_done_is_not_forgotten_with_them)
 		CHECK(tenant_of(LIAR)->sums[SERVE_DONE] == UINT64_C(5) * i);
 	}
 	end();
+}
+
+UNIT_TEST(who_begins_as_no_client_does_is_refused_at_once)
+{
+	for (int kind = 1; kind < WIRE_KINDS; kind++) {
+		static uint8_t bytes[MESSAGE_MAX];
+		const struct sgpu_greeting header = { .magic = 0x53475055,
+						      .version = SGPU_GREETING_VERSION,
+						      .kind = (uint16_t)kind,
+						      .size = (uint32_t)message_size(kind) };
+		struct client *client;
+
+		if (kind == WIRE_SUBMIT || kind == WIRE_STATUS ||
+		    wire_is_request((enum wire_kind)kind)) {
+			continue;
+		}
+		begin(LYING_SEED, 1);
+		client = connect_as(LIAR);
+		memcpy(bytes, &header, sizeof(header));
+		send_bytes(client->fd, bytes, header.size, NULL, 0);
+		for (int i = 0; i < 4; i++) {
+			step();
+		}
+		CHECK(w.refused == 1);
+		end();
+	}
 }
 
 /* ---- limits ---- */
@@ -355,6 +382,7 @@ int main(int argc, char **argv)
 	UNIT_RUN(a_worker_that_is_to_end_gets_no_more_time);
 	UNIT_RUN(a_worker_that_does_not_end_is_killed);
 	UNIT_RUN(what_workers_have_done_is_not_forgotten_with_them);
+	UNIT_RUN(who_begins_as_no_client_does_is_refused_at_once);
 	UNIT_RUN(a_tenant_with_a_limit_for_all_of_its_workers_awaits_the_end_of_one);
 	UNIT_RUN(a_user_has_so_many_requests_and_no_more);
 	UNIT_RUN(a_connection_without_a_place_gets_that_of_another);
