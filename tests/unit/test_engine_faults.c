@@ -208,8 +208,34 @@ UNIT_TEST(a_device_that_fails_at_any_call_leaves_nothing)
 	CHECK(failed > 50 / step);
 }
 
-/* What was to be sealed then is not, and what the staging memory held must not go to the host in
- * its place. */
+/* Nothing was sealed or opened then, and nothing must be taken for it. */
+static int refuse_in_place(struct sgpu_stream *on, const struct sgpu_work *work, int count)
+{
+	return work->kind >= SGPU_WORK_OPEN_FROM ? SGPU_EDEVICE : fake_enqueue(on, work, count);
+}
+
+UNIT_TEST(a_device_that_refuses_what_it_reaches_leaves_nothing)
+{
+	struct move move;
+
+	if (!looks_like_gpu) {
+		SKIP("the device's calls do not fail");
+	}
+	for (int i = 0; i < 2 * KINDS; i++) {
+		REQUIRE(set_up(&several));
+		fake.backend.key.reaches = fake.real->key->reaches;
+		make_move(&move, i & 1 ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, (enum kind)(i / 2),
+			  true, LARGEST);
+		fake.backend.stream.enqueue = refuse_in_place;
+		start(&move);
+		(void)finish(&move);
+		fake.backend.stream.enqueue = fake_enqueue;
+		check_failed(&move, SGPU_EDEVICE);
+		free_move(&move);
+		tear_down();
+	}
+}
+
 /* Of an event that cannot be asked for, nobody knows whether the work before it has ended. */
 static int refuse_query(struct sgpu_event *event, bool *done, struct sgpu_error *why)
 {
@@ -253,6 +279,8 @@ UNIT_TEST(work_that_cannot_be_asked_for_has_ended_before_its_transfer_has)
 	}
 }
 
+/* What was to be sealed then is not, and what the staging memory held must not go to the host in
+ * its place. */
 UNIT_TEST(a_copy_whose_sealing_was_cancelled_fails)
 {
 	struct move move;
@@ -547,6 +575,7 @@ static void tests(void)
 	UNIT_RUN(the_lowest_bad_chunk_is_named);
 	UNIT_RUN(plain_payloads_are_digested_on_the_device);
 	UNIT_RUN(a_device_that_fails_at_any_call_leaves_nothing);
+	UNIT_RUN(a_device_that_refuses_what_it_reaches_leaves_nothing);
 	UNIT_RUN(work_that_cannot_be_asked_for_has_ended_before_its_transfer_has);
 	UNIT_RUN(a_copy_whose_sealing_was_cancelled_fails);
 	UNIT_RUN(a_plain_copy_that_was_cancelled_fails_and_leaves_nothing);
