@@ -514,6 +514,74 @@ UNIT_TEST(a_cancelled_run_ends_without_a_response)
 	check_size(100); /* the device works again */
 }
 
+/* Reads a response that does not fit the pipe, and takes the lease of its results before its end.
+ */
+static struct {
+	struct sgpu_lease_pool *pool;
+	struct sgpu_lease lease;
+	struct sgpu_run *run;
+	pthread_t thread;
+	int pipe[2], rc;
+} reader;
+
+static void leave_results(struct sgpu_submission *submission)
+{
+	submission->options.leases = reader.pool;
+	submission->options.lease_results = true;
+}
+
+static void *read_response(void *argument)
+{
+	const struct sgpu_run *run = reader.run;
+	char bytes[512];
+
+	if (read(reader.pipe[0], bytes, 1) == 1) {
+		reader.rc = sgpu_lease_take(reader.pool, run->leases.results.id, run->job.batch->id,
+					    true, &reader.lease, NULL);
+	}
+	while (read(reader.pipe[0], bytes, sizeof(bytes)) > 0) {
+	}
+	return argument;
+}
+
+static void start_reader(struct sgpu_run *run)
+{
+	reader.run = run;
+	if (pthread_create(&reader.thread, NULL, read_response, NULL)) {
+		abort();
+	}
+}
+
+UNIT_TEST(whoever_has_taken_the_results_keeps_them_when_the_run_ends)
+{
+	const struct sgpu_lease_pool_config config = { .size = 1 << 20 };
+	struct sgpu_lease again;
+	struct job job;
+	int in;
+
+	reader.rc = SGPU_ESYSTEM;
+	REQUIRE(sgpu_lease_pool_create(&config, &reader.pool, &error) == SGPU_OK);
+	REQUIRE(pipe2(reader.pipe, O_CLOEXEC) == 0);
+	CHECK(fcntl(reader.pipe[1], F_SETPIPE_SZ, 4096) == 4096);
+	make_job(&job, 20000);
+	in = sign_and_write(&job);
+	prepare_submission = leave_results;
+	submitted = start_reader;
+	CHECK(run_with(&owner, in, reader.pipe[1], 0, NULL) == SGPU_OK);
+	prepare_submission = NULL;
+	submitted = NULL;
+	close(reader.pipe[1]);
+	pthread_join(reader.thread, NULL);
+	CHECK(reader.rc == SGPU_OK);
+	sgpu_lease_offer(reader.pool, reader.lease.id);
+	CHECK(sgpu_lease_take(reader.pool, reader.lease.id, job.batch->id, true, &again, &error) ==
+	      SGPU_OK);
+	free_job(&job);
+	close(in);
+	close(reader.pipe[0]);
+	sgpu_lease_pool_free(&reader.pool);
+}
+
 static void all_tests(void)
 {
 	UNIT_RUN(sizes_at_the_edges_of_chunks_and_pieces_come_back);
@@ -532,6 +600,7 @@ static void all_tests(void)
 	UNIT_RUN(a_payload_in_a_file_is_refused_where_no_folder_is_open);
 	UNIT_RUN(a_silent_sender_does_not_hold_the_run_past_its_deadline);
 	UNIT_RUN(a_cancelled_run_ends_without_a_response);
+	UNIT_RUN(whoever_has_taken_the_results_keeps_them_when_the_run_ends);
 }
 
 int main(void)

@@ -244,6 +244,25 @@ UNIT_TEST(a_tenant_with_a_limit_for_all_of_its_workers_awaits_the_end_of_one)
 	}
 }
 
+UNIT_TEST(some_user_has_high_priority_if_all_others_have)
+{
+	static const char *const lines[] = { "* priority=normal", "* priority=high", "7 weight=2",
+					     "7 priority=high" };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(lines); i++) {
+		static struct tenant_rules rules;
+		const int fd = memfd_create("tenants", MFD_CLOEXEC);
+		struct sgpu_error error;
+		char path[64];
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		CHECK(fchmod(fd, 0600) == 0 && dprintf(fd, "%s\n", lines[i]) > 0);
+		CHECK(tenant_rules_load(path, &rules, &error) == SGPU_OK &&
+		      rules.any_high == (i % 2 == 1));
+		close(fd);
+	}
+}
+
 UNIT_TEST(a_user_has_so_many_requests_and_no_more)
 {
 	struct puppet *p = begin_lying(1);
@@ -384,6 +403,7 @@ int main(int argc, char **argv)
 	UNIT_RUN(what_workers_have_done_is_not_forgotten_with_them);
 	UNIT_RUN(who_begins_as_no_client_does_is_refused_at_once);
 	UNIT_RUN(a_tenant_with_a_limit_for_all_of_its_workers_awaits_the_end_of_one);
+	UNIT_RUN(some_user_has_high_priority_if_all_others_have);
 	UNIT_RUN(a_user_has_so_many_requests_and_no_more);
 	UNIT_RUN(a_connection_without_a_place_gets_that_of_another);
 	UNIT_RUN(liars_keep_nobody_from_turns_and_answers_for_the_fixed_seed);
