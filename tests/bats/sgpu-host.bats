@@ -166,6 +166,12 @@ run_there() {
 	[ "$(ls -A config/sgpu/hosts)" = lab ]
 }
 
+@test "a machine without ssh is not taken for a host that says so" {
+	run --separate-stderr -3 env PATH="$PWD/bin" "$SGPU_BUILD/bin/sgpu" host add lab gpu7.example --yes --roots ca.crt
+	[ "${stderr_lines[0]}" = "sgpu: error: there is no 'ssh' on this machine" ]
+	assert_contains "$stderr" "openssh-client"
+}
+
 @test "over ssh, the host's programs are asked, and nothing that they say is believed" {
 	over_ssh
 	serve_quotes

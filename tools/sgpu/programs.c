@@ -108,6 +108,23 @@ static bool is_ssh(const struct program *program)
 	return strcmp(program->words.list[0], "ssh") == 0;
 }
 
+static bool is_in_path(const char *name)
+{
+	const char *path = getenv("PATH");
+	char file[PATH_MAX];
+	size_t size;
+
+	for (; path && *path; path += size + (path[size] == ':')) {
+		size = strcspn(path, ":");
+		if (snprintf(file, sizeof(file), "%.*s/%s", (int)size, path, name) <
+			    (int)sizeof(file) &&
+		    access(file, X_OK) == 0) {
+			return true;
+		}
+	}
+	return !path;
+}
+
 /* In the child: becomes the program, or ends. */
 static _Noreturn void become(const struct program *program, int in, int out)
 {
@@ -161,6 +178,11 @@ static int start(struct program *program, int in, bool last, int *next, struct s
 	if (program->in < -1) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "cannot open what '%s' is to read",
 				 program->words.list[0]);
+	}
+	/* Else the child's message would be taken for the host's. */
+	if (is_ssh(program) && !is_in_path("ssh")) {
+		sgpu_fail(error, SGPU_EUNAVAILABLE, "there is no 'ssh' on this machine");
+		return sgpu_hint(error, "install openssh-client");
 	}
 	if (!program->speaks) {
 		program->messages = memfd_create("messages", MFD_CLOEXEC);
