@@ -201,7 +201,7 @@ modules_in_namespaces() {
 	for name in process namespaces root landlock seccomp no_capabilities; do
 		jq -e ".modules.$name | type == \"boolean\"" info.json
 	done
-	[ "$(jq .modules.process info.json)" = true ]
+	[ "$(jq -c '.modules | .process, .missing' info.json)" = $'true\nnull' ]
 	run -0 sgpu-run --info
 	grep -q '^  process  *yes$' <<<"$output"
 	requires unshare

@@ -4,6 +4,7 @@
  * must get turns and answers. SGPU_TEST_SEED=N test_supervisor
  */
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include "supervision.h"
 
@@ -158,6 +159,23 @@ UNIT_TEST(a_worker_that_dies_at_its_start_delays_its_own_tenant_alone)
 	}
 	CHECK(submit_as(LIAR) && submit_as(HONEST) && until(all_are_answered));
 	CHECK(!liar_has_a_worker() && !w.delayed);
+	end();
+}
+
+UNIT_TEST(a_worker_that_cannot_start_is_an_error)
+{
+	struct rlimit kept, none;
+	struct sgpu_error error;
+	struct process p;
+	int rc;
+
+	begin(LYING_SEED, 1);
+	CHECK(getrlimit(RLIMIT_NOFILE, &kept) == 0);
+	none = (struct rlimit){ .rlim_cur = 0, .rlim_max = kept.rlim_max };
+	CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	rc = process_start(&w.server, &p, &error);
+	CHECK(setrlimit(RLIMIT_NOFILE, &kept) == 0);
+	CHECK(rc == SGPU_ESYSTEM && p.pid == 0 && p.control < 0);
 	end();
 }
 
@@ -398,6 +416,7 @@ int main(int argc, char **argv)
 	UNIT_RUN(a_worker_that_says_what_none_says_ends_and_nobody_else);
 	UNIT_RUN(a_worker_that_reads_nothing_keeps_nobody_waiting);
 	UNIT_RUN(a_worker_that_dies_at_its_start_delays_its_own_tenant_alone);
+	UNIT_RUN(a_worker_that_cannot_start_is_an_error);
 	UNIT_RUN(a_worker_that_is_to_end_gets_no_more_time);
 	UNIT_RUN(a_worker_that_does_not_end_is_killed);
 	UNIT_RUN(what_workers_have_done_is_not_forgotten_with_them);
