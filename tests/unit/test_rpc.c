@@ -43,6 +43,21 @@ static int one(enum sgpu_rpc_operation operation, int fd, void *data, size_t siz
 	return rc < 0 ? rc : io.code;
 }
 
+UNIT_TEST(a_way_that_is_closed_leaves_no_descriptor)
+{
+	for (int way = 0; way < WAYS; way++) {
+		const int next = dup(STDIN_FILENO); /* the lowest that is free */
+
+		close(next);
+		if (!open_way(way)) {
+			continue;
+		}
+		sgpu_rpc_close(&rpc);
+		CHECK(dup(STDIN_FILENO) == next);
+		close(next);
+	}
+}
+
 /* At most what one call may move, the same in every way. */
 UNIT_TEST(each_way_moves_as_much_at_once)
 {
@@ -199,6 +214,7 @@ UNIT_TEST(an_emulated_exit_takes_the_cycles_that_were_asked_for)
 
 int main(void)
 {
+	UNIT_RUN(a_way_that_is_closed_leaves_no_descriptor);
 	UNIT_RUN(each_way_moves_as_much_at_once);
 	UNIT_RUN(each_way_tells_the_errors_of_the_system);
 	UNIT_RUN(each_way_sends_polls_and_receives);
