@@ -39,8 +39,7 @@ struct sgpu_engine_config {
 	uint64_t pinned_max; /* most staging memory on the host; 64 MiB. Live copies of eight
 				staged runs or more take direct_count times direct_run besides */
 	uint64_t staged_run; /* chunk run through a staging buffer of the host; 2 MiB */
-	uint64_t direct_run; /* that the device reads or writes in place, or of such a copy; 32 MiB
-			      */
+	uint64_t direct_run; /* chunk run in the caller's memory, or of such a live copy; 32 MiB */
 	unsigned direct_count; /* device buffers of that size in each direction; 3 */
 	uint64_t last_run; /* smallest: end of inputs and live copies, start of outputs; 1 MiB */
 	uint64_t kept_max; /* most bytes of regions that stay registered; a quarter of memory */
