@@ -134,6 +134,7 @@ owned() {
 @test "another root is ECHAIN" {
 	sgpu-measure keygen -o other.pem --authority other.crt
 	refused ECHAIN --roots other.crt quote.json
+	assert_contains "$output$stderr" "leads to none of the roots given"
 	# One of several is enough.
 	cat other.crt CA.crt >both.crt
 	sgpu-measure verify --roots both.crt quote.json

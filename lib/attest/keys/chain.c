@@ -159,10 +159,14 @@ static int fail_chain(const X509_STORE_CTX *context, const char *owner, struct s
 	    depth = X509_STORE_CTX_get_error_depth(context);
 	bool expired =
 		reason == X509_V_ERR_CERT_HAS_EXPIRED || reason == X509_V_ERR_CERT_NOT_YET_VALID;
+	bool stranger = reason == X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN ||
+			reason == X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY;
 
 	return sgpu_fail(error, expired ? SGPU_EEXPIRED : SGPU_ECHAIN,
 			 "certificate %d of the %s%schain: %s", depth + 1, owner,
-			 *owner ? "'s " : "", X509_verify_cert_error_string(reason));
+			 *owner ? "'s " : "",
+			 stranger ? "it leads to none of the roots given"
+				  : X509_verify_cert_error_string(reason));
 }
 
 /* Checks that the leaf may sign evidence. Returns the fault, or NULL. */
