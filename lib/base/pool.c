@@ -131,7 +131,7 @@ int sgpu_pool_create(unsigned jobs, struct sgpu_pool **pool_out, struct sgpu_err
 		return sgpu_fail_nomem(error);
 	}
 	pool->jobs = pool->tokens = jobs;
-	/* It is held for moments, and who sleeps for it takes many times as long. */
+	/* The lock is held for moments; to sleep for it takes many times as long. */
 	pthread_mutexattr_init(&adaptive);
 	pthread_mutexattr_settype(&adaptive, PTHREAD_MUTEX_ADAPTIVE_NP);
 	pthread_mutex_init(&pool->lock, &adaptive);

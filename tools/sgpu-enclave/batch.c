@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <sgpu/base.h>
 
@@ -84,7 +85,9 @@ static int run_open_batch(struct submission *s, struct sgpu_error *error)
 		sgpu_run_cancel(run); /* the signal came before there was anything to stop */
 	}
 	cli_progress_begin("running", 0);
-	rc = sgpu_thread_start(NULL, watch, w, error);
+	if (w->on_gpu || (isatty(cli_error_fd) && !cli_quiet && !cli_json)) {
+		rc = sgpu_thread_start(NULL, watch, w, error);
+	}
 	rc = rc ? rc : sgpu_run_batch(run, error);
 	cli_progress_end();
 	pthread_mutex_lock(&watched);
@@ -119,8 +122,8 @@ static int submit(struct submission *s)
 	const struct run_request *r = s->enclave->request;
 	/* The batch's sender waits for the evidence, and opens a pipe only then. So the files are
 	 * opened under confinement. */
-	struct landlock_needs needs = { .more = { r->runner.state, r->quote ? s->batch : NULL,
-						  if_pipe(r->output), if_pipe(r->trace) } };
+	struct landlock_needs needs = { .more = { r->quote ? s->batch : NULL, if_pipe(r->output),
+						  if_pipe(r->trace) } };
 	struct sgpu_error error = { 0 };
 	int rc = enclave_open(s->enclave, &needs, &error), status = 0;
 

@@ -213,6 +213,7 @@ static int confine_files(const struct enclave *w, struct landlock_needs *needs,
 		return SGPU_OK;
 	}
 	needs->files = w->files;
+	needs->state = w->request->runner.state;
 	needs->kind = w->named > 0 && strcmp(w->names[0], "cpu") == 0 ? HARDEN_CPU : HARDEN_GPU;
 	rc = landlock_confine(needs, error);
 	return rc ? rc : refuse_open_keys(w, error);

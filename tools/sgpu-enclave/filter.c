@@ -98,6 +98,7 @@ struct seccomp_rule {
 
 /* Functions with `rc` keep the first failure, a negative errno, and then do nothing. */
 
+/* Leaves out a call that this architecture lacks. */
 static void seccomp_add(scmp_filter_ctx filter, int *rc, uint32_t action, const char *name,
 			unsigned count, const struct scmp_arg_cmp *arguments)
 {

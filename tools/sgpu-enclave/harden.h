@@ -37,7 +37,8 @@ int harden_filter_module(void);
 struct landlock_needs {
 	const struct sgpu_files *files; /* to be read, or NULL */
 	enum harden_kind kind;		/* HARDEN_SIGNER: no files of the system, and no regions */
-	const char *more[4];		/* files and folders to read and write, or NULL */
+	const char *state;		/* folder to read and write, or NULL */
+	const char *more[3];		/* files to open later, folders of reports, or NULL */
 };
 
 /* The kernel's version of Landlock; 0: none, or not used here. */

@@ -211,6 +211,7 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 		allow(rules, own_libraries(), RUN);
 		allow_regions(rules);
 	}
+	allow(rules, needs->state, READ | WRITE | NAME);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(needs->more); i++) {
 		allow(rules, needs->more[i], MORE);
 	}

@@ -486,7 +486,7 @@ static bool say_ready(void)
 static int run_worker(struct sgpu_error *error)
 {
 	struct enclave *w = serving.enclave;
-	struct landlock_needs needs = { .more = { w->request->runner.state } };
+	struct landlock_needs needs = { .files = NULL };
 	int rc = SGPU_OK;
 
 	t.signal_fd = serving.begin.spool ? -1 : cli_signal_fd(SIGTERM);
