@@ -363,8 +363,8 @@ static bool has_nothing_else(const struct sgpu_run *run, const struct sgpu_paylo
 	       !run->under_way[SGPU_TRANSFER_OUT];
 }
 
-/* Does other work until `size` bytes or more of the batch are there. Returns how many are, or
- * UINT64_MAX if a read may wait. p: what is being read, or NULL. */
+/* Does other work until `size` bytes or more of the batch are there. Returns how many are;
+ * UINT64_MAX: nothing else is to be done, so a read may wait. p: what is being read, or NULL. */
 static uint64_t await_tar(struct sgpu_run *run, uint64_t size, const struct sgpu_payload *p)
 {
 	uint64_t since = sgpu_now_ns(), there;

@@ -107,10 +107,10 @@ struct sgpu_endpoint {
 	/* NULL, or whether a read of an ordered source would have to wait. Steps then read nothing,
 	 * so the thread can do something else. */
 	bool (*waits)(void *context);
-	/* NULL, or called before each read of an ordered source: returns how many bytes it may
-	 * take. While these have to arrive, it may step this transfer and others. */
+	/* NULL, or returns how many bytes the next read of an ordered source may take. May step
+	 * this transfer and others until so many have arrived. */
 	uint64_t (*await)(void *context);
-	bool live; /* what is read was sealed for this transfer: its first runs are short */
+	bool live; /* what is read is sealed while it is read: all workers take part */
 	void *context;
 };
 
