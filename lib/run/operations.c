@@ -243,12 +243,29 @@ static bool is_due(const struct sgpu_run *run, int operation, int *rc, const cha
 	return due || *rc != SGPU_OK;
 }
 
-/* Enqueues or fails the next operation of a stream, if it is due. */
+/* Enqueues an operation that is due, or fails it. */
+static void start(struct sgpu_run *run, int operation)
+{
+	const int stop = atomic_load(&run->stop);
+	struct sgpu_error error = { 0 };
+	int rc = SGPU_OK;
+
+	if (stop != SGPU_OK) {
+		rc = sgpu_fail(&error, stop, "the run was stopped");
+	} else if (run->job.manifest->operations[operation].module) {
+		rc = sgpu_modules_ready(run, operation, &error);
+	}
+	rc = rc ? rc : enqueue(run, operation, &error);
+	if (rc != SGPU_OK) {
+		fail_itself(run, operation, rc, error.text);
+	}
+}
+
+/* Starts or fails the next operation of a stream, if it is due. */
 static bool look_at_next(struct sgpu_run *run, int stream)
 {
 	struct sgpu_operations *o = run->operations;
 	const int operation = o->next[stream];
-	struct sgpu_error error = { 0 };
 	const char *text;
 	int rc;
 
@@ -263,16 +280,7 @@ static bool look_at_next(struct sgpu_run *run, int stream)
 		if (rc != SGPU_OK) {
 			mark_failed(run, operation, rc, text);
 		} else {
-			const bool module = run->job.manifest->operations[operation].module;
-			const int stop = atomic_load(&run->stop);
-
-			rc = stop != SGPU_OK ? sgpu_fail(&error, stop, "the run was stopped")
-			     : module	     ? sgpu_modules_ready(run, operation, &error)
-					     : SGPU_OK;
-			rc = rc ? rc : enqueue(run, operation, &error);
-			if (rc != SGPU_OK) {
-				fail_itself(run, operation, rc, error.text);
-			}
+			start(run, operation);
 		}
 	}
 	o->next[stream] = run->job.plan->operations[operation].next;

@@ -178,15 +178,51 @@ static int find_followed(const struct sgpu_plan *plan, const int *tail,
 	return -1;
 }
 
-/* The numbers of streams alternate between the devices. */
+/* Whether an operation takes less time than a stream of its own costs. */
+static bool is_small(const struct planner *p, const struct sgpu_operation *op)
+{
+	double bytes = 0;
+
+	for (int i = 0; i < op->arg_count; i++) {
+		bytes += op->args[i].segment >= 0 ? bytes_of(p, op->args[i].segment) : 0;
+	}
+	return !op->module && bytes <= (double)p->costs->small;
+}
+
+/* The streams of a device that were given. */
+struct given {
+	int count;
+	int shared; /* the one of which all operations are small, plus 1; 0: there is none */
+};
+
+/* Returns the stream of an operation, whose numbers alternate between the devices. */
+static int give_stream(const struct planner *p, int operation, int follows, struct given *given)
+{
+	const struct sgpu_operation *op = &p->manifest->operations[operation];
+	const int devices = p->plan->device_count, most = SGPU_PLAN_STREAMS_MAX / devices;
+	const bool small = is_small(p, op), shares = small && op->before_count == 0;
+	int stream = follows < 0 ? -1 : p->plan->operations[follows].stream;
+
+	if (stream < 0 && shares && given->shared > 0) {
+		stream = given->shared - 1;
+	} else if (stream < 0) {
+		stream = given->count++ % (p->costs->streams < most ? p->costs->streams : most) *
+				 devices +
+			 p->plan->operations[operation].device;
+		given->shared = shares ? stream + 1 : given->shared;
+	}
+	if (!small && given->shared == stream + 1) {
+		given->shared = 0; /* others would wait for this one */
+	}
+	return stream;
+}
+
 static int plan_streams(struct planner *p, struct sgpu_error *error)
 {
-	const int devices = p->plan->device_count, count = p->manifest->operation_count;
-	const int most = p->costs->streams < SGPU_PLAN_STREAMS_MAX / devices
-				 ? p->costs->streams
-				 : SGPU_PLAN_STREAMS_MAX / devices;
+	const int count = p->manifest->operation_count;
 	struct start *starts = malloc(((size_t)count + 1) * sizeof(*starts));
-	int tail[SGPU_PLAN_STREAMS_MAX], used[SGPU_RUN_DEVICES_MAX] = { 0 };
+	struct given given[SGPU_RUN_DEVICES_MAX] = { 0 };
+	int tail[SGPU_PLAN_STREAMS_MAX];
 
 	if (!starts) {
 		return sgpu_fail_nomem(error);
@@ -199,8 +235,7 @@ static int plan_streams(struct planner *p, struct sgpu_error *error)
 			  device = p->plan->operations[operation].device;
 		const int follows =
 			find_followed(p->plan, tail, &p->manifest->operations[operation], device);
-		const int stream = follows < 0 ? used[device]++ % most * devices + device
-					       : p->plan->operations[follows].stream;
+		const int stream = give_stream(p, operation, follows, &given[device]);
 
 		p->operations[operation].chain =
 			follows < 0 ? operation : p->operations[follows].chain;

@@ -65,19 +65,22 @@ struct sgpu_plan_costs {
 	uint64_t move;	 /* of each move, in addition to its bytes */
 	int matrix_max;	 /* most operations for which a matrix of ancestors is made */
 	int streams;	 /* most of a device */
+	uint64_t small;	 /* most bytes of the arguments of an operation that shares a stream */
 };
 /* Orders of magnitude of a GPU's memory, bus, and time to begin a transfer; 2 MiB of a matrix. */
 #define SGPU_PLAN_COSTS                                         \
 	((struct sgpu_plan_costs){ .travel = 64,                \
 				   .move = (uint64_t)256 << 20, \
 				   .matrix_max = 4096,          \
-				   .streams = SGPU_PLAN_STREAMS_MAX })
+				   .streams = 16,               \
+				   .small = 16 << 10 })
 
 /* A stream runs its operations in the order in which their inputs arrive, which is taken to be the
- * manifest's. The first operation that follows another continues that one's stream; others get new
- * streams and, once all are in use, each stream in turn. Without a matrix, only operations of one
- * chain share buffers, so planning stays fast. An input arrives on the device that reads it first.
- * Errors: SGPU_EUSAGE (not 1 to SGPU_RUN_DEVICES_MAX devices), SGPU_EINVALID, SGPU_ENOMEM. */
+ * manifest's. The first operation that follows another continues that one's stream. Small
+ * operations that follow none share a device's first stream; others get new streams and, once all
+ * are in use, each stream in turn. Without a matrix, only operations of one chain share buffers, so
+ * planning stays fast. An input arrives on the device that reads it first. Errors: SGPU_EUSAGE (not
+ * 1 to SGPU_RUN_DEVICES_MAX devices), SGPU_EINVALID, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_plan_create(const struct sgpu_manifest *manifest, int devices,
 				     const struct sgpu_plan_costs *costs, struct sgpu_plan **plan,
 				     struct sgpu_error *error);

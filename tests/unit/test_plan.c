@@ -543,7 +543,8 @@ UNIT_TEST(an_input_that_nothing_reads_keeps_its_buffer)
 	sgpu_manifest_free(&m);
 }
 
-UNIT_TEST(streams_are_bounded)
+/* Plans copies that follow none; the arguments of each have 8192 bytes. */
+static void plan_copies(const struct sgpu_plan_costs *costs, int streams)
 {
 	struct text text = begin_segments();
 	struct sgpu_manifest *m;
@@ -557,11 +558,55 @@ UNIT_TEST(streams_are_bounded)
 	for (int i = 0; i < 200; i++) {
 		add_copy(&text, i, "in", 0, "out", i);
 	}
-	p = planned(&text, 1, &SGPU_PLAN_COSTS, &m);
+	p = planned(&text, 1, costs, &m);
 	REQUIRE(p != NULL);
-	CHECK(p->stream_count == SGPU_PLAN_STREAMS_MAX);
-	CHECK(p->operations[0].stream != p->operations[1].stream);
+	CHECK(p->stream_count == streams);
+	CHECK((p->operations[0].stream != p->operations[1].stream) == (streams > 1));
 	CHECK(plan_is_complete(m, p));
+	sgpu_plan_free(&p);
+	sgpu_manifest_free(&m);
+}
+
+UNIT_TEST(streams_are_bounded)
+{
+	struct sgpu_plan_costs costs = SGPU_PLAN_COSTS;
+
+	costs.small = 8192;
+	plan_copies(&costs, 1);
+	costs.small = 8191;
+	plan_copies(&costs, costs.streams);
+	costs.streams = 1000;
+	plan_copies(&costs, SGPU_PLAN_STREAMS_MAX);
+}
+
+/* What follows a small operation may be large, and holds up no small ones after that. */
+UNIT_TEST(a_large_operation_shares_its_stream_with_none)
+{
+	struct sgpu_plan_costs costs = SGPU_PLAN_COSTS;
+	struct text text = begin_segments();
+	struct sgpu_manifest *m;
+	struct sgpu_plan *p;
+
+	add_segment(&text, "in", 0, "INPUT", "f32", true);
+	add_segment(&text, "t", 0, "INTERMEDIATE", "f32", false);
+	for (int i = 1; i < 5; i++) {
+		add_segment(&text, "out", i, "OUTPUT", "f32", false);
+	}
+	begin_operations(&text);
+	add_copy(&text, 0, "in", 0, "t", 0);
+	add(&text, ",{\"gpu_operation_id\":\"LARGE\",\"kernel\":\"vector_add\",\"arguments\":"
+		   "{\"a\":\"t0\",\"b\":\"in0\",\"output\":\"out1\"}}");
+	for (int i = 2; i < 5; i++) {
+		add_copy(&text, i, "in", 0, "out", i);
+	}
+	costs.small = 8192;
+	p = planned(&text, 1, &costs, &m);
+	REQUIRE(p != NULL);
+	CHECK(p->stream_count == 2);
+	CHECK(p->operations[0].stream == 0 && p->operations[1].stream == 0);
+	for (int i = 2; i < 5; i++) {
+		CHECK(p->operations[i].stream == 1);
+	}
 	sgpu_plan_free(&p);
 	sgpu_manifest_free(&m);
 }
@@ -606,6 +651,7 @@ int main(void)
 	UNIT_RUN(a_chain_of_ten_thousand_operations_needs_three_buffers);
 	UNIT_RUN(an_input_that_nothing_reads_keeps_its_buffer);
 	UNIT_RUN(streams_are_bounded);
+	UNIT_RUN(a_large_operation_shares_its_stream_with_none);
 	UNIT_RUN(a_stream_runs_operations_in_the_order_in_which_what_they_read_arrives);
 	return unit_done();
 }

@@ -237,7 +237,7 @@ UNIT_TEST(an_operation_goes_where_most_of_what_it_reads_is)
 
 UNIT_TEST(among_equals_the_first_device_is_taken)
 {
-	const struct sgpu_plan_costs nothing = { 0, 0, 4096, 64 };
+	const struct sgpu_plan_costs nothing = { 0, 0, 4096, 64, 0 };
 	struct job job;
 
 	REQUIRE(spread_out(&job, "a=copy x;b=copy y;c=copy z;d=vector_add a b", 0, DEVICES,
@@ -252,7 +252,7 @@ UNIT_TEST(among_equals_the_first_device_is_taken)
 
 UNIT_TEST(sizes_that_nobody_has_are_added_up_without_harm)
 {
-	const struct sgpu_plan_costs most = { UINT64_MAX, UINT64_MAX, 4096, 64 };
+	const struct sgpu_plan_costs most = { UINT64_MAX, UINT64_MAX, 4096, 64, 0 };
 	struct job job;
 
 	REQUIRE(spread_out(&job, DIAMOND, (uint64_t)1 << 49, DEVICES, &SGPU_PLAN_COSTS));
@@ -265,7 +265,7 @@ UNIT_TEST(sizes_that_nobody_has_are_added_up_without_harm)
 
 UNIT_TEST(the_same_manifest_gives_the_same_devices)
 {
-	const struct sgpu_plan_costs cheap = { 1, 10, 4096, 64 };
+	const struct sgpu_plan_costs cheap = { 1, 10, 4096, 64, 0 };
 	struct job one, other;
 
 	REQUIRE(spread_out(&one, "a=copy x;b=copy y;c=copy a;" DIAMOND, 5000, DEVICES, &cheap));
