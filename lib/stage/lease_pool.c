@@ -24,6 +24,8 @@
 #define HUGE_PAGE ((uint64_t)2 << 20)
 #define SLICE ((uint64_t)32 << 20)
 enum { SMALL_PAGE = 4096 };
+/* What is smaller is cleared by whoever ends it, which takes less time than to wake the thread. */
+enum { CLEARED_AT_ONCE = 64 << 10 };
 
 /* ---- the worker's side ---- */
 struct population {
@@ -185,6 +187,8 @@ struct sgpu_lease_pool {
 	pthread_cond_t work; /* wakes the thread: a range to clear, an expiry, or the end */
 	pthread_cond_t cleared;
 	pthread_t thread;
+	uint64_t wakes_ns; /* when the thread looks for expired leases; UINT64_MAX: when it is woken
+			    */
 	bool stop;
 	struct entry *entries;
 	unsigned count, clearing;
@@ -232,6 +236,18 @@ static struct entry **find_gap(struct sgpu_lease_pool *pool, uint64_t extent, ui
 	}
 }
 
+static void remove_entry(struct sgpu_lease_pool *pool, struct entry *entry)
+{
+	struct entry **link = &pool->entries;
+
+	while (*link != entry) {
+		link = &(*link)->next;
+	}
+	*link = entry->next;
+	tell(pool, -1, 0 - entry->extent);
+	free(entry);
+}
+
 static void begin_clearing(struct sgpu_lease_pool *pool, struct entry *entry)
 {
 	entry->state = CLEARING;
@@ -259,20 +275,6 @@ static struct entry *look_over(struct sgpu_lease_pool *pool, uint64_t *next)
 	return found;
 }
 
-static void remove_entry(struct sgpu_lease_pool *pool, struct entry *entry)
-{
-	struct entry **link = &pool->entries;
-
-	while (*link != entry) {
-		link = &(*link)->next;
-	}
-	*link = entry->next;
-	pool->clearing--;
-	tell(pool, -1, 0 - entry->extent);
-	free(entry);
-	pthread_cond_broadcast(&pool->cleared);
-}
-
 static void *clear_ranges(void *argument)
 {
 	struct sgpu_lease_pool *pool = argument;
@@ -287,13 +289,17 @@ static void *clear_ranges(void *argument)
 			pthread_mutex_unlock(&pool->lock);
 			memset(pool->memory.memory + entry->lease.offset, 0, entry->extent);
 			pthread_mutex_lock(&pool->lock);
+			pool->clearing--;
 			remove_entry(pool, entry);
+			pthread_cond_broadcast(&pool->cleared);
 		} else if (next != 0) {
 			const struct timespec until = { .tv_sec = (time_t)(next / 1000000000),
 							.tv_nsec = (long)(next % 1000000000) };
 
+			pool->wakes_ns = next;
 			pthread_cond_clockwait(&pool->work, &pool->lock, CLOCK_MONOTONIC, &until);
 		} else {
+			pool->wakes_ns = UINT64_MAX;
 			pthread_cond_wait(&pool->work, &pool->lock);
 		}
 	}
@@ -437,7 +443,9 @@ void sgpu_lease_offer(struct sgpu_lease_pool *pool, const char *id)
 	if (entry && entry->state == HELD) {
 		entry->state = OFFERED;
 		entry->expires_ns = sgpu_now_ns() + pool->config.life_ns;
-		pthread_cond_signal(&pool->work);
+		if (entry->expires_ns < pool->wakes_ns) {
+			pthread_cond_signal(&pool->work);
+		}
 	}
 	pthread_mutex_unlock(&pool->lock);
 }
@@ -474,7 +482,10 @@ void sgpu_lease_end(struct sgpu_lease_pool *pool, const char *id)
 
 	pthread_mutex_lock(&pool->lock);
 	entry = find_entry(pool, id);
-	if (entry && entry->state == HELD) {
+	if (entry && entry->state == HELD && entry->extent <= CLEARED_AT_ONCE) {
+		memset(pool->memory.memory + entry->lease.offset, 0, entry->extent);
+		remove_entry(pool, entry);
+	} else if (entry && entry->state == HELD) {
 		begin_clearing(pool, entry);
 	}
 	pthread_mutex_unlock(&pool->lock);
