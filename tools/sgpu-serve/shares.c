@@ -22,13 +22,13 @@ static void set_clock(struct shares *s, bool high)
 	uint64_t *clock = &s->clock[high], least = 0;
 	bool busy = false;
 
-	for (const struct share *share = s->of; share < s->of + SHARES_MAX; share++) {
+	for (const struct share *share = s->of; share < s->of + s->count; share++) {
 		if (share->high == high && is_busy(share)) {
 			least = !busy || is_earlier(share->pass, least) ? share->pass : least;
 			busy = true;
 		}
 	}
-	for (const struct share *share = s->of; share < s->of + SHARES_MAX && !busy; share++) {
+	for (const struct share *share = s->of; share < s->of + s->count && !busy; share++) {
 		if (share->weight > 0 && share->high == high && is_earlier(*clock, share->pass)) {
 			*clock = share->pass;
 		}
@@ -41,6 +41,7 @@ static void set_clock(struct shares *s, bool high)
 void shares_add(struct shares *s, unsigned i, unsigned weight, bool high)
 {
 	s->of[i] = (struct share){ .weight = weight, .high = high, .pass = s->clock[high] };
+	s->count = i < s->count ? s->count : i + 1;
 }
 
 void shares_change(struct shares *s, unsigned i, unsigned weight, bool high)
@@ -60,7 +61,7 @@ void shares_advance(struct shares *s, uint64_t now_ns)
 	const uint64_t passed = s->now_ns != 0 && now_ns > s->now_ns ? now_ns - s->now_ns : 0;
 
 	s->now_ns = now_ns;
-	for (struct share *share = s->of; share < s->of + SHARES_MAX; share++) {
+	for (struct share *share = s->of; share < s->of + s->count; share++) {
 		const uint64_t cost = passed * (share->turns + share->held);
 
 		if (cost > 0 && share->weight > 0) {
@@ -76,7 +77,7 @@ void shares_advance(struct shares *s, uint64_t now_ns)
 
 void shares_settle(struct shares *s)
 {
-	for (struct share *share = s->of; share < s->of + SHARES_MAX; share++) {
+	for (struct share *share = s->of; share < s->of + s->count; share++) {
 		const bool busy = is_busy(share);
 
 		if (busy && !share->busy && is_earlier(share->pass, s->clock[share->high])) {
@@ -105,10 +106,10 @@ int shares_next(const struct shares *s, unsigned running)
 	unsigned turns[SHARE_PRIORITIES] = { 0 };
 	int next = -1;
 
-	for (int i = 0; i < SHARES_MAX; i++) {
+	for (int i = 0; i < (int)s->count; i++) {
 		turns[s->of[i].high] += s->of[i].turns;
 	}
-	for (int i = 0; i < SHARES_MAX; i++) {
+	for (int i = 0; i < (int)s->count; i++) {
 		const struct share *share = &s->of[i];
 		const unsigned before = turns[true] + (share->high ? 0 : turns[false]);
 

@@ -105,7 +105,7 @@ char *supervisor_status(struct supervisor *s, uid_t uid)
 			json_array_append_new(workers, describe_process(p, now));
 		}
 	}
-	for (const struct tenant *t = s->tenants; t < s->tenants + SUPERVISOR_TENANTS_MAX; t++) {
+	for (const struct tenant *t = s->tenants; t < s->tenants + s->shares.count; t++) {
 		if (t->used && (all || t->uid == uid)) {
 			json_array_append_new(tenants, describe_tenant(s, t));
 		}

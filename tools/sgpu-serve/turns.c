@@ -27,7 +27,7 @@ static struct tenant *displace_tenant(struct supervisor *s)
 {
 	struct tenant *last = NULL;
 
-	for (struct tenant *t = s->tenants; t < s->tenants + SUPERVISOR_TENANTS_MAX; t++) {
+	for (struct tenant *t = s->tenants; t < s->tenants + s->shares.count; t++) {
 		if (!is_known(s, t->uid) && t->live == 0 && (!last || t->last_ns > last->last_ns)) {
 			last = t;
 		}
@@ -49,7 +49,7 @@ static struct tenant *find_tenant(struct supervisor *s, uid_t uid)
 {
 	struct tenant *oldest = NULL;
 
-	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
+	for (unsigned i = 0; i < s->shares.count; i++) {
 		struct tenant *t = &s->tenants[i];
 
 		if (t->used && t->uid == uid) {
@@ -82,7 +82,7 @@ static struct tenant *find_tenant(struct supervisor *s, uid_t uid)
 
 void turns_apply_rules(struct supervisor *s)
 {
-	for (unsigned i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
+	for (unsigned i = 0; i < s->shares.count; i++) {
 		struct tenant *t = &s->tenants[i];
 
 		if (t->used) {
@@ -123,7 +123,7 @@ void turns_count(struct supervisor *s)
 
 	shares_advance(&s->shares, now);
 	s->lacking = s->awaiting = 0;
-	for (struct tenant *t = s->tenants; t < s->tenants + SUPERVISOR_TENANTS_MAX; t++) {
+	for (struct tenant *t = s->tenants; t < s->tenants + s->shares.count; t++) {
 		t->waiting = t->in_flight = t->asking = t->requests = t->live = t->sessions = 0;
 	}
 	for (const struct caller *c = s->callers; c < s->callers + SUPERVISOR_CALLERS_MAX; c++) {
@@ -142,7 +142,7 @@ void turns_count(struct supervisor *s)
 			p->tenant->live++;
 		}
 	}
-	for (struct tenant *t = s->tenants; t < s->tenants + SUPERVISOR_TENANTS_MAX; t++) {
+	for (struct tenant *t = s->tenants; t < s->tenants + s->shares.count; t++) {
 		if (t->used) {
 			tell_shares(s, t);
 			t->awaits = awaits_end(t, now);
@@ -153,7 +153,7 @@ void turns_count(struct supervisor *s)
 			s->awaiting += t->awaits;
 		}
 	}
-	for (unsigned i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
+	for (unsigned i = 0; i < s->shares.count; i++) {
 		const struct tenant *t = &s->tenants[i];
 		/* Turns are charged anyway. */
 		const bool keeps = t->used && t->requests + t->sessions > 0 && t->in_flight == 0;
@@ -204,7 +204,7 @@ static void settle_new(struct supervisor *s)
 {
 	struct caller *newest;
 
-	for (struct tenant *t = s->tenants; t < s->tenants + SUPERVISOR_TENANTS_MAX; t++) {
+	for (struct tenant *t = s->tenants; t < s->tenants + s->shares.count; t++) {
 		while (t->used && t->waiting > t->rule.waiting &&
 		       (newest = find_batch(s, t, true))) {
 			t->waiting--;
@@ -229,7 +229,7 @@ void turns_give(struct supervisor *s)
 
 	turns_count(s);
 	workers_give(s);
-	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
+	for (unsigned i = 0; i < s->shares.count; i++) {
 		s->shares.of[i].barred = !s->tenants[i].process;
 	}
 	while ((next = shares_next(&s->shares, s->server->running)) >= 0) {

@@ -147,7 +147,7 @@ static struct process *find_idle(struct supervisor *s, uint64_t now)
 	struct process *idle = NULL;
 	bool kept_too = false;
 
-	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
+	for (unsigned i = 0; i < s->shares.count; i++) {
 		const uint64_t since = s->tenants[i].lacks_ns;
 
 		kept_too = kept_too || (since && now - since >= QUOTE_YIELD_NS);
@@ -174,7 +174,7 @@ static struct tenant *find_needy(struct supervisor *s)
 {
 	struct tenant *needy = NULL;
 
-	for (struct tenant *t = s->tenants; t < s->tenants + SUPERVISOR_TENANTS_MAX; t++) {
+	for (struct tenant *t = s->tenants; t < s->tenants + s->shares.count; t++) {
 		if (t->lacks_ns &&
 		    (!needy || share_is_before(share_of(s, t), share_of(s, needy)))) {
 			needy = t;
