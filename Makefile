@@ -45,7 +45,7 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -W
 # Fortify needs optimisation, and the sanitizers do its work better.
 HARDEN := -fstack-protector-strong -fPIC -fvisibility=hidden \
 	$(if $(SANITIZE),,$(if $(filter -O -O1 -O2 -O3 -Os -Og,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2))
-SGPU_CPPFLAGS := -D_GNU_SOURCE -Iinclude -Ilib -Itools/common
+SGPU_CPPFLAGS := -D_GNU_SOURCE -Iinclude -Ilib -Itools -Itools/common
 # No contraction: every CPU must give the same bytes. The prefix map keeps the folder out of the objects.
 SGPU_CFLAGS := -std=c11 -pthread -ffp-contract=off -ffile-prefix-map="$(CURDIR)"=. $(WARN) $(HARDEN)
 # The build id names the very bytes, in quotes, too.
@@ -70,6 +70,7 @@ LIB_SOURCES := $(sort $(filter-out $(PARTS:%=lib/%/cuda/%),$(wildcard $(PARTS:%=
 CUDA_SOURCES := $(sort $(wildcard $(PARTS:%=lib/%/cuda/*.c)))
 KERNEL_SOURCES := $(sort $(wildcard $(PARTS:%=lib/%/cuda/kernels/*.cu)))
 COMMON_SOURCES := $(sort $(wildcard tools/common/*.c))
+RUNNER_SOURCES := $(sort $(wildcard tools/runner/*.c))
 # A tool's folder without a source is one that is not written yet.
 TOOLS := $(sort $(patsubst tools/%/,%,$(dir $(wildcard tools/sgpu*/main.c))))
 TOOL_SOURCES := $(sort $(wildcard $(TOOLS:%=tools/%/*.c)))
@@ -206,8 +207,14 @@ $(BUILD)/bin/sgpu-manifest $(BUILD)/bin/sgpu-seal $(BUILD)/unit/test_files $(BUI
 COMMON := $(BUILD)/common.a
 $(COMMON): $(call objects,$(COMMON_SOURCES)) $(BUILD)/members
 	$(call say,AR,$@)rm -f $@.new && $(AR) rcs $@.new $(filter %.o,$^) && mv -f $@.new $@
+# Those that have batches run, or ask a server for something, also take of these.
+RUNNER := $(BUILD)/runner.a
+$(RUNNER): $(call objects,$(RUNNER_SOURCES)) $(BUILD)/members
+	$(call say,AR,$@)rm -f $@.new && $(AR) rcs $@.new $(filter %.o,$^) && mv -f $@.new $@
+USES_RUNNER := $(patsubst %,sgpu-%,bench enclave measure run seal serve worker) sgpu
 define program
-$(BUILD)/bin/$(1) $(BUILD)/test/bin/$(1): $(call objects,$(sort $(wildcard tools/$(1)/*.c))) $(COMMON) $(LIB)
+$(BUILD)/bin/$(1) $(BUILD)/test/bin/$(1): $(call objects,$(sort $(wildcard tools/$(1)/*.c))) \
+		$(if $(filter $(1),$(USES_RUNNER)),$(RUNNER)) $(COMMON) $(LIB)
 	$$(call link)
 endef
 $(foreach tool,$(TOOLS),$(eval $(call program,$(tool))))
@@ -243,7 +250,7 @@ $(BUILD)/obj/tests/gpu/%.o: MORE = -Itests/harness -Itests/unit
 SERVER_UNITS := $(patsubst %,$(BUILD)/unit/test_%,supervisor serve_worker serve_batches)
 SERVER_OBJECTS := $(call objects,$(filter-out %/main.c,$(wildcard tools/sgpu-serve/*.c tools/sgpu-enclave/*.c)))
 $(SERVER_UNITS): LIBS += -lseccomp
-$(SERVER_UNITS): $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(SERVER_OBJECTS) $(COMMON) $(HARNESS) $(LIB)
+$(SERVER_UNITS): $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(SERVER_OBJECTS) $(RUNNER) $(COMMON) $(HARNESS) $(LIB)
 	$(call link)
 
 $(BUILD)/unit/test_sgpu_job: $(call objects,tools/sgpu/job.c)
@@ -306,7 +313,7 @@ LIBS_NOW := $(LIBS) -lseccomp -lz
 $(BUILD)/flags: force | $(BUILD)/settings
 	$(call remember,'$(FLAGS_NOW)')
 $(BUILD)/members: force
-	$(call remember,'$(LIB_SOURCES) $(COMMON_SOURCES) $(LIBS_NOW)')
+	$(call remember,'$(LIB_SOURCES) $(COMMON_SOURCES) $(RUNNER_SOURCES) $(LIBS_NOW)')
 $(BUILD)/settings: force
 	$(call remember,$(foreach name,$(SETTINGS),'$(name)=$($(name))'))
 .PHONY: force
@@ -471,7 +478,7 @@ format:
 help:
 	@printf '%s\n' "$$HELP"
 
--include $(patsubst %.o,%.d,$(call objects,$(LIB_SOURCES) $(COMMON_SOURCES) $(TOOL_SOURCES) $(HOST_SOURCES) $(UNIT_SOURCES) \
+-include $(patsubst %.o,%.d,$(call objects,$(LIB_SOURCES) $(COMMON_SOURCES) $(RUNNER_SOURCES) $(TOOL_SOURCES) $(HOST_SOURCES) $(UNIT_SOURCES) \
 	$(wildcard tests/gpu/*.c tests/harness/*.c) \
 	$(FUZZ_SOURCES) $(BENCH_SOURCES) $(CUDA_SOURCES) $(wildcard examples/*/*.c))) $(KERNEL_OBJECTS:.o=.d) \
 	$(HOST_OBJECTS:.o=.d)

@@ -39,7 +39,7 @@
 #include "base/io.h"
 #include "crypto/crypto.h"
 #include "ops/ops.h"
-#include "../../tools/common/wire.c"
+#include "../../tools/runner/wire.c"
 #include "sealed.h"
 
 enum { USERS_MAX = 256, DEPTH_MAX = 64, PATIENCE_MS = 300000, RETRY_US = 20000 };

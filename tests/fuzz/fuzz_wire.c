@@ -7,7 +7,7 @@
  * come and of those that are expected, two for the packet's size, and the packet. A kind of 255
  * says nothing of it: the packet is a whole message.
  */
-#include "../../tools/common/wire.c"
+#include "../../tools/runner/wire.c"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../tools/common/wire.h"
+#include "../../tools/runner/wire.h"
 #include "world_random.h"
 
 enum { MESSAGE_MAX = 1 << 14, SENT_FDS_MAX = 4, LYING_SEED = 2026 };

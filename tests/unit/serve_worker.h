@@ -257,7 +257,7 @@ static inline int be_worker(int argc, char **argv)
 /* With arguments, this program is the worker. */
 static inline void worker_main(int argc, char **argv)
 {
-	static const struct cli_verb verbs[] = { { "", "", "a worker", run_options, be_worker },
+	static const struct cli_verb verbs[] = { { "", "", "a worker", batch_rows, be_worker },
 						 { .name = NULL } };
 	static const struct cli_tool tool = { .name = "worker",
 					      .summary = "a worker",

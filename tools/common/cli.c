@@ -25,11 +25,22 @@
 enum { COLUMNS = 80, LEFT = 30, OPTIONS_MAX = 48 };
 
 unsigned cli_passphrase_fd = UINT_MAX;
+struct cli_list cli_given;
+
+static const struct cli_option common[] = {
+	{ "help", 'h', NULL, "show this help", .kind = CLI_IS_COMMON },
+	{ "version", 'V', NULL, "show the version", .kind = CLI_IS_COMMON },
+	{ "quiet", 'q', NULL, "no progress, no notes", .kind = CLI_IS_COMMON },
+	{ "verbose", 'v', NULL, "say more", .kind = CLI_IS_COMMON },
+	{ "json", 0, NULL, "results and errors as JSON", .kind = CLI_IS_COMMON },
+	CLI_END,
+};
 
 static const struct cli_tool *tool;
 static const struct cli_verb *verb;
-static char **words;	      /* the arguments after the program's name */
-static struct cli_list given; /* options that are not common: a name, and its value or NULL */
+static struct cli_option options[OPTIONS_MAX + 1]; /* of `verb`, the common ones first */
+static const struct cli_option *words_row;	   /* of `verb`, or NULL */
+static char **words;				   /* the arguments after the program's name */
 
 const char *cli_tool_name(void)
 {
@@ -39,6 +50,30 @@ const char *cli_tool_name(void)
 const char *cli_verb_name(void)
 {
 	return verb ? verb->name : "";
+}
+
+static void add_options(const struct cli_option *rows, int *count)
+{
+	for (; rows->name && *count < OPTIONS_MAX; rows++) {
+		if (rows->rows) {
+			add_options(rows->rows, count);
+		} else if (*rows->name) {
+			options[(*count)++] = *rows;
+		} else {
+			words_row = rows;
+		}
+	}
+}
+
+static void choose_verb(const struct cli_verb *chosen)
+{
+	int count = 0;
+
+	verb = chosen;
+	words_row = NULL;
+	memset(options, 0, sizeof(options));
+	add_options(common, &count);
+	add_options(verb->options, &count);
 }
 
 static void print_wrapped(const char *text)
@@ -80,8 +115,7 @@ static void print_verb_help(void)
 {
 	printf("Usage: %s%s%s [OPTION]... %s\n\n%s\n\nOptions:\n", tool->name,
 	       *verb->name ? " " : "", verb->name, verb->arguments, verb->help);
-	for (const struct cli_option *option = verb->options; option->name && *option->name;
-	     option++) {
+	for (const struct cli_option *option = options; option->name; option++) {
 		print_option(option);
 	}
 	printf("\nSee %s(1).\n", tool->name);
@@ -101,9 +135,10 @@ static const struct cli_verb *find_verb(const char *name)
 static void print_tool_help(void)
 {
 	const char *title = "\nVerbs:\n";
+	const struct cli_verb *nameless = find_verb("");
 
-	verb = find_verb("");
-	if (verb) {
+	if (nameless) {
+		choose_verb(nameless);
 		print_verb_help();
 	} else {
 		printf("Usage: %s VERB [OPTION]... [ARGUMENT]...\n\n%s\n", tool->name,
@@ -125,9 +160,9 @@ static void print_tool_help(void)
 static void list_options(void)
 {
 	for (const struct cli_verb *v = tool->verbs; v->name; v++) {
+		choose_verb(v);
 		printf("%s\t\t\t%s\t%s\n", v->name, v->arguments, v->help);
-		for (const struct cli_option *option = v->options; option->name && *option->name;
-		     option++) {
+		for (const struct cli_option *option = options; option->name; option++) {
 			printf("%s\t%s\t%.1s\t%s\t%s\n", v->name, option->name,
 			       (char[]){ option->letter, '\0' },
 			       option->argument ? option->argument : "", option->help);
@@ -171,24 +206,15 @@ static int flush_output(int status)
 /* getopt_long returns a short option's letter, WORD, or ROW plus a long option's row number. */
 enum { WORD = 1, ROW = 256 };
 
-static const struct cli_option *words_row(const struct cli_option *options)
-{
-	while (options->name && *options->name) {
-		options++;
-	}
-	return options->name ? options : NULL;
-}
-
-static void fill_tables(const struct cli_option *options, struct option longs[OPTIONS_MAX + 1],
-			char shorts[2 * OPTIONS_MAX + 3])
+static void fill_tables(struct option longs[OPTIONS_MAX + 1], char shorts[2 * OPTIONS_MAX + 3])
 {
 	int row = 0;
 
-	if (words_row(options)) {
+	if (words_row) {
 		*shorts++ = '-'; /* getopt then returns other arguments where they stand */
 	}
 	*shorts++ = ':'; /* getopt then returns ':' for a missing argument */
-	for (; row < OPTIONS_MAX && options[row].name && *options[row].name; row++) {
+	for (; options[row].name; row++) {
 		const struct cli_option *option = &options[row];
 
 		longs[row] = (struct option){ option->name,
@@ -205,19 +231,21 @@ static void fill_tables(const struct cli_option *options, struct option longs[OP
 	*shorts = '\0';
 }
 
-static const struct cli_option *find_row(const struct cli_option *options, int key)
+static const struct cli_option *find_row(int key)
 {
+	const struct cli_option *row = options;
+
 	if (key >= ROW || key == WORD) {
-		return key == WORD ? words_row(options) : &options[key - ROW];
+		return key == WORD ? words_row : &options[key - ROW];
 	}
-	while (options->letter != key) {
-		options++;
+	while (row->letter != key) {
+		row++;
 	}
-	return options;
+	return row;
 }
 
 /* Names the known option that is nearest to an unknown one. Returns 2. */
-static int refuse_option(const struct cli_option *options, const char *text, int kind)
+static int refuse_option(const char *text, int kind)
 {
 	char name[64];
 
@@ -372,68 +400,34 @@ int cli_read(int argc, char **argv, void *values, char ***arguments)
 	int key, status = 0;
 
 	*arguments = argv + argc;
-	fill_tables(verb->options, longs, shorts);
+	fill_tables(longs, shorts);
 	opterr = 0;
 	optind = 0;
 	while ((key = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
-		const struct cli_option *option =
-			key == '?' || key == ':' ? NULL : find_row(verb->options, key);
+		const struct cli_option *option = key == '?' || key == ':' ? NULL : find_row(key);
 
 		if (option && option->kind != CLI_IS_COMMON &&
-		    !(cli_list_add(&given, option->name) && cli_list_add(&given, optarg))) {
+		    !(cli_list_add(&cli_given, option->name) && cli_list_add(&cli_given, optarg))) {
 			return cli_fail_nomem();
 		}
 		/* After an error, only paths are stored: appraise removes earlier outputs in any
 		 * case. */
 		if (status == 0) {
 			status = option ? store_value(option, values, optarg)
-					: refuse_option(verb->options, argv[optind - 1], key);
+					: refuse_option(argv[optind - 1], key);
 		} else if (option &&
 			   (option->kind == CLI_IS_TEXT || option->kind == CLI_IS_INPUT)) {
 			store_value(option, values, optarg);
 		}
 	}
 	*arguments = argv + optind;
-	if (words_row(verb->options)) {
-		for (; status == 0 && **arguments; ++*arguments) {
-			status = words_row(verb->options)->take(values, **arguments);
-		}
-		return status;
+	if (!words_row) {
+		return status ? status : check_arguments(argc - optind);
 	}
-	return status ? status : check_arguments(argc - optind);
-}
-
-static bool is_among(const char *option, const char *names)
-{
-	char name[64];
-
-	snprintf(name, sizeof(name), " %s ", option);
-	return strstr(names, name);
-}
-
-const char *cli_given(const char *among)
-{
-	for (int i = 0; i < given.count; i += 2) {
-		if (!is_among(given.items[i], among)) {
-			return given.items[i];
-		}
+	for (; status == 0 && **arguments; ++*arguments) {
+		status = words_row->take(values, **arguments);
 	}
-	return NULL;
-}
-
-bool cli_pass_on(struct cli_list *list, const char *among)
-{
-	for (int i = 0; i < given.count; i += 2) {
-		const char *name = given.items[i], *value = given.items[i + 1];
-		char *word;
-
-		if (is_among(name, among) &&
-		    (asprintf(&word, value ? "--%s=%s" : "--%s", name, value) < 0 ||
-		     !cli_list_add(list, word))) {
-			return false;
-		}
-	}
-	return true;
+	return status;
 }
 
 /* ---- the tool ---- */
@@ -489,20 +483,18 @@ static int run_verb(int argc, char **argv, const char *first)
 	if (tool->holds_secrets) {
 		cli_harden();
 	}
-	verb = *first ? find_verb(first) : NULL;
-	if (verb) {
-		return verb->run(argc - 1, argv + 1);
-	}
-	verb = find_verb("");
-	if (!verb && argc < 2) {
+	const struct cli_verb *named = *first ? find_verb(first) : NULL,
+			      *chosen = named ? named : find_verb("");
+
+	if (!chosen && argc < 2) {
 		return cli_usage("a verb is missing");
 	}
 	/* What is no option would be an argument, of which it may take none. */
-	if (!verb || (argc >= 2 && *first != '-' && !*verb->arguments)) {
-		verb = NULL;
+	if (!chosen || (!named && argc >= 2 && *first != '-' && !*chosen->arguments)) {
 		return cli_unknown("unknown verb", first, "", tool->verbs, sizeof(*tool->verbs));
 	}
-	return verb->run(argc, argv);
+	choose_verb(chosen);
+	return named ? verb->run(argc - 1, argv + 1) : verb->run(argc, argv);
 }
 
 int cli_main(const struct cli_tool *this_tool, int argc, char **argv)

@@ -17,7 +17,8 @@
 #include "base/io.h"
 
 /* An option of a verb: a row of a table that CLI_END ends. One of the macros below sets the members
- * from `kind` on: how to parse the value, and its member in the struct for cli_read(). */
+ * from `kind` on: how to parse the value, and its member in the struct for cli_read(). Options of
+ * every verb, such as --help, are in no table: cli_read() handles them. */
 struct cli_option {
 	/* The long name without dashes. "", with CLI_TAKE in the last row: gets every argument that
 	 * is no option, in order between the options; cli_read() then returns none of them. */
@@ -40,6 +41,7 @@ struct cli_option {
 	size_t offset, size; /* of the member */
 	uint64_t min, max;
 	int (*take)(void *values, const char *value);
+	const struct cli_option *rows; /* in place of this one; for the values' first member */
 };
 
 /* The values of a repeated option. The caller frees `items`. */
@@ -88,15 +90,6 @@ struct cli_bytes {
 			 : its_kind),                \
 	.offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
 
-/* Options of every verb, first in its table; cli_read() handles them. */
-#define CLI_COMMON                                                                      \
-	{ "help", 'h', NULL, "show this help", .kind = CLI_IS_COMMON },                 \
-		{ "version", 'V', NULL, "show the version", .kind = CLI_IS_COMMON },    \
-		{ "quiet", 'q', NULL, "no progress, no notes", .kind = CLI_IS_COMMON }, \
-		{ "verbose", 'v', NULL, "say more", .kind = CLI_IS_COMMON },            \
-	{                                                                               \
-		"json", 0, NULL, "results and errors as JSON", .kind = CLI_IS_COMMON    \
-	}
 /* For verbs with a person's keys. Without this option, cli_passphrase_fd is more than INT_MAX. */
 #define CLI_PASSPHRASE                                                                 \
 	{                                                                              \
@@ -138,12 +131,8 @@ int cli_main(const struct cli_tool *tool, int argc, char **argv);
  * holds the options before the error, and all paths. -h and -V print and exit. */
 int cli_read(int argc, char **argv, void *values, char ***arguments);
 
-/* Returns the first option that was given and is not in `among`, names with a blank before and
- * after each; NULL: there is none. Skips common ones. */
-const char *cli_given(const char *among);
-/* Appends the given options that are in `among`, as words for another program. False: out of
- * memory. */
-bool cli_pass_on(struct cli_list *list, const char *among);
+/* The options that were given, without common ones: of each its name, then its value or NULL. */
+extern struct cli_list cli_given;
 
 extern bool cli_quiet, cli_verbose, cli_json;
 
@@ -282,10 +271,6 @@ SGPU_MUST_CHECK int cli_write_json(const char *path, mode_t mode, json_t *value,
  * The handler calls `stop`, which is async-signal-safe (NULL: sgpu_io_interrupt); a second signal
  * kills the process. */
 void cli_signals(void (*stop)(void));
-/* Blocks a signal in this thread and those that it starts. Returns a signalfd, or -1 with errno. */
-int cli_signal_fd(int number);
-/* Takes a signal from the descriptor; false: none has come. */
-bool cli_take_signal(int fd);
 /* Raises the limit of descriptors to the hard limit; returns it. */
 uint64_t cli_raise_descriptors(void);
 /* After clean-up: dies by the signal that came, or by SIGPIPE if an output's reader has gone; else

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -251,23 +250,6 @@ void cli_signals(void (*stop)(void))
 			sigaction(numbers[i], &action, NULL);
 		}
 	}
-}
-
-int cli_signal_fd(int number)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, number);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-bool cli_take_signal(int fd)
-{
-	struct signalfd_siginfo signal;
-
-	return read(fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal);
 }
 
 uint64_t cli_raise_descriptors(void)

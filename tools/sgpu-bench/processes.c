@@ -19,7 +19,7 @@
 
 #include "base/io.h"
 #include "sizes.h"
-#include "start.h"
+#include "runner/start.h"
 
 enum { REST_ROUNDS = 50 };
 #define MS UINT64_C(1000000)

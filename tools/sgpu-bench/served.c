@@ -15,7 +15,7 @@
 
 #include "base/io.h"
 #include "sizes.h"
-#include "start.h"
+#include "runner/start.h"
 
 enum { LOOK_MS = 10, DEPTH_MAX = 8 };
 

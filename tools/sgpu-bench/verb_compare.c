@@ -15,14 +15,13 @@ struct request {
 };
 
 const struct cli_option compare_options[] = {
-	CLI_COMMON,
 	{ "threshold", 0, "PERCENT", "how much slower is too much (default: 5)",
 	  CLI_NUMBER(struct request, threshold, 0, 1000000) },
 	{ "ratios", 0, NULL, "compare ratios, which two machines can have in common",
 	  CLI_FLAG(struct request, ratios) },
 	CLI_END,
 };
-const struct cli_option published_options[] = { CLI_COMMON, CLI_END };
+const struct cli_option published_options[] = { CLI_END };
 
 /* ---- two runs ---- */
 static const struct column difference_columns[] = {

@@ -386,7 +386,6 @@ static int take_need(void *values, const char *text)
 }
 
 const struct cli_option doctor_options[] = {
-	CLI_COMMON,
 	{ "need", 0, "NAME,...", "end with 1 unless all of these are ok", CLI_TAKE(take_need) },
 	CLI_END,
 };

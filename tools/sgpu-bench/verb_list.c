@@ -4,7 +4,7 @@
  */
 #include "verbs.h"
 
-const struct cli_option list_options[] = { CLI_COMMON, CLI_END };
+const struct cli_option list_options[] = { CLI_END };
 
 int verb_list(int argc, char **argv)
 {

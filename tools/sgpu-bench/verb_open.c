@@ -13,7 +13,6 @@ struct request {
 };
 
 const struct cli_option open_options[] = {
-	CLI_COMMON,
 	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
 	  CLI_TEXT(struct request, device) },
 	{ "secure", 0, NULL, "with a secure context for an owner whose key is known",

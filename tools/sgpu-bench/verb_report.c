@@ -13,7 +13,6 @@ struct request {
 };
 
 const struct cli_option report_options[] = {
-	CLI_COMMON,
 	{ "output", 'o', "FILE", "write the page there, not to standard output",
 	  CLI_TEXT(struct request, output) },
 	CLI_END,

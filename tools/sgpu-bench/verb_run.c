@@ -58,7 +58,6 @@ static int take_timer(void *values, const char *value)
 }
 
 const struct cli_option run_options[] = {
-	CLI_COMMON,
 	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
 	  CLI_TEXT(struct run, device) },
 	{ "jobs", 'j', "N", "threads of the host (default: one a processor)",

@@ -9,7 +9,7 @@
 #include "verbs.h"
 
 enum { RESULTS_SIZE_MAX = 64 << 20 };
-const struct cli_option table_options[] = { CLI_COMMON, CLI_END };
+const struct cli_option table_options[] = { CLI_END };
 
 static int read_results(const char *path, struct sgpu_bench_results *results)
 {

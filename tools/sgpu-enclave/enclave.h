@@ -18,9 +18,8 @@
 
 #include "cli.h"
 #include "harden.h"
-#include "report.h"
-#include "runner.h"
-#include "wire.h"
+#include "runner/runner.h"
+#include "runner/wire.h"
 
 /* Keys of -k, and that of a quote or, among the files, the attestation key. */
 enum {

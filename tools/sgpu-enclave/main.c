@@ -46,7 +46,7 @@ static int verb_run(int argc, char **argv)
 }
 
 static const struct cli_verb verbs[] = {
-	{ "", "[BATCH]", "run a batch and write its response", run_options, verb_run },
+	{ "", "[BATCH]", "run a batch and write its response", batch_rows, verb_run },
 	{ .name = NULL },
 };
 

@@ -345,7 +345,7 @@ static struct work *take_event(void)
 		(void)!read(serving.wake_fd, &times, sizeof(times));
 		return NULL;
 	case SIGNAL:
-		if (cli_take_signal(t.signal_fd)) {
+		if (runner_take_signal(t.signal_fd)) {
 			atomic_store(&serving.draining, true);
 		}
 		return NULL;
@@ -489,7 +489,7 @@ static int run_worker(struct sgpu_error *error)
 	struct landlock_needs needs = { .files = NULL };
 	int rc = SGPU_OK;
 
-	t.signal_fd = serving.begin.spool ? -1 : cli_signal_fd(SIGTERM);
+	t.signal_fd = serving.begin.spool ? -1 : runner_signal_fd((const int[]){ SIGTERM, 0 });
 	serving.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	t.timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	t.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -546,7 +546,7 @@ int serve(struct enclave *enclave)
 
 	serving.enclave = enclave;
 	serving.control = (int)request->serve;
-	if (cli_given(RUNNER_PASSED "serve ") ||
+	if (runner_given(RUNNER_PASSED "serve ") ||
 	    !request->runner.attestation_key != !request->runner.certificate ||
 	    fcntl(serving.control, F_SETFD, FD_CLOEXEC) != 0 || !take_begin()) {
 		return cli_usage("--serve is for sgpu-serve and sgpu-worker");

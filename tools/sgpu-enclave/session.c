@@ -15,7 +15,7 @@ static const char of_sessions[] =
 int run_session(struct enclave *w)
 {
 	const struct run_request *r = w->request;
-	const char *name = cli_given(of_sessions);
+	const char *name = runner_given(of_sessions);
 	struct landlock_needs needs = { .files = NULL };
 	struct sgpu_session_authority authority;
 	struct sgpu_error error = { 0 };

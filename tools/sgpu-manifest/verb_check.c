@@ -9,7 +9,7 @@
 
 #include "manifest_tool.h"
 
-const struct cli_option check_options[] = { CLI_COMMON, OPTION_OUTSIDE, CLI_END };
+const struct cli_option check_options[] = { OPTION_OUTSIDE, CLI_END };
 
 int verb_check(int argc, char **argv)
 {
@@ -39,7 +39,7 @@ int verb_check(int argc, char **argv)
 	return worst;
 }
 
-const struct cli_option canon_options[] = { CLI_COMMON, OPTION_OUTPUT, OPTION_OUTSIDE, CLI_END };
+const struct cli_option canon_options[] = { OPTION_OUTPUT, OPTION_OUTSIDE, CLI_END };
 
 int verb_canon(int argc, char **argv)
 {

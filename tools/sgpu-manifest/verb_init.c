@@ -5,7 +5,6 @@
 #include "draft.h"
 
 const struct cli_option init_options[] = {
-	CLI_COMMON,
 	{ "map", 0, "EXPRESSION", "compute this for each element of the files that it names",
 	  CLI_TAKE(draft_take_map) },
 	{ "then", 0, "OPERATION", "one more operation, which reads what the one before wrote",

@@ -11,7 +11,6 @@
 #include "manifest_tool.h"
 
 const struct cli_option merge_options[] = {
-	CLI_COMMON,
 	{ "manifest", 'm', "FILE", "the manifest that was split: all its outputs must be there",
 	  CLI_TEXT(struct request, manifest) },
 	CLI_END

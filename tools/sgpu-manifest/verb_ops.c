@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "manifest_tool.h"
 
-const struct cli_option ops_options[] = { CLI_COMMON, CLI_END };
+const struct cli_option ops_options[] = { CLI_END };
 
 /* A bound or default of this magnitude or more stands for none. */
 static const double unbounded = 1e30;
@@ -170,7 +170,7 @@ __asm__(".pushsection .rodata\n"
 	".size schema_text, . - schema_text\n"
 	".popsection\n");
 
-const struct cli_option schema_options[] = { CLI_COMMON, OPTION_OUTPUT, CLI_END };
+const struct cli_option schema_options[] = { OPTION_OUTPUT, CLI_END };
 
 static json_t *param_schema(const struct sgpu_op_param *param)
 {

@@ -12,7 +12,6 @@
 #include "manifest_tool.h"
 
 const struct cli_option pack_options[] = {
-	CLI_COMMON,
 	OPTION_OUTPUT,
 	OPTION_OUTSIDE,
 	{ "at", 0, "SEGMENT=HANDLE",

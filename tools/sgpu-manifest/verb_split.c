@@ -11,7 +11,6 @@
 #include "manifest_tool.h"
 
 const struct cli_option split_options[] = {
-	CLI_COMMON,
 	{ "shards", 'n', "NUMBER",
 	  "at most this many shards, of about as many parts (default: one for each part)",
 	  CLI_NUMBER(struct request, shards, 1, SGPU_MANIFEST_OPERATIONS_MAX) },

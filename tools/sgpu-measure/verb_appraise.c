@@ -20,7 +20,6 @@ struct task {
 };
 
 const struct cli_option appraise_options[] = {
-	CLI_COMMON,
 	{ "policy", 'p', "POLICY", "the policy, sgpu-policy(5)",
 	  CLI_INPUT(struct task, policy_path) },
 	MEASURE_CHECK_OPTIONS(struct task, checks.),

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "parts.h"
 
-const struct cli_option inspect_options[] = { CLI_COMMON, CLI_END };
+const struct cli_option inspect_options[] = { CLI_END };
 
 enum { UEID_SIZE = 33 };
 

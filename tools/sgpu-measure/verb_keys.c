@@ -22,7 +22,6 @@ struct task {
 };
 
 const struct cli_option keygen_options[] = {
-	CLI_COMMON,
 	{ "output", 'o', "FILE", "new file for the key", CLI_TEXT(struct task, path) },
 	{ "request", 0, "FILE",
 	  "where the request for a certificate goes (default: standard output)",
@@ -138,7 +137,6 @@ struct certification {
 };
 
 const struct cli_option certify_options[] = {
-	CLI_COMMON,
 	{ "key", 'k', "KEY", "the issuer's key (- standard input, fd:N a descriptor)",
 	  CLI_INPUT(struct certification, key_path) },
 	{ "certificate", 0, "FILE", "the issuer's certificate, and those above it",

@@ -25,7 +25,6 @@ struct task {
 #define MEMORY_MAX (UINT64_C(1) << 46)
 
 const struct cli_option memory_options[] = {
-	CLI_COMMON,
 	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
 	  CLI_TEXT(struct task, device_name) },
 	{ "expect", 0, "DIGEST", "the expected digest; the exit status is 1 if it differs",

@@ -18,7 +18,6 @@ struct task {
 };
 
 const struct cli_option policy_options[] = {
-	CLI_COMMON,
 	{ "build", 0, "DIR", "from the files of a build, not from a quote",
 	  CLI_TEXT(struct task, build_path) },
 	{ "release", 0, "FILE", "from the signed digests of a release",

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "parts.h"
-#include "start.h"
+#include "runner/start.h"
 
 struct task {
 	const char *key_path, *certificate_path, *recipient_path, *device_name, *runner_path,
@@ -20,7 +20,6 @@ struct task {
 };
 
 const struct cli_option quote_options[] = {
-	CLI_COMMON,
 	{ "key", 'k', "KEY", "the attestation key (- standard input, fd:N a descriptor)",
 	  CLI_INPUT(struct task, key_path) },
 	{ "certificate", 0, "FILE", "its certificate chain, up to the authority",

@@ -26,7 +26,6 @@ struct task {
 };
 
 const struct cli_option release_options[] = {
-	CLI_COMMON,
 	CLI_PASSPHRASE,
 	{ "build", 0, "DIR", "the files of this build", CLI_TEXT(struct task, build_path) },
 	{ "key", 'k', "KEY", "the key to sign with, of 'sgpu-seal keygen'",

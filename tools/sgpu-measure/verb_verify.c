@@ -221,8 +221,7 @@ static json_t *tee_json(const struct sgpu_quote_result *result)
 	return object;
 }
 
-const struct cli_option verify_options[] = { CLI_COMMON,
-					     MEASURE_CHECK_OPTIONS(struct measure_checks, ),
+const struct cli_option verify_options[] = { MEASURE_CHECK_OPTIONS(struct measure_checks, ),
 					     CLI_END };
 
 static int report(const struct measure_checks *checks)

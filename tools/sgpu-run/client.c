@@ -4,7 +4,6 @@
  * and reports the outcome. This process shows the response, as it does with a runner of its own,
  * once the server has said that the response is complete.
  */
-#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +15,6 @@
 #include <sgpu/manifest.h>
 
 #include "client.h"
-#include "report.h"
-#include "wire.h"
 
 enum { SHOW_MS = 100, PAUSE_MS = 200, HANG_UPS_MAX = 3 };
 

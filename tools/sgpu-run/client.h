@@ -3,7 +3,7 @@
 #define SGPU_CLIENT_H
 
 #include "remote/greeting.h"
-#include "start.h"
+#include "runner/start.h"
 
 /* Has the server run the batch in the file `path` (NULL or "-": standard input), and shows the
  * response. Returns an exit status. */

@@ -15,7 +15,7 @@ static const char of_both[] = " timeout stats manifest output socket lease wait 
 
 static int choose(const struct run_request *r, struct sgpu_service_path *service, bool *served)
 {
-	const char *option = cli_given(of_both);
+	const char *option = runner_given(of_both);
 	struct sgpu_error error = { 0 };
 	struct stat status;
 
@@ -64,7 +64,7 @@ static int verb_run(int argc, char **argv)
 }
 
 static const struct cli_verb verbs[] = {
-	{ "", "[BATCH]", "run a batch and write its response", run_options, verb_run },
+	{ "", "[BATCH]", "run a batch and write its response", batch_rows, verb_run },
 	{ .name = NULL },
 };
 

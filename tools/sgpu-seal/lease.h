@@ -5,7 +5,7 @@
 #ifndef SGPU_SEAL_LEASE_H
 #define SGPU_SEAL_LEASE_H
 
-#include "wire.h"
+#include "runner/wire.h"
 
 /* A lease, which this process holds while the connection is open. */
 struct lease_client {

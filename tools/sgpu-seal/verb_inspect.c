@@ -19,7 +19,6 @@ struct task {
 };
 
 const struct cli_option inspect_options[] = {
-	CLI_COMMON,
 	CLI_PASSPHRASE,
 	{ "key", 'k', "KEY", "also check the mac with this key", CLI_LIST(struct task, keys.own) },
 	CLI_END,

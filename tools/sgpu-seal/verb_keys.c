@@ -20,7 +20,6 @@ struct request {
 };
 
 const struct cli_option keygen_options[] = {
-	CLI_COMMON,
 	{ "x25519", 0, NULL, "a key pair for recipients, not a symmetric key; alone, unless --sign",
 	  CLI_FLAG(struct request, x25519) },
 	{ "sign", 0, NULL, "also an Ed25519 key to sign batches (default without --x25519)",
@@ -103,7 +102,6 @@ static int read_keys(const char *path, const char *output, struct sgpu_key_set *
 }
 
 const struct cli_option pubkey_options[] = {
-	CLI_COMMON,
 	CLI_PASSPHRASE,
 	{ "output", 'o', "FILE", "where the public key goes (default: standard output)",
 	  CLI_TEXT(struct request, path) },
@@ -135,7 +133,6 @@ int verb_pubkey(int argc, char **argv)
 }
 
 const struct cli_option keyinfo_options[] = {
-	CLI_COMMON,
 	CLI_PASSPHRASE,
 	{ "owner", 0, NULL, "only the id of the signing key: a line for sgpu-run --owners",
 	  CLI_FLAG(struct request, owner) },

@@ -23,7 +23,6 @@ struct task {
 };
 
 const struct cli_option rewrap_options[] = {
-	CLI_COMMON,
 	CLI_PASSPHRASE,
 	{ "key", 'k', "KEY", "a key that is a recipient now", CLI_LIST(struct task, keys.own) },
 	{ "recipient", 'r', "FILE", "add this recipient", CLI_LIST(struct task, added.others) },

@@ -44,7 +44,6 @@ struct task {
 };
 
 const struct cli_option seal_options[] = {
-	CLI_COMMON,
 	CLI_PASSPHRASE,
 	{ "key", 'k', "KEY", "your own key, to open the response later",
 	  CLI_LIST(struct task, keys.own) },

@@ -30,16 +30,15 @@ struct task {
 	struct sgpu_host_move move;
 };
 
-#define SINGLE_FILE_OPTIONS(key_help, out_help)                                   \
-	CLI_COMMON, CLI_PASSPHRASE,                                               \
-		{ "key", 'k', "KEY", key_help, CLI_LIST(struct task, keys.own) }, \
-		{ "context", 0, "HEX",                                            \
-		  "the context that the data are bound to, at most 4096 bytes",   \
-		  CLI_BYTES(struct task, context, 0, SGPU_CONTEXT_MAX) },         \
-		{ "jobs", 'j', "N", "threads to use (default: all processors)",   \
-		  CLI_NUMBER(struct task, move.jobs, 1, SGPU_POOL_JOBS_MAX) },    \
-	{                                                                         \
-		"output", 'o', "FILE", out_help, CLI_TEXT(struct task, out_path)  \
+#define SINGLE_FILE_OPTIONS(key_help, out_help)                                           \
+	CLI_PASSPHRASE, { "key", 'k', "KEY", key_help, CLI_LIST(struct task, keys.own) }, \
+		{ "context", 0, "HEX",                                                    \
+		  "the context that the data are bound to, at most 4096 bytes",           \
+		  CLI_BYTES(struct task, context, 0, SGPU_CONTEXT_MAX) },                 \
+		{ "jobs", 'j', "N", "threads to use (default: all processors)",           \
+		  CLI_NUMBER(struct task, move.jobs, 1, SGPU_POOL_JOBS_MAX) },            \
+	{                                                                                 \
+		"output", 'o', "FILE", out_help, CLI_TEXT(struct task, out_path)          \
 	}
 
 const struct cli_option seal_file_options[] = {

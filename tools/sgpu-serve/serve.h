@@ -15,8 +15,7 @@
 #include <sys/un.h>
 
 #include "remote/greeting.h"
-#include "start.h"
-#include "wire.h"
+#include "runner/start.h"
 
 CLI_VERB(serve);
 CLI_VERB(status);

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,7 +17,6 @@
 
 #include "base/base.h"
 #include "supervisor.h"
-#include "wire.h"
 
 #define SECOND UINT64_C(1000000000)
 #define SPEAK_NS (10 * SECOND)	/* for a connection to say what it wants */
@@ -263,10 +261,10 @@ static void take_signal(struct supervisor *s)
 {
 	const char *path = s->server->tenants;
 	struct sgpu_error error = { 0 };
-	struct signalfd_siginfo info;
+	int number;
 
-	while (read(s->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-		switch (info.ssi_signo) {
+	while ((number = runner_take_signal(s->signal_fd))) {
+		switch (number) {
 		case SIGCHLD:
 			workers_reap(s);
 			break;
@@ -411,9 +409,8 @@ static void serve_event(struct supervisor *s, int place)
 int supervisor_begin(struct supervisor *s, const struct server *server,
 		     struct service_socket *socket)
 {
-	const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGCHLD };
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGCHLD, 0 };
 	struct sgpu_error error = { 0 };
-	sigset_t set;
 
 	*s = (struct supervisor){ .server = server,
 				  .socket = socket,
@@ -425,12 +422,7 @@ int supervisor_begin(struct supervisor *s, const struct server *server,
 	if (tenant_rules_load(server->tenants, &s->rules, &error) != SGPU_OK) {
 		return cli_error(&error);
 	}
-	sigemptyset(&set);
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(numbers); i++) {
-		sigaddset(&set, numbers[i]);
-	}
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	s->signal_fd = runner_signal_fd(numbers);
 	if (s->signal_fd < 0) {
 		return cli_fail(SGPU_ESYSTEM, "cannot wait for signals: %s", strerror(errno));
 	}

@@ -8,7 +8,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "report.h"
 #include "serve.h"
 
 /* Chooses whose batch runs next, by weighted fair queueing of turns. A turn's length is known only

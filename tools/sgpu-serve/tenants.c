@@ -12,7 +12,6 @@
 
 #include <sgpu/base.h>
 
-#include "cli.h"
 #include "supervisor.h"
 
 enum { FILE_MAX = 1 << 18 };

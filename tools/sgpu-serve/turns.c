@@ -11,8 +11,6 @@
 
 #include <sgpu/base.h>
 
-#include "wire.h"
-
 /* Whether a user is root, the server's own, or in the file of tenants. A user who may map a range
  * of uids can act as many, but not as these. */
 static bool is_known(const struct supervisor *s, uid_t uid)

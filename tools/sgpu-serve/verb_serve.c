@@ -22,8 +22,7 @@ enum {
 };
 
 const struct cli_option serve_options[] = {
-	CLI_COMMON,
-	RUNNER_OPTIONS(struct server, runner),
+	{ .name = "", .rows = runner_rows },
 	{ "socket", 0, "PATH", "where clients connect (default: see SGPU_SOCKET)",
 	  CLI_TEXT(struct server, socket) },
 	{ "everybody", 0, NULL, "let all users of this machine connect, not this one alone",

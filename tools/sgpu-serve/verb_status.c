@@ -29,7 +29,6 @@ struct question {
 	}
 
 const struct cli_option status_options[] = {
-	CLI_COMMON,
 	OF_SERVER,
 	{ "prometheus", 0, NULL, "in the text format of Prometheus",
 	  CLI_FLAG(struct question, prometheus) },
@@ -185,7 +184,6 @@ int verb_status(int argc, char **argv)
 }
 
 const struct cli_option reload_options[] = {
-	CLI_COMMON,
 	OF_SERVER,
 	CLI_END,
 };
@@ -222,7 +220,6 @@ int verb_reload(int argc, char **argv)
 enum { QUOTE_PATIENCE_S = 180 };
 
 const struct cli_option quote_options[] = {
-	CLI_COMMON,
 	{ "nonce", 0, "HEX", "what the verifier sent for the quote: 8 to 64 bytes",
 	  CLI_BYTES(struct question, nonce, SGPU_NONCE_MIN, SGPU_NONCE_MAX) },
 	{ "output", 'o', "FILE", "write the quote there, not to standard output",

@@ -2,11 +2,9 @@
  *
  * The supervisor's workers: how many there are, whose they are, and what becomes of those that end.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -17,7 +15,6 @@
 
 #include "base/base.h"
 #include "supervisor.h"
-#include "wire.h"
 
 #define START_PAUSE_NS UINT64_C(100000000)
 #define SHORT_LIFE_NS UINT64_C(1000000000) /* a shorter life delays the worker's replacement */

@@ -57,7 +57,6 @@ static int take_files(void *values, const char *folder)
 }
 
 const struct cli_option load_options[] = {
-	CLI_COMMON,
 	{ "output", 'o', "FILE", "write the staged batch there", CLI_TEXT(struct load, out_path) },
 	{ "files", 0, "DIR",
 	  "let the batch name payloads in files of this directory; may be repeated",

@@ -25,7 +25,6 @@ struct pin {
 };
 
 const struct cli_option pin_options[] = {
-	CLI_COMMON,
 	{ "results", 0, NULL, "for results, which a runner leaves there",
 	  CLI_FLAG(struct pin, results) },
 	{ "as", 0, "NAME", "print the shell assignment of this variable, which a manifest names",

@@ -12,7 +12,7 @@
 #include "stage/stage.h"
 #include "verbs.h"
 
-const struct cli_option list_options[] = { CLI_COMMON, CLI_END };
+const struct cli_option list_options[] = { CLI_END };
 
 static json_t *to_json(const struct sgpu_region *region)
 {
@@ -81,7 +81,6 @@ struct request {
 };
 
 const struct cli_option release_options[] = {
-	CLI_COMMON,
 	{ "all", 0, NULL, "all regions of this user", CLI_FLAG(struct request, all) },
 	CLI_END,
 };

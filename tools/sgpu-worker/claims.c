@@ -17,8 +17,6 @@
 
 #include <sgpu/base.h>
 
-#include "cli.h"
-
 enum { BOOT_SIZE = 8, HOST_MAX = 64, NAMES_TRIED = 100 };
 static const char lock_suffix[] = ".lock";
 

@@ -4,14 +4,13 @@
  * to run once more.
  */
 #include "spool.h"
-#include "start.h"
+#include "runner/start.h"
 
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sysexits.h>
 #include <unistd.h>

@@ -4,14 +4,11 @@
  */
 #include <inttypes.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <sgpu/base.h>
 
 #include "spool.h"
-#include "start.h"
-#include "wire.h"
+#include "runner/start.h"
 
 struct request {
 	struct runner_options runner;
@@ -20,8 +17,7 @@ struct request {
 };
 
 static const struct cli_option worker_options[] = {
-	CLI_COMMON,
-	RUNNER_OPTIONS(struct request, runner),
+	{ .name = "", .rows = runner_rows },
 	{ "timeout", 0, "DURATION", "fail what a batch has not finished after this time",
 	  CLI_DURATION(struct request, timeout_ns, 0) },
 	{ "output", 'o', "DIR", "write the responses there (default: beside the batches)",

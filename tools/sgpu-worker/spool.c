@@ -16,8 +16,6 @@
 
 #include <sgpu/base.h>
 
-#include "cli.h"
-
 enum { WARNINGS_MAX = 10, FIRST_BYTES = 4096 };
 static const char for_other_keys[] = "is for other keys";
 

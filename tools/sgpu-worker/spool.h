@@ -26,7 +26,7 @@
 
 #include "base/io.h"
 #include "cli.h"
-#include "wire.h"
+#include "runner/wire.h"
 
 #define SPOOL_RESPONSE ".response"
 #define SPOOL_REASON ".reason"

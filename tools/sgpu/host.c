@@ -20,7 +20,7 @@
 #include "base/json.h"
 #include "facts.h"
 #include "host.h"
-#include "start.h"
+#include "runner/start.h"
 
 struct request {
 	const char *socket, *build, *release, *key, *roots, *at_least, *sessions, *digest;
@@ -30,7 +30,6 @@ struct request {
 };
 
 const struct cli_option host_options[] = {
-	CLI_COMMON,
 	CLI_PASSPHRASE,
 	{ "socket", 0, "PATH", "of the server on that machine (default: see SGPU_SOCKET)",
 	  CLI_TEXT(struct request, socket) },

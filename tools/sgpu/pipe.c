@@ -20,7 +20,7 @@
 #include "manifest/manifest.h"
 #include "ops/ops.h"
 #include "sgpu.h"
-#include "start.h"
+#include "runner/start.h"
 
 /* Bytes of a host's response, which is kept in memory. */
 #define RESPONSE_MAX ((uint64_t)64 << 30)
@@ -43,7 +43,6 @@ struct pipe {
 };
 
 const struct cli_option pipe_options[] = {
-	CLI_COMMON,
 	CLI_PASSPHRASE,
 	{ "on", 0, "HOST", "run on this host of 'sgpu host', not here", CLI_TEXT(struct pipe, on) },
 	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",

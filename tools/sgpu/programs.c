@@ -18,7 +18,7 @@
 #include <sgpu/base.h>
 
 #include "sgpu.h"
-#include "start.h"
+#include "runner/start.h"
 
 enum {
 	LOOK_MS = 20,

@@ -118,7 +118,6 @@ static int take_word(void *values, const char *value)
 }
 
 const struct cli_option run_options[] = {
-	CLI_COMMON,
 	CLI_PASSPHRASE,
 	{ "on", 0, "HOST", "run on this host of 'sgpu host', not here", CLI_TEXT(struct run, on) },
 	{ "map", 0, "EXPRESSION", "compute this for each element of the files that it names",

@@ -5,9 +5,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <jansson.h>
 

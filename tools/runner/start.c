@@ -28,7 +28,7 @@ int runner_arguments(int key, char ***words, struct sgpu_error *error)
 			   (!cli_quiet || cli_list_add(&all, "--quiet")) &&
 			   (!cli_verbose || cli_list_add(&all, "--verbose")) &&
 			   (!cli_json || cli_list_add(&all, "--json")) &&
-			   cli_pass_on(&all, RUNNER_PASSED) && cli_list_add(&all, NULL);
+			   runner_pass_on(&all, RUNNER_PASSED) && cli_list_add(&all, NULL);
 
 	*words = (char **)(uintptr_t)all.items;
 	return added ? SGPU_OK : sgpu_fail_nomem(error);

@@ -1,12 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runner.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
 #include <sgpu/attest.h>
 
+#include "base/pool.h"
+
 enum { DESCRIPTORS_MAX = 1 << 20 };
+
+static bool is_among(const char *option, const char *names)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), " %s ", option);
+	return strstr(names, name);
+}
+
+const char *runner_given(const char *among)
+{
+	for (int i = 0; i < cli_given.count; i += 2) {
+		if (!is_among(cli_given.items[i], among)) {
+			return cli_given.items[i];
+		}
+	}
+	return NULL;
+}
+
+bool runner_pass_on(struct cli_list *list, const char *among)
+{
+	for (int i = 0; i < cli_given.count; i += 2) {
+		const char *name = cli_given.items[i], *value = cli_given.items[i + 1];
+		char *word;
+
+		if (is_among(name, among) &&
+		    (asprintf(&word, value ? "--%s=%s" : "--%s", name, value) < 0 ||
+		     !cli_list_add(list, word))) {
+			return false;
+		}
+	}
+	return true;
+}
 
 /* A handle goes to `results`. */
 static int take_output(void *request, const char *value)
@@ -19,9 +57,30 @@ static int take_output(void *request, const char *value)
 	return 0;
 }
 
-const struct cli_option run_options[] = {
-	CLI_COMMON,
-	RUNNER_OPTIONS(struct run_request, runner),
+const struct cli_option runner_rows[] = {
+	{ "key", 'k', "KEY", "a key that opens the batch; may be given several times",
+	  CLI_LIST(struct runner_options, keys) },
+	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N, cuda:N,M or auto (the default)",
+	  CLI_TEXT(struct runner_options, device) },
+	{ "jobs", 'j', "N", "workers of the CPU device (default: one a processor)",
+	  CLI_NUMBER(struct runner_options, jobs, 1, SGPU_POOL_JOBS_MAX) },
+	{ "owners", 0, "FILE",
+	  "take only batches that one of these keys signed: thumbprints, one a line",
+	  CLI_INPUT(struct runner_options, owners) },
+	{ "state", 0, "DIR", "record the batches there, so that none runs twice",
+	  CLI_TEXT(struct runner_options, state) },
+	{ "replay-window", 0, "DURATION", "how old a batch may be (default: 7d)",
+	  CLI_DURATION(struct runner_options, window_ns, 0) },
+	{ "files", 0, "DIR",
+	  "let batches name payloads in files of this directory; may be repeated",
+	  CLI_LIST(struct runner_options, files) },
+	{ "allow-modules", 0, NULL, "run kernels that the batch brings along",
+	  CLI_FLAG(struct runner_options, allow_modules) },
+	CLI_END,
+};
+
+const struct cli_option batch_rows[] = {
+	{ .name = "", .rows = runner_rows },
 	{ "timeout", 0, "DURATION", "fail unfinished work after this time: 90, 500ms, 5m",
 	  CLI_DURATION(struct run_request, timeout_ns, 0) },
 	{ "trace", 0, "FILE", "write a trace that Perfetto and Chrome open",
@@ -63,6 +122,26 @@ const struct cli_option run_options[] = {
 	  CLI_NUMBER(struct run_request, serve, STDERR_FILENO + 1, DESCRIPTORS_MAX) },
 	CLI_END,
 };
+
+int runner_signal_fd(const int *numbers)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (; *numbers; numbers++) {
+		sigaddset(&set, *numbers);
+	}
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+int runner_take_signal(int fd)
+{
+	struct signalfd_siginfo signal;
+
+	return read(fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal) ? (int)signal.ssi_signo
+									    : 0;
+}
 
 int runner_devices(const char *text, char names[RUNNER_DEVICES_MAX][RUNNER_DEVICE_NAME], int *count,
 		   struct sgpu_error *error)
