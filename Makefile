@@ -136,9 +136,10 @@ USES_CLONES := $(call objects,lib/crypto/measure.c \
 	tests/unit/test_kt128.c $(wildcard lib/crypto/kec*.c lib/crypto/kt*.c lib/ops/*.c lib/ops/c*/*.c tests/*/test_ops_*.c \
 	tests/harness/ops_*.c tests/fuzz/fuzz_expression.c tests/fuzz/fuzz_map.c))
 USES_CUDA := $(call objects,lib/device/cuda.c)
+KNOW_COMMIT := $(call objects,tools/common/version.c tools/sgpu-bench/build.c)
 define feature
 $(USES_$(1)): SWITCHES += -DSGPU_$(1)=$(or $(call is_built,$(1)),0)
-$(USES_$(1)) $(BUILD)/obj/tools/common/version.o: $(BUILD)/with/$(1)
+$(USES_$(1)) $(KNOW_COMMIT): $(BUILD)/with/$(1)
 $(BUILD)/with/$(1): force
 	$$(call remember,'$($(1))')
 endef
@@ -155,13 +156,13 @@ $(BUILD)/report/tail.html: scripts/report-page.sh $(wildcard tools/sgpu-bench/re
 $(BUILD)/obj/tools/sgpu-bench/verb_report.o: MORE = -I$(BUILD)/report
 $(BUILD)/obj/tools/sgpu-bench/verb_report.o: $(BUILD)/report/tail.html
 
-# One object knows the commit, so that another one does not build everything again.
-$(BUILD)/obj/tools/common/version.o: MORE = -DSGPU_COMMIT='"$(SGPU_COMMIT)"' -DSGPU_FLAGS='"$(subst ",,$(CFLAGS))"' \
+# Two objects know the commit, so that another one does not build everything again.
+$(KNOW_COMMIT): MORE = -DSGPU_COMMIT='"$(SGPU_COMMIT)"' -DSGPU_FLAGS='"$(subst ",,$(CFLAGS))"' \
 	$(if $(PLUGIN),-DSGPU_CUDA_COMPILER='"nvcc $(shell $(NVCC) --version | sed -n 's/^Cuda.*, V//p')"' \
 	-DSGPU_CUDA_FLAGS='"$(subst ",,$(CUDA_ARCH) $(NVCCFLAGS))"') \
 	-DSGPU_WITH='"$(strip $(foreach name,$(FEATURES),$(if $(call is_built,$(name)),$(name))))"' \
 	-DSGPU_WITHOUT='"$(strip $(foreach name,$(FEATURES),$(if $(call is_built,$(name)),,$(name))))"'
-$(BUILD)/obj/tools/common/version.o: $(BUILD)/commit
+$(KNOW_COMMIT): $(BUILD)/commit
 $(BUILD)/commit: force
 	$(call remember,'$(SGPU_COMMIT)')
 

@@ -190,7 +190,7 @@ struct sgpu_bench_options {
 	bool quick; /* fewer sizes, less time */
 	/* Samples of each variant. 0: until there is a reason to stop, but at least 5; 3 with
 	 * `quick` or if the time is exceeded by far. */
-	uint64_t samples;
+	unsigned samples;
 	uint64_t time_ns;	      /* for each point and variant; 0: 0.3 s (quick: 0.1 s) */
 	uint64_t size_min, size_max;  /* bytes; size_max 0: no limit */
 	unsigned jobs;		      /* threads for work on all cores; 0: sgpu_cpu_count() */

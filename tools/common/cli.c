@@ -40,7 +40,6 @@ static const struct cli_tool *tool;
 static const struct cli_verb *verb;
 static struct cli_option options[OPTIONS_MAX + 1]; /* of `verb`, the common ones first */
 static const struct cli_option *words_row;	   /* of `verb`, or NULL */
-static char **words;				   /* the arguments after the program's name */
 
 const char *cli_tool_name(void)
 {
@@ -286,7 +285,7 @@ static int store_number(const struct cli_option *option, void *to, const char *v
 	if (rc != SGPU_OK) {
 		return cli_error(&error);
 	}
-	if (option->size == sizeof(uint64_t)) {
+	if (option->kind == CLI_IS_DURATION || option->kind == CLI_IS_SIZE) {
 		*(uint64_t *)to = number;
 	} else {
 		*(unsigned *)to = (unsigned)number;
@@ -442,19 +441,6 @@ static bool asks_for_json(int argc, char **argv)
 	return false;
 }
 
-void cli_command_text(char *text, size_t size)
-{
-	size_t length = (size_t)snprintf(text, size, "%s", cli_tool_name());
-
-	for (char **word = words; word && *word && length < size; word++) {
-		length += (size_t)snprintf(text + length, size - length,
-					   strpbrk(*word, " \t'\"\\$`") ? " '%s'" : " %s", *word);
-	}
-	for (char *c = text; *c; c++) {
-		*c = *c < ' ' || *c > '~' ? '?' : *c;
-	}
-}
-
 /* For jansson. Without memory, it would write past its buffers and leave members out of copies, so
  * the program ends instead. */
 static void *take_memory(size_t size)
@@ -503,7 +489,6 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 
 	json_set_alloc_funcs(take_memory, free_wiped);
 	tool = this_tool;
-	words = argc > 0 ? argv + 1 : NULL;
 	cli_json = asks_for_json(argc, argv);
 	if (!open_standard()) {
 		return 3;

@@ -38,10 +38,10 @@ struct cli_option {
 		CLI_IS_BYTES,
 		CLI_IS_TAKEN
 	} kind;
-	size_t offset, size; /* of the member */
+	size_t offset; /* of the member */
 	uint64_t min, max;
 	int (*take)(void *values, const char *value);
-	const struct cli_option *rows; /* in place of this one; for the values' first member */
+	const struct cli_option *rows;
 };
 
 /* The values of a repeated option. The caller frees `items`. */
@@ -67,13 +67,9 @@ struct cli_bytes {
 #define CLI_INPUT(type, member) CLI_MEMBER(type, member, const char *, CLI_IS_INPUT)
 /* struct cli_list: every value given. */
 #define CLI_LIST(type, member) CLI_MEMBER(type, member, struct cli_list, CLI_IS_LIST)
-/* unsigned or uint64_t: a whole number; uint64_t: a size in bytes, also with K, M, G or T. */
-#define CLI_NUMBER(type, member, least, most)                                                  \
-	.kind = _Generic(((type *)0)->member, unsigned                                         \
-			 : CLI_IS_NUMBER, uint64_t                                             \
-			 : CLI_IS_NUMBER),                                                     \
-	.offset = offsetof(type, member), .size = sizeof(((type *)0)->member), .min = (least), \
-	.max = (most)
+/* unsigned: a whole number; uint64_t: a size in bytes, also with K, M, G or T. */
+#define CLI_NUMBER(type, member, least, most) \
+	CLI_MEMBER(type, member, unsigned, CLI_IS_NUMBER), .min = (least), .max = (most)
 #define CLI_SIZE(type, member, least, most) \
 	CLI_MEMBER(type, member, uint64_t, CLI_IS_SIZE), .min = (least), .max = (most)
 /* uint64_t: a duration in ns, at least `least`; see sgpu_parse_duration(). */
@@ -82,19 +78,19 @@ struct cli_bytes {
 /* struct cli_bytes: from `least` to `most` bytes. */
 #define CLI_BYTES(type, member, least, most) \
 	CLI_MEMBER(type, member, struct cli_bytes, CLI_IS_BYTES), .min = (least), .max = (most)
+/* In the row's place, those of another table: for the same struct, or its first member. */
+#define CLI_ROWS(table) .name = "", .rows = (table)
 /* Anything else: `function` stores the value; returns 0, or the exit status after a message. */
 #define CLI_TAKE(function) .kind = CLI_IS_TAKEN, .take = (function)
 
-#define CLI_MEMBER(type, member, wanted, its_kind)   \
-	.kind = _Generic(((type *)0)->member, wanted \
-			 : its_kind),                \
-	.offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
+#define CLI_MEMBER(type, member, wanted, its_kind) \
+	.kind = _Generic(((type *)0)->member, wanted : its_kind), .offset = offsetof(type, member)
 
 /* For verbs with a person's keys. Without this option, cli_passphrase_fd is more than INT_MAX. */
 #define CLI_PASSPHRASE                                                                 \
 	{                                                                              \
 		"passphrase-fd", 0, "N", "read passphrases of keys there, one a line", \
-			.kind = CLI_IS_COMMON, .size = sizeof(unsigned), .max = 65535  \
+			.kind = CLI_IS_COMMON, .max = 65535                            \
 	}
 extern unsigned cli_passphrase_fd;
 #define CLI_END              \
@@ -136,10 +132,6 @@ extern struct cli_list cli_given;
 
 extern bool cli_quiet, cli_verbose, cli_json;
 
-/* Adds facts to a record of measurements: commit, tree ("clean", "modified", "unknown"), compilers
- * and flags, what is built in; and `command`, the command line. */
-void cli_describe_build(json_t *object);
-
 /* ---- messages, on standard error: rules in message.c ---- */
 /* Descriptors of results and messages: 1 and 2, until cli_silence() moves them. */
 extern int cli_output_fd, cli_error_fd;
@@ -167,8 +159,8 @@ void cli_print_line(FILE *file, const char *format, ...) SGPU_PRINTF(2, 3); /* a
 /* ---- progress ----
  * A line on standard error if that is a terminal, not with -q or --json. label: static memory. */
 void cli_progress_begin(const char *label, uint64_t total_bytes); /* total 0: unknown */
-void cli_progress(void *unused, uint64_t bytes);		  /* fits sgpu_host_move.progress */
-void cli_progress_of(uint64_t bytes, uint64_t total_bytes);	  /* if it is known only now */
+/* Fits sgpu_host_move.progress. total_bytes: NULL, or a uint64_t that is known only now. */
+void cli_progress(void *total_bytes, uint64_t bytes);
 void cli_progress_end(void);
 /* Erases the line, for other output. */
 void cli_progress_pause(void);
@@ -219,13 +211,6 @@ bool cli_is_standard(const char *path);
  * things begin with the name, and end with one that is NULL; "" is none. Returns 2. */
 int cli_unknown(const char *what, const char *given, const char *dashes, const void *rows,
 		size_t row_size);
-
-/* Returns an operation; NULL after a message with the nearest name: exit status 2. */
-struct sgpu_op;
-const struct sgpu_op *cli_find_op(const char *name);
-/* Writes the names of an operation's inputs or outputs: "input weights [bias]". */
-enum { CLI_OP_TEXT_MAX = 160 };
-const char *cli_op_arguments(const struct sgpu_op *op, bool outputs, char text[CLI_OP_TEXT_MAX]);
 
 /* ---- outputs ----
  * An output is refused if it is a remembered input or, whatever its path, the file of a prepared
@@ -288,9 +273,6 @@ void cli_harden(void);
 /* The tool's name, "sgpu-seal"; the running verb's, or "". */
 const char *cli_tool_name(void);
 const char *cli_verb_name(void);
-
-/* Writes the command line, cut to `size`, in printable ASCII; for people. */
-void cli_command_text(char *text, size_t size);
 
 void cli_print_version(void);
 

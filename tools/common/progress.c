@@ -53,12 +53,12 @@ static void erase(void)
 	line.shown = false;
 }
 
-void cli_progress(void *unused, uint64_t bytes)
+void cli_progress(void *total_bytes, uint64_t bytes)
 {
 	bool due = false;
 
-	(void)unused;
 	pthread_mutex_lock(&line.lock);
+	line.total = total_bytes ? *(const uint64_t *)total_bytes : line.total;
 	const uint64_t now = line.active ? sgpu_now_ns() : 0;
 
 	if (line.active && now - line.last_ns >= 100000000) {
@@ -82,14 +82,6 @@ void cli_progress(void *unused, uint64_t bytes)
 		line.shown = true;
 	}
 	pthread_mutex_unlock(&line.lock);
-}
-
-void cli_progress_of(uint64_t bytes, uint64_t total_bytes)
-{
-	pthread_mutex_lock(&line.lock);
-	line.total = total_bytes;
-	pthread_mutex_unlock(&line.lock);
-	cli_progress(NULL, bytes);
 }
 
 void cli_progress_pause(void)

@@ -80,7 +80,7 @@ const struct cli_option runner_rows[] = {
 };
 
 const struct cli_option batch_rows[] = {
-	{ .name = "", .rows = runner_rows },
+	{ CLI_ROWS(runner_rows) },
 	{ "timeout", 0, "DURATION", "fail unfinished work after this time: 90, 500ms, 5m",
 	  CLI_DURATION(struct run_request, timeout_ns, 0) },
 	{ "trace", 0, "FILE", "write a trace that Perfetto and Chrome open",

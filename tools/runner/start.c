@@ -133,16 +133,18 @@ int runner_spawn(int program, char **arguments, const struct wire_begin *begin, 
 }
 
 /* ---- a link ---- */
-int link_start(struct link *link, int program, uint64_t submissions, int key,
-	       struct sgpu_error *error)
+int link_start(struct link *link, uint64_t submissions, int key, struct sgpu_error *error)
 {
 	const struct wire_begin begin = { .submissions = submissions, .spool = 1 };
 	char **arguments = NULL;
-	int rc = runner_arguments(key, &arguments, error);
+	int program, rc = runner_find(&program, error);
 
-	return rc ? rc
-		  : runner_spawn(program, arguments, &begin, key, &link->pid, &link->control, NULL,
-				 error);
+	rc = rc ? rc : runner_arguments(key, &arguments, error);
+	rc = rc ? rc
+		: runner_spawn(program, arguments, &begin, key, &link->pid, &link->control, NULL,
+			       error);
+	sgpu_close(program);
+	return rc;
 }
 
 int link_ready(struct link *link, struct wire_ready *ready)

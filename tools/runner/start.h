@@ -40,8 +40,9 @@ struct link {
 	int control; /* -1: it was not started */
 };
 
-/* submissions: most batches at a time. key: as runner_spawn. Errors: SGPU_ESYSTEM, SGPU_ENOMEM. */
-SGPU_MUST_CHECK int link_start(struct link *link, int program, uint64_t submissions, int key,
+/* submissions: most batches at a time. key: as runner_spawn. Errors: as of runner_find and
+ * runner_spawn. */
+SGPU_MUST_CHECK int link_start(struct link *link, uint64_t submissions, int key,
 			       struct sgpu_error *error);
 /* Waits until the enclave is ready. Returns 0, or the exit status after the enclave's message. */
 int link_ready(struct link *link, struct wire_ready *ready);

@@ -30,7 +30,10 @@ static const struct cli_tool tool = {
 	.verbs = verbs,
 };
 
+char **command_words;
+
 int main(int argc, char **argv)
 {
+	command_words = argc > 0 ? argv + 1 : argv;
 	return cli_main(&tool, argc, argv);
 }

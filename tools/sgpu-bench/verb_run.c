@@ -166,7 +166,7 @@ static int measure(struct run *r, struct sgpu_device *device)
 		return cli_error(&error);
 	}
 	environment = sgpu_bench_environment(&info, &r->options);
-	cli_describe_build(environment);
+	describe_build(environment);
 	put(r, cli_json ? environment : NULL);
 	json_decref(environment);
 	cli_note("device '%s': %s%s%s", info.selector, info.name, info.driver[0] ? ", " : "",

@@ -35,6 +35,11 @@ void clear_runs(struct sgpu_bench_results *runs, size_t count);
 		":\n.incbin \"" file "\"\n.byte 0\n"                                    \
 		".size " #name ", . - " #name "\n.popsection\n")
 
+/* Adds facts to a record of measurements: commit, tree ("clean", "modified", "unknown"), compilers
+ * and flags, what is built in; and `command`, the command line. */
+void describe_build(json_t *object);
+extern char **command_words; /* the arguments after the program's name */
+
 /* ---- numbers for people ---- */
 enum { TEXT_MAX = 64, LABEL_MAX = 384 };
 /* "12.3 us", "55.3 GB/s": three digits and a unit. */

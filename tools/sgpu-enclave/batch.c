@@ -40,7 +40,7 @@ static void *watch(void *enclave)
 		pthread_mutex_lock(&watched);
 		if (running) {
 			enclave_watch(enclave, running, &p);
-			cli_progress_of(p.bytes_in, p.bytes_in_all);
+			cli_progress(&p.bytes_in_all, p.bytes_in);
 		}
 		pthread_mutex_unlock(&watched);
 	}

@@ -143,7 +143,7 @@ static const struct sgpu_op_argument *find_argument(const struct draft_stage *st
 static int gather(struct draft *draft, const struct draft_stage *stage, bool first,
 		  struct draft_words *inputs, struct value *values)
 {
-	char names[CLI_OP_TEXT_MAX];
+	char names[OP_TEXT_MAX];
 	bool wide = false, fed = first;
 	int status = 0;
 
@@ -155,7 +155,7 @@ static int gather(struct draft *draft, const struct draft_stage *stage, bool fir
 		return cli_usage(
 			"'%s' has no argument 'input' for what the operation before writes: "
 			"NAME=@, of %s",
-			stage->op->name, cli_op_arguments(stage->op, false, names));
+			stage->op->name, op_arguments(stage->op, false, names));
 	}
 	if (!fed && inputs->count < SGPU_ARGUMENTS_MAX) {
 		struct draft_word *word = &inputs->list[inputs->count++];

@@ -32,20 +32,10 @@ CLI_VERB(ops);
 struct request {
 	const char *output, *manifest, *manifest_out;
 	bool outside, by_hash;
-	uint64_t shards;
+	unsigned shards;
 	unsigned devices;
 	struct cli_list at; /* SEGMENT=HANDLE */
 };
-#define OPTION_OUTSIDE                                                                       \
-	{                                                                                    \
-		"allow-outside", 0, NULL, "let inputs lie outside the manifest's directory", \
-			CLI_FLAG(struct request, outside)                                    \
-	}
-#define OPTION_OUTPUT                                                         \
-	{                                                                     \
-		"output", 'o', "FILE", "write there, not to standard output", \
-			CLI_TEXT(struct request, output)                      \
-	}
 
 /* document.c */
 struct document {
@@ -131,5 +121,9 @@ SGPU_MUST_CHECK int array_note(const struct payload_folder *folder,
 enum { OP_TEXT_MAX = 160 };
 /* "f32 f64". */
 void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX]);
+/* Writes the names of an operation's inputs or outputs: "input weights [bias]". */
+const char *op_arguments(const struct sgpu_op *op, bool outputs, char text[OP_TEXT_MAX]);
+/* Returns an operation; NULL after a message with the nearest name: exit status 2. */
+const struct sgpu_op *op_find(const char *name);
 
 #endif

@@ -136,7 +136,7 @@ int draft_check_outputs(const struct draft *draft, int count)
 {
 	const struct draft_stage *stage = &draft->request->stages[draft->request->count - 1];
 	const struct draft_words *outputs = &draft->request->outputs;
-	char names[CLI_OP_TEXT_MAX];
+	char names[OP_TEXT_MAX];
 
 	for (int i = 0; i < outputs->count; i++) {
 		const char *name = outputs->list[i].name;
@@ -146,7 +146,7 @@ int draft_check_outputs(const struct draft *draft, int count)
 			  : count != 1 || outputs->count != 1) {
 			return cli_usage("-o %s%s%s: '%s' has the outputs %s: -o NAME=FILE", name,
 					 *name ? "=" : "", SGPU_EXCERPT(outputs->list[i].value),
-					 stage->op->name, cli_op_arguments(stage->op, true, names));
+					 stage->op->name, op_arguments(stage->op, true, names));
 		}
 	}
 	return 0;

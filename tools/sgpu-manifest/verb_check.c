@@ -9,7 +9,11 @@
 
 #include "manifest_tool.h"
 
-const struct cli_option check_options[] = { OPTION_OUTSIDE, CLI_END };
+const struct cli_option check_options[] = {
+	{ "allow-outside", 0, NULL, "let inputs lie outside the manifest's directory",
+	  CLI_FLAG(struct request, outside) },
+	CLI_END,
+};
 
 int verb_check(int argc, char **argv)
 {
@@ -39,7 +43,11 @@ int verb_check(int argc, char **argv)
 	return worst;
 }
 
-const struct cli_option canon_options[] = { OPTION_OUTPUT, OPTION_OUTSIDE, CLI_END };
+const struct cli_option canon_options[] = {
+	{ CLI_ROWS(schema_options) },
+	{ CLI_ROWS(check_options) },
+	CLI_END,
+};
 
 int verb_canon(int argc, char **argv)
 {

@@ -36,6 +36,34 @@ void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX])
 	}
 }
 
+const struct sgpu_op *op_find(const char *name)
+{
+	const struct sgpu_op *const *ops = sgpu_ops();
+	const struct sgpu_op *op = sgpu_op_find(name);
+	const char *names[256] = { NULL };
+
+	if (op) {
+		return op;
+	}
+	for (size_t i = 0; ops[i] && i + 1 < SGPU_ARRAY_LENGTH(names); i++) {
+		names[i] = ops[i]->name;
+	}
+	cli_unknown("unknown operation", name, "", names, sizeof(*names));
+	return NULL;
+}
+
+const char *op_arguments(const struct sgpu_op *op, bool outputs, char text[OP_TEXT_MAX])
+{
+	text[0] = '\0';
+	for (int i = 0; op->args[i].name; i++) {
+		if (sgpu_op_is_output(&op->args[i]) == outputs) {
+			cli_append(text, OP_TEXT_MAX, op->args[i].optional ? "%s[%s]" : "%s%s",
+				   *text ? " " : "", op->args[i].name);
+		}
+	}
+	return text;
+}
+
 /* Returns a bound or default, an integer if possible; NULL if it stands for none, and for a
  * parameter that is no number. */
 static json_t *number_json(const struct sgpu_op_param *param, double number)
@@ -128,7 +156,7 @@ int verb_ops(int argc, char **argv)
 	if (status) {
 		return status;
 	}
-	op = *names ? cli_find_op(*names) : NULL;
+	op = *names ? op_find(*names) : NULL;
 	if (*names && !op) {
 		return 2;
 	}
@@ -170,7 +198,11 @@ __asm__(".pushsection .rodata\n"
 	".size schema_text, . - schema_text\n"
 	".popsection\n");
 
-const struct cli_option schema_options[] = { OPTION_OUTPUT, CLI_END };
+const struct cli_option schema_options[] = {
+	{ "output", 'o', "FILE", "write there, not to standard output",
+	  CLI_TEXT(struct request, output) },
+	CLI_END,
+};
 
 static json_t *param_schema(const struct sgpu_op_param *param)
 {

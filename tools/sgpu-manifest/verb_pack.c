@@ -12,8 +12,8 @@
 #include "manifest_tool.h"
 
 const struct cli_option pack_options[] = {
-	OPTION_OUTPUT,
-	OPTION_OUTSIDE,
+	{ CLI_ROWS(schema_options) },
+	{ CLI_ROWS(check_options) },
 	{ "at", 0, "SEGMENT=HANDLE",
 	  "where the sealed payload of an input, or the result of an output, goes; may be repeated",
 	  CLI_LIST(struct request, at) },

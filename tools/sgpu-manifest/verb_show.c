@@ -10,7 +10,7 @@
 #include "manifest_tool.h"
 
 const struct cli_option show_options[] = {
-	OPTION_OUTSIDE,
+	{ CLI_ROWS(check_options) },
 	{ "devices", 0, "N", "plan a run on so many devices (default: 1)",
 	  CLI_NUMBER(struct request, devices, 1, SGPU_RUN_DEVICES_MAX) },
 	CLI_END,

@@ -14,7 +14,7 @@ const struct cli_option split_options[] = {
 	{ "shards", 'n', "NUMBER",
 	  "at most this many shards, of about as many parts (default: one for each part)",
 	  CLI_NUMBER(struct request, shards, 1, SGPU_MANIFEST_OPERATIONS_MAX) },
-	OPTION_OUTSIDE,
+	{ CLI_ROWS(check_options) },
 	CLI_END
 };
 
@@ -91,7 +91,7 @@ static void join_all(const struct sgpu_manifest *manifest, int *parent)
  * edge joins them, or if they use a segment that cannot be in two shards: an INPUT_OUTPUT, one
  * whose file's geometry is kept, or one that names client variables. Makes `wanted` shards (0: any
  * number), at most one for each part. Returns false when out of memory. */
-static bool find_shards(struct splitter *splitter, uint64_t wanted)
+static bool find_shards(struct splitter *splitter, unsigned wanted)
 {
 	const struct sgpu_manifest *manifest = splitter->document->manifest;
 	const size_t count = (size_t)manifest->operation_count + 1;
@@ -243,7 +243,7 @@ static int write_shards(const struct splitter *splitter)
 	return status;
 }
 
-static int split(const struct document *document, uint64_t wanted)
+static int split(const struct document *document, unsigned wanted)
 {
 	struct splitter splitter = { .document = document };
 	int status;

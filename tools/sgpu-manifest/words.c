@@ -116,12 +116,12 @@ static int take_named(struct draft_stage *stage, const char *word, size_t length
 
 static int take_file(struct draft_stage *stage, const char *word)
 {
-	char names[CLI_OP_TEXT_MAX];
+	char names[OP_TEXT_MAX];
 
 	if (!is_map(stage) && sgpu_op_arg(stage->op, "input") < 0) {
 		return cli_usage("'%s' has no argument 'input': name each file, NAME=%s, of %s",
 				 stage->op->name, SGPU_EXCERPT(word),
-				 cli_op_arguments(stage->op, false, names));
+				 op_arguments(stage->op, false, names));
 	}
 	const char *name = is_map(stage) ? "x" : "input";
 
@@ -135,7 +135,7 @@ int draft_take_word(void *values, const char *word)
 	const size_t length = strcspn(word, "=/");
 
 	if (!stage) {
-		return add_stage(request, cli_find_op(word));
+		return add_stage(request, op_find(word));
 	}
 	if (is_map(stage) && !stage->expression) {
 		stage->expression = word;
@@ -153,7 +153,7 @@ int draft_take_map(void *values, const char *expression)
 			"--map stands in the place of the first operation; later: --then map "
 			"EXPRESSION");
 	}
-	const int status = add_stage(request, cli_find_op("map"));
+	const int status = add_stage(request, op_find("map"));
 	if (!status) {
 		last(request)->expression = expression;
 	}
@@ -167,7 +167,7 @@ int draft_take_then(void *values, const char *operation)
 	if (!request->count) {
 		return cli_usage("--then: no operation before '%s'", SGPU_EXCERPT(operation));
 	}
-	return add_stage(request, cli_find_op(operation));
+	return add_stage(request, op_find(operation));
 }
 
 int draft_take_low(void *values, const char *name)

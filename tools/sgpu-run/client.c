@@ -155,7 +155,7 @@ static int hear_server(struct remote *m, struct sgpu_error *error)
 	if (rc == SGPU_OK && kind == WIRE_PROGRESS_IS) {
 		rc = wire_receive(m->connection, kind, &progress, sizeof(progress), NULL, 0, error);
 		if (rc == SGPU_OK) {
-			cli_progress_of(progress.progress.bytes_in, progress.progress.bytes_in_all);
+			cli_progress(&progress.progress.bytes_in_all, progress.progress.bytes_in);
 		}
 		return wire_fault(rc, error);
 	}

@@ -30,27 +30,29 @@ struct task {
 	struct sgpu_host_move move;
 };
 
-#define SINGLE_FILE_OPTIONS(key_help, out_help)                                           \
-	CLI_PASSPHRASE, { "key", 'k', "KEY", key_help, CLI_LIST(struct task, keys.own) }, \
-		{ "context", 0, "HEX",                                                    \
-		  "the context that the data are bound to, at most 4096 bytes",           \
-		  CLI_BYTES(struct task, context, 0, SGPU_CONTEXT_MAX) },                 \
-		{ "jobs", 'j', "N", "threads to use (default: all processors)",           \
-		  CLI_NUMBER(struct task, move.jobs, 1, SGPU_POOL_JOBS_MAX) },            \
-	{                                                                                 \
-		"output", 'o', "FILE", out_help, CLI_TEXT(struct task, out_path)          \
-	}
-
+static const struct cli_option of_both[] = {
+	{ "context", 0, "HEX", "the context that the data are bound to, at most 4096 bytes",
+	  CLI_BYTES(struct task, context, 0, SGPU_CONTEXT_MAX) },
+	{ "jobs", 'j', "N", "threads to use (default: all processors)",
+	  CLI_NUMBER(struct task, move.jobs, 1, SGPU_POOL_JOBS_MAX) },
+	CLI_END,
+};
 const struct cli_option seal_file_options[] = {
-	SINGLE_FILE_OPTIONS("symmetric key file (- standard input, fd:N a descriptor)",
-			    "where the sealed data go"),
+	CLI_PASSPHRASE,
+	{ "key", 'k', "KEY", "symmetric key file (- standard input, fd:N a descriptor)",
+	  CLI_LIST(struct task, keys.own) },
+	{ CLI_ROWS(of_both) },
+	{ "output", 'o', "FILE", "where the sealed data go", CLI_TEXT(struct task, out_path) },
 	{ "recipient", 'r', "FILE", "seal to this public key, or shared symmetric key",
 	  CLI_LIST(struct task, keys.others) },
 	CLI_END,
 };
 const struct cli_option open_file_options[] = {
-	SINGLE_FILE_OPTIONS("the symmetric or the private key (- standard input, fd:N)",
-			    "where the opened data go"),
+	CLI_PASSPHRASE,
+	{ "key", 'k', "KEY", "the symmetric or the private key (- standard input, fd:N)",
+	  CLI_LIST(struct task, keys.own) },
+	{ CLI_ROWS(of_both) },
+	{ "output", 'o', "FILE", "where the opened data go", CLI_TEXT(struct task, out_path) },
 	{ "allow-named-temporary", 0, NULL, "write even where a killed run would leave plaintext",
 	  CLI_FLAG(struct task, named) },
 	CLI_END,

@@ -45,10 +45,6 @@ struct service_socket {
 	dev_t device;
 	ino_t inode;
 };
-#define SERVICE_SOCKET_INIT \
-	{                   \
-		.fd = -1    \
-	}
 
 /* Takes the socket that a service manager passed (LISTEN_FDS), or makes one at `path`, for all
  * users or for this one and root. Makes a missing directory, and replaces a socket at which no

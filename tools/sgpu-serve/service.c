@@ -181,7 +181,7 @@ void service_close(struct service_socket *made)
 	    status.st_ino == made->inode) {
 		(void)unlink(made->path);
 	}
-	*made = (struct service_socket)SERVICE_SOCKET_INIT;
+	*made = (struct service_socket){ .fd = -1 };
 }
 
 void service_notify(const char *state)

@@ -22,7 +22,7 @@ enum {
 };
 
 const struct cli_option serve_options[] = {
-	{ .name = "", .rows = runner_rows },
+	{ CLI_ROWS(runner_rows) },
 	{ "socket", 0, "PATH", "where clients connect (default: see SGPU_SOCKET)",
 	  CLI_TEXT(struct server, socket) },
 	{ "everybody", 0, NULL, "let all users of this machine connect, not this one alone",
@@ -104,7 +104,7 @@ static int check_server(struct server *server)
 static int serve(struct server *server)
 {
 	const bool keys = server->runner.keys.count > 0;
-	struct service_socket socket = SERVICE_SOCKET_INIT;
+	struct service_socket socket = { .fd = -1 };
 	struct sgpu_service_path path;
 	struct sgpu_error error = { 0 };
 	int rc, status;

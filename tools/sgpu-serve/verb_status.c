@@ -22,14 +22,14 @@ struct question {
 	bool prometheus;
 };
 
-#define OF_SERVER                                                                \
-	{                                                                        \
-		"socket", 0, "PATH", "of the server (default: see SGPU_SOCKET)", \
-			CLI_TEXT(struct question, socket)                        \
-	}
+const struct cli_option reload_options[] = {
+	{ "socket", 0, "PATH", "of the server (default: see SGPU_SOCKET)",
+	  CLI_TEXT(struct question, socket) },
+	CLI_END,
+};
 
 const struct cli_option status_options[] = {
-	OF_SERVER,
+	{ CLI_ROWS(reload_options) },
 	{ "prometheus", 0, NULL, "in the text format of Prometheus",
 	  CLI_FLAG(struct question, prometheus) },
 	CLI_END,
@@ -183,11 +183,6 @@ int verb_status(int argc, char **argv)
 	return exit_status;
 }
 
-const struct cli_option reload_options[] = {
-	OF_SERVER,
-	CLI_END,
-};
-
 /* The kernel lets only root and the server's user send it a signal. */
 int verb_reload(int argc, char **argv)
 {
@@ -224,7 +219,7 @@ const struct cli_option quote_options[] = {
 	  CLI_BYTES(struct question, nonce, SGPU_NONCE_MIN, SGPU_NONCE_MAX) },
 	{ "output", 'o', "FILE", "write the quote there, not to standard output",
 	  CLI_TEXT(struct question, output) },
-	OF_SERVER,
+	{ CLI_ROWS(reload_options) },
 	CLI_END,
 };
 

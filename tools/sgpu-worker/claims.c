@@ -106,7 +106,7 @@ int claims_make(int root, struct claims *claims, struct sgpu_error *error)
 	uint64_t random = 0;
 	int rc, why = 0;
 
-	*claims = (struct claims)CLAIMS_NONE;
+	*claims = (struct claims){ .directory = -1, .lock = -1 };
 	host_name(host);
 	for (int attempt = 0; attempt < NAMES_TRIED && claims->lock < 0; attempt++) {
 		if (getrandom(&random, sizeof(random), 0) != sizeof(random)) {
@@ -151,7 +151,7 @@ bool claims_take(int root, const char *name, bool guess, struct claims *claims)
 {
 	char lock[NAME_MAX + 1];
 
-	*claims = (struct claims)CLAIMS_NONE;
+	*claims = (struct claims){ .directory = -1, .lock = -1 };
 	if (!lock_name(name, lock) || (!guess && !is_of_this_boot(name))) {
 		return false;
 	}
@@ -183,5 +183,5 @@ void claims_close(int root, struct claims *claims)
 		}
 		close(claims->lock);
 	}
-	*claims = (struct claims)CLAIMS_NONE;
+	*claims = (struct claims){ .directory = -1, .lock = -1 };
 }

@@ -17,7 +17,7 @@ struct request {
 };
 
 static const struct cli_option worker_options[] = {
-	{ .name = "", .rows = runner_rows },
+	{ CLI_ROWS(runner_rows) },
 	{ "timeout", 0, "DURATION", "fail what a batch has not finished after this time",
 	  CLI_DURATION(struct request, timeout_ns, 0) },
 	{ "output", 'o', "DIR", "write the responses there (default: beside the batches)",
@@ -70,13 +70,11 @@ static int work(struct request *r)
 	struct spool *spool = NULL;
 	struct sgpu_error error = { 0 };
 	unsigned most;
-	int program, status, rc;
+	int status, rc;
 
 	cli_raise_descriptors();
 	most = drain_most(r->runner.jobs);
-	rc = runner_find(&program, &error);
-	rc = rc ? rc : link_start(&enclave, program, most, -1, &error);
-	sgpu_close(program);
+	rc = link_start(&enclave, most, -1, &error);
 	status = rc ? cli_error(&error) : link_ready(&enclave, &r->spool.keys);
 	if (status == 0 && spool_open(&r->spool, &spool, &error) != SGPU_OK) {
 		status = cli_error(&error);

@@ -73,7 +73,7 @@ int spool_open(const struct spool_options *options, struct spool **spool, struct
 	s->options = *options;
 	s->directory = s->output = s->claimed = s->done = s->failed = -1;
 	s->output_directory = (struct sgpu_output_directory)SGPU_OUTPUT_DIRECTORY_INIT;
-	s->own = s->dead = (struct claims)CLAIMS_NONE;
+	s->own = s->dead = (struct claims){ .directory = -1, .lock = -1 };
 	s->again = true;
 	s->seed = (unsigned)sgpu_now_ns() ^ (unsigned)getpid();
 	s->options.output = options->output ? options->output : options->path;

@@ -99,10 +99,6 @@ struct claims {
 	char name[NAME_MAX + 1];
 	int directory, lock; /* -1 when they are not open */
 };
-#define CLAIMS_NONE                         \
-	{                                   \
-		.directory = -1, .lock = -1 \
-	}
 
 /* Makes this worker's claims in `root`, DIR/.claimed. Warns if the file system has no locks. */
 SGPU_MUST_CHECK int claims_make(int root, struct claims *claims, struct sgpu_error *error);

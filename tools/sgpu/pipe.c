@@ -373,13 +373,11 @@ static int start_here(struct pipe *p)
 {
 	struct wire_ready *ready = calloc(1, sizeof(*ready));
 	struct sgpu_error error = { 0 };
-	int program = -1, key = -1, rc = ready ? SGPU_OK : sgpu_fail_nomem(&error), status;
+	int key = -1, rc = ready ? SGPU_OK : sgpu_fail_nomem(&error), status;
 
 	rc = rc ? rc : sgpu_key_generate(SGPU_KEY_OCT, &p->key, &error);
 	rc = rc ? rc : key_file(&(struct sgpu_key_set){ .key = p->key }, &key, &error);
-	rc = rc ? rc : runner_find(&program, &error);
-	rc = rc ? rc : link_start(&p->link, program, 1, key, &error);
-	sgpu_close(program);
+	rc = rc ? rc : link_start(&p->link, 1, key, &error);
 	sgpu_close(key);
 	status = rc ? cli_error(&error) : link_ready(&p->link, ready);
 	free(ready);
