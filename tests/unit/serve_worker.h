@@ -259,9 +259,7 @@ static inline void worker_main(int argc, char **argv)
 {
 	static const struct cli_verb verbs[] = { { "", "", "a worker", batch_rows, be_worker },
 						 { .name = NULL } };
-	static const struct cli_tool tool = { .name = "worker",
-					      .summary = "a worker",
-					      .verbs = verbs };
+	static const struct cli_tool tool = { .name = "worker", .verbs = verbs };
 
 	if (argc > 1) {
 		exit(cli_main(&tool, argc, argv));

@@ -12,7 +12,7 @@
 #include "base/io.h"
 #include "transfer/transfer.h"
 #include "cli.h"
-#include "report.h"
+#include "wire.h"
 
 enum { TIME_MAX = 48 };
 

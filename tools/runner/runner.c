@@ -143,6 +143,18 @@ int runner_take_signal(int fd)
 									    : 0;
 }
 
+const char *runner_beside(const char *name, char path[PATH_MAX])
+{
+	const ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+	char *slash;
+
+	path[length > 0 ? length : 0] = '\0';
+	slash = strrchr(path, '/');
+	slash = slash && (size_t)(slash - path) + 2 + strlen(name) <= PATH_MAX ? slash + 1 : path;
+	strcpy(slash, slash > path ? name : "");
+	return path;
+}
+
 int runner_devices(const char *text, char names[RUNNER_DEVICES_MAX][RUNNER_DEVICE_NAME], int *count,
 		   struct sgpu_error *error)
 {

@@ -8,6 +8,7 @@
 #ifndef SGPU_RUNNER_H
 #define SGPU_RUNNER_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -62,5 +63,8 @@ SGPU_MUST_CHECK int runner_devices(const char *text,
 int runner_signal_fd(const int *numbers);
 /* Takes a signal from the descriptor, and returns its number; 0: none has come. */
 int runner_take_signal(int fd);
+
+/* Returns the path of a name beside the running program; "" if it is too long. */
+const char *runner_beside(const char *name, char path[PATH_MAX]);
 
 #endif

@@ -34,18 +34,6 @@ int runner_arguments(int key, char ***words, struct sgpu_error *error)
 	return added ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-const char *runner_beside(const char *name, char path[PATH_MAX])
-{
-	const ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
-	char *slash;
-
-	path[length > 0 ? length : 0] = '\0';
-	slash = strrchr(path, '/');
-	slash = slash && (size_t)(slash - path) + 2 + strlen(name) <= PATH_MAX ? slash + 1 : path;
-	strcpy(slash, slash > path ? name : "");
-	return path;
-}
-
 int runner_find(int *fd, struct sgpu_error *error)
 {
 	char path[PATH_MAX];

@@ -5,7 +5,6 @@
 #ifndef SGPU_START_H
 #define SGPU_START_H
 
-#include <limits.h>
 #include <sys/types.h>
 
 #include "runner.h"
@@ -15,8 +14,6 @@
  * its -q, -v and --json. key: as for runner_spawn. *words: static. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int runner_arguments(int key, char ***words, struct sgpu_error *error);
 
-/* Returns the path of a name beside the running program; "" if it is too long. */
-const char *runner_beside(const char *name, char path[PATH_MAX]);
 /* Opens sgpu-enclave, beside the running program and never by PATH. Errors: SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int runner_find(int *fd, struct sgpu_error *error);
 /* Executes sgpu-enclave in this process. Returns only on failure. Errors: SGPU_ESYSTEM. */

@@ -9,18 +9,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
-#include <libgen.h>
 #include <limits.h>
 #include <linux/landlock.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
 
-#include "cli.h"
+#include "runner/runner.h"
 
 /* Later rights, which the build's headers may lack. */
 #define LANDLOCK_REFER (1ULL << 13)
@@ -74,17 +72,6 @@ static int kernel_version(void)
 int landlock_version(void)
 {
 	return cli_harden_off() ? 0 : kernel_version();
-}
-
-/* Returns ../lib/sgpu from the program's folder, for libraries that are loaded later. */
-static const char *own_libraries(void)
-{
-	static char path[PATH_MAX + 32];
-	char program[PATH_MAX] = "";
-	const ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
-
-	snprintf(path, sizeof(path), "%s/../lib/sgpu", dirname(program));
-	return length > 0 ? path : NULL;
 }
 
 struct ruleset {
@@ -201,6 +188,7 @@ static void allow_driver(struct ruleset *rules)
 static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 {
 	const struct sgpu_output *output;
+	char path[PATH_MAX];
 	const char *name;
 
 	if (needs->kind == HARDEN_GPU) {
@@ -208,7 +196,8 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 	}
 	if (needs->kind != HARDEN_SIGNER) {
 		allow_system(rules, needs->kind);
-		allow(rules, own_libraries(), RUN);
+		/* For libraries that are loaded later. */
+		allow(rules, runner_beside("../lib/sgpu", path), RUN);
 		allow_regions(rules);
 	}
 	allow(rules, needs->state, READ | WRITE | NAME);

@@ -56,7 +56,6 @@ int main(int argc, char **argv)
 	const char *called = program_invocation_short_name;
 	const struct cli_tool tool = {
 		.name = strcmp(called, "sgpu-run") == 0 ? "sgpu-run" : "sgpu-enclave",
-		.summary = "run batches on a device",
 		.verbs = verbs,
 	};
 

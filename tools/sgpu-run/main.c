@@ -70,7 +70,6 @@ static const struct cli_verb verbs[] = {
 
 static const struct cli_tool tool = {
 	.name = "sgpu-run",
-	.summary = "run batches on a device",
 	.verbs = verbs,
 };
 

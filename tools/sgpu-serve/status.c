@@ -4,6 +4,7 @@
  */
 #include "supervisor.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #include <jansson.h>
@@ -55,9 +56,7 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 	json_t *tenant, *limits;
 	uint64_t sums[SERVE_SUMS], device = 0, host = 0;
 
-	for (int k = 0; k < SERVE_SUMS; k++) {
-		sums[k] = t->sums[k];
-	}
+	memcpy(sums, t->sums, sizeof(sums));
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
 		const struct process *p = &s->processes[i];
 

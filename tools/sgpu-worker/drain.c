@@ -6,6 +6,7 @@
 #include "spool.h"
 #include "runner/start.h"
 
+#include <inttypes.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -55,7 +56,8 @@ struct drain {
 	bool dry;		    /* at the last look no batch was left */
 	bool broken;		    /* the worker stops, because of `error` */
 	struct sgpu_error error;
-	struct drain_counts counts;
+	uint64_t answered, partly; /* batches with a response; of these, with failed segments */
+	uint64_t failed;	   /* batches without one */
 	int status;
 };
 
@@ -187,9 +189,9 @@ static int start_more(struct drain *drain, struct sgpu_error *error)
 
 static void count_batch(struct drain *drain, int rc, bool has_response)
 {
-	drain->counts.answered += has_response;
-	drain->counts.partly += rc == SGPU_ESEGMENTS;
-	drain->counts.failed += !has_response;
+	drain->answered += has_response;
+	drain->partly += rc == SGPU_ESEGMENTS;
+	drain->failed += !has_response;
 	drain->status = graver(drain->status, sgpu_exit_status(rc));
 }
 
@@ -438,6 +440,22 @@ static void run_all(struct drain *drain)
 	give_all_back(drain, &drain->again);
 }
 
+static int say_what_was_done(const struct drain *d)
+{
+	if (cli_json) {
+		return cli_print_json(
+			json_pack("{s:I, s:I, s:I, s:i, s:i}", "answered", (json_int_t)d->answered,
+				  "segments_failed", (json_int_t)d->partly, "failed",
+				  (json_int_t)d->failed, "left_alone", (int)d->spool->left,
+				  "for_others", (int)d->spool->others),
+			stdout, JSON_COMPACT);
+	}
+	cli_note("%" PRIu64 " batches answered, %" PRIu64 " of them with failed segments; %" PRIu64
+		 " failed, %u for other keys",
+		 d->answered, d->partly, d->failed, d->spool->others);
+	return 0;
+}
+
 unsigned drain_most(unsigned jobs)
 {
 	struct rlimit limit = { .rlim_cur = 1024 };
@@ -450,23 +468,23 @@ unsigned drain_most(unsigned jobs)
 }
 
 int drain(struct link *enclave, unsigned most, uint64_t memory_free, struct spool *spool,
-	  uint64_t timeout_ns, struct drain_counts *counts)
+	  uint64_t timeout_ns)
 {
 	struct drain d = { .enclave = enclave,
 			   .most = most,
 			   .bytes_most = memory_free / MEMORY_PART,
 			   .spool = spool,
 			   .timeout_ns = timeout_ns };
+	int status, printed;
 
 	d.bytes_most = d.bytes_most < memory_least ? memory_least : d.bytes_most;
 	run_all(&d);
-	*counts = d.counts;
-	counts->left = spool->left;
-	counts->others = spool->others;
-	if (counts->others > 0 && d.counts.answered + d.counts.failed == 0 && d.status == 0) {
+	if (spool->others > 0 && d.answered + d.failed == 0 && d.status == 0) {
 		d.status = EX_TEMPFAIL; /* nothing here is for this worker */
 	}
-	return d.broken	      ? cli_error(&d.error)
-	       : counts->left ? graver(d.status, sgpu_exit_status(SGPU_EINVALID))
-			      : d.status;
+	status = d.broken      ? cli_error(&d.error)
+		 : spool->left ? graver(d.status, sgpu_exit_status(SGPU_EINVALID))
+			       : d.status;
+	printed = say_what_was_done(&d);
+	return status ? status : printed;
 }

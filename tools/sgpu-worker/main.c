@@ -2,7 +2,6 @@
  *
  * sgpu-worker: runs the batches of a directory until none is left. See sgpu-worker(1).
  */
-#include <inttypes.h>
 #include <signal.h>
 
 #include <sgpu/base.h>
@@ -43,30 +42,9 @@ static int check_request(const struct request *r)
 	return 0;
 }
 
-static int say_what_was_done(const struct drain_counts *c, int status)
-{
-	int printed = 0;
-
-	if (cli_json) {
-		printed = cli_print_json(json_pack("{s:I, s:I, s:I, s:i, s:i}", "answered",
-						   (json_int_t)c->answered, "segments_failed",
-						   (json_int_t)c->partly, "failed",
-						   (json_int_t)c->failed, "left_alone",
-						   (int)c->left, "for_others", (int)c->others),
-					 stdout, JSON_COMPACT);
-	} else {
-		cli_note("%" PRIu64 " batches answered, %" PRIu64
-			 " of them with failed segments; %" PRIu64 " failed, %u for other "
-			 "keys",
-			 c->answered, c->partly, c->failed, c->others);
-	}
-	return status ? status : printed;
-}
-
 static int work(struct request *r)
 {
 	struct link enclave = { .control = -1 };
-	struct drain_counts counts = { 0 };
 	struct spool *spool = NULL;
 	struct sgpu_error error = { 0 };
 	unsigned most;
@@ -79,9 +57,7 @@ static int work(struct request *r)
 	if (status == 0 && spool_open(&r->spool, &spool, &error) != SGPU_OK) {
 		status = cli_error(&error);
 	} else if (status == 0) {
-		status = drain(&enclave, most, r->spool.keys.memory_free, spool, r->timeout_ns,
-			       &counts);
-		status = say_what_was_done(&counts, status);
+		status = drain(&enclave, most, r->spool.keys.memory_free, spool, r->timeout_ns);
 	}
 	spool_close(&spool);
 	link_close(&enclave);
@@ -114,7 +90,6 @@ static const struct cli_verb verbs[] = {
 
 static const struct cli_tool tool = {
 	.name = "sgpu-worker",
-	.summary = "run the batches of a directory",
 	.verbs = verbs,
 };
 
