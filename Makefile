@@ -201,6 +201,8 @@ $(BUILD)/lib/sgpu/sgpu-cuda.so: $(CUDA_OBJECTS) $(KERNEL_OBJECTS) $(LIB)
 $(BUILD)/bin/sgpu-enclave $(BUILD)/test/bin/sgpu-enclave: LIBS += -lseccomp
 $(BUILD)/bin/sgpu-enclave $(BUILD)/test/bin/sgpu-enclave: $(call objects,$(HOST_SOURCES))
 $(BUILD)/bin/sgpu-bench $(BUILD)/test/bin/sgpu-bench: $(call objects,$(PARAMETER_SOURCES) $(NETWORK_SOURCES) tools/sgpu/job.c)
+# These open a person's keys.
+$(BUILD)/bin/sgpu $(BUILD)/bin/sgpu-measure $(BUILD)/test/bin/sgpu-measure: $(call objects,tools/sgpu-seal/passphrase.c)
 # What reads people's files. The other programs have no zlib.
 $(BUILD)/bin/sgpu-manifest $(BUILD)/bin/sgpu-seal $(BUILD)/unit/test_files $(BUILD)/unit/test_files_write \
 	$(BUILD)/interop/array_file $(patsubst %,$(BUILD)/fuzz/fuzz_%,nifti npy npz idx): LIBS += -lz

@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -24,7 +23,6 @@
 /* Widths of --help and of its column of options. */
 enum { COLUMNS = 80, LEFT = 30, OPTIONS_MAX = 48 };
 
-unsigned cli_passphrase_fd = UINT_MAX;
 struct cli_list cli_given;
 
 static const struct cli_option common[] = {
@@ -349,9 +347,7 @@ static int store_value(const struct cli_option *option, void *values, const char
 	case CLI_IS_TAKEN:
 		return option->take(values, value);
 	case CLI_IS_COMMON:
-		if (option->max) {
-			return store_number(option, &cli_passphrase_fd, value, name);
-		}
+		break;
 	}
 	switch (option->letter) {
 	case 'h':

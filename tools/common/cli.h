@@ -86,13 +86,6 @@ struct cli_bytes {
 #define CLI_MEMBER(type, member, wanted, its_kind) \
 	.kind = _Generic(((type *)0)->member, wanted : its_kind), .offset = offsetof(type, member)
 
-/* For verbs with a person's keys. Without this option, cli_passphrase_fd is more than INT_MAX. */
-#define CLI_PASSPHRASE                                                                 \
-	{                                                                              \
-		"passphrase-fd", 0, "N", "read passphrases of keys there, one a line", \
-			.kind = CLI_IS_COMMON, .max = 65535                            \
-	}
-extern unsigned cli_passphrase_fd;
 #define CLI_END              \
 	{                    \
 		.name = NULL \
@@ -113,7 +106,7 @@ struct cli_verb {
 
 struct cli_tool {
 	const char *name;	      /* "sgpu-seal" */
-	const char *summary;	      /* one line */
+	const char *summary;	      /* one line, of a tool with verbs */
 	const struct cli_verb *verbs; /* ends with a NULL name */
 	bool holds_secrets;	      /* cli_harden() is called before any verb */
 };
@@ -143,7 +136,7 @@ SGPU_MUST_CHECK int cli_silence(struct sgpu_error *error);
 int cli_error(const struct sgpu_error *error);
 int cli_fail(int code, const char *format, ...) SGPU_PRINTF(2, 3); /* the same from a format */
 #define cli_usage(...) cli_fail(SGPU_EUSAGE, __VA_ARGS__)	   /* returns 2 */
-int cli_fail_nomem(void);
+#define cli_fail_nomem() cli_fail(SGPU_ENOMEM, "out of memory")
 enum cli_kind { CLI_WARNING, CLI_NOTE, CLI_DETAIL };
 void cli_say(enum cli_kind kind, const char *format, ...) SGPU_PRINTF(2, 3);
 #define cli_warning(...) cli_say(CLI_WARNING, __VA_ARGS__)
@@ -172,13 +165,6 @@ int cli_binary_output(const char *path);
 /* Writes a secret to standard output, or a new file of mode 0600. */
 SGPU_MUST_CHECK int cli_write_secret(const char *path, const char *text, size_t size,
 				     struct sgpu_error *error);
-
-/* For sgpu_key_ask: reads a passphrase from the descriptor or the terminal. */
-int cli_ask_passphrase(const char *name, char text[SGPU_PASSPHRASE_MAX], size_t *size,
-		       struct sgpu_error *error);
-/* Encrypts the text of keys by a new passphrase, asked for twice. */
-SGPU_MUST_CHECK int cli_protect(const char *name, char **text, size_t *size,
-				struct sgpu_error *error);
 
 /* Opens a file without a name, which ends with the process, in $TMPDIR or /tmp. */
 SGPU_MUST_CHECK int cli_temporary_file(int *fd, struct sgpu_error *error);

@@ -120,11 +120,6 @@ int cli_fail(int rc, const char *format, ...)
 	return cli_error(&error);
 }
 
-int cli_fail_nomem(void)
-{
-	return cli_fail(SGPU_ENOMEM, "out of memory");
-}
-
 int cli_unknown(const char *what, const char *given, const char *dashes, const void *rows,
 		size_t row_size)
 {

@@ -36,6 +36,6 @@ int main(int argc, char **argv)
 {
 	/* Keeps the TPM's libraries from logging each attempt on standard error. */
 	setenv("TSS2_LOG", "all+NONE", 0);
-	sgpu_key_ask(cli_ask_passphrase);
+	sgpu_key_ask(passphrase_ask);
 	return cli_main(&tool, argc, argv);
 }

@@ -13,6 +13,7 @@
 #include <sgpu/attest.h>
 
 #include "cli.h"
+#include "sgpu-seal/passphrase.h"
 
 CLI_VERB(keygen);
 CLI_VERB(certify);

@@ -26,7 +26,7 @@ struct task {
 };
 
 const struct cli_option release_options[] = {
-	CLI_PASSPHRASE,
+	{ CLI_ROWS(passphrase_rows) },
 	{ "build", 0, "DIR", "the files of this build", CLI_TEXT(struct task, build_path) },
 	{ "key", 'k', "KEY", "the key to sign with, of 'sgpu-seal keygen'",
 	  CLI_INPUT(struct task, key_path) },

@@ -31,6 +31,6 @@ static const struct cli_tool tool = {
 
 int main(int argc, char **argv)
 {
-	sgpu_key_ask(cli_ask_passphrase);
+	sgpu_key_ask(passphrase_ask);
 	return cli_main(&tool, argc, argv);
 }

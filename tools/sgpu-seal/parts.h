@@ -12,6 +12,7 @@
 #include "batch/batch.h"
 #include "cli.h"
 #include "files/files.h"
+#include "passphrase.h"
 #include "stage/stage.h"
 #include "transfer/transfer.h"
 

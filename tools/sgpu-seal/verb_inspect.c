@@ -19,7 +19,7 @@ struct task {
 };
 
 const struct cli_option inspect_options[] = {
-	CLI_PASSPHRASE,
+	{ CLI_ROWS(passphrase_rows) },
 	{ "key", 'k', "KEY", "also check the mac with this key", CLI_LIST(struct task, keys.own) },
 	CLI_END,
 };

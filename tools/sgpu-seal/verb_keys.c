@@ -3,7 +3,6 @@
  * sgpu-seal keygen, pubkey and keyinfo: make a secret key; write the public halves of a key file;
  * say which keys a file holds, but nothing secret.
  */
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +27,7 @@ const struct cli_option keygen_options[] = {
 	  CLI_FLAG(struct request, no_sign) },
 	{ "passphrase", 0, NULL, "encrypt the file, by a passphrase that is asked for twice",
 	  CLI_FLAG(struct request, passphrase) },
-	CLI_PASSPHRASE,
+	{ CLI_ROWS(passphrase_rows) },
 	{ "output", 'o', "FILE", "new file for the key (default: standard output)",
 	  CLI_TEXT(struct request, path) },
 	CLI_END,
@@ -78,8 +77,8 @@ int verb_keygen(int argc, char **argv)
 		rc = sgpu_key_generate(SGPU_KEY_ED25519, &keys.signing, &error);
 	}
 	rc = rc ? rc : sgpu_key_set_text(&keys, &text, &size, &error);
-	if (!rc && (request.passphrase || cli_passphrase_fd <= INT_MAX)) {
-		rc = cli_protect(path ? path : "the new key", &text, &size, &error);
+	if (!rc && (request.passphrase || passphrase_fd >= 0)) {
+		rc = passphrase_protect(path ? path : "the new key", &text, &size, &error);
 	}
 	rc = rc ? rc : cli_write_secret(path, text, size, &error);
 	status = rc ? cli_error(&error) : report(&keys, path);
@@ -102,7 +101,7 @@ static int read_keys(const char *path, const char *output, struct sgpu_key_set *
 }
 
 const struct cli_option pubkey_options[] = {
-	CLI_PASSPHRASE,
+	{ CLI_ROWS(passphrase_rows) },
 	{ "output", 'o', "FILE", "where the public key goes (default: standard output)",
 	  CLI_TEXT(struct request, path) },
 	CLI_END,
@@ -133,7 +132,7 @@ int verb_pubkey(int argc, char **argv)
 }
 
 const struct cli_option keyinfo_options[] = {
-	CLI_PASSPHRASE,
+	{ CLI_ROWS(passphrase_rows) },
 	{ "owner", 0, NULL, "only the id of the signing key: a line for sgpu-run --owners",
 	  CLI_FLAG(struct request, owner) },
 	{ "output", 'o', "FILE", "write there, not to standard output",

@@ -16,7 +16,7 @@
 enum { SPARE_DESCRIPTORS = 64, DESCRIPTORS_AN_OUTPUT = 3, NAMES_SHOWN = 400 };
 
 const struct cli_option open_options[] = {
-	CLI_PASSPHRASE,
+	{ CLI_ROWS(passphrase_rows) },
 	{ "key", 'k', "KEY", "your own key, to which the batch was sealed",
 	  CLI_LIST(struct opening, keys.own) },
 	{ "directory", 'C', "DIR",

@@ -23,7 +23,7 @@ struct task {
 };
 
 const struct cli_option rewrap_options[] = {
-	CLI_PASSPHRASE,
+	{ CLI_ROWS(passphrase_rows) },
 	{ "key", 'k', "KEY", "a key that is a recipient now", CLI_LIST(struct task, keys.own) },
 	{ "recipient", 'r', "FILE", "add this recipient", CLI_LIST(struct task, added.others) },
 	{ "remove", 0, "KID", "remove the recipient with this key id",

@@ -44,7 +44,7 @@ struct task {
 };
 
 const struct cli_option seal_options[] = {
-	CLI_PASSPHRASE,
+	{ CLI_ROWS(passphrase_rows) },
 	{ "key", 'k', "KEY", "your own key, to open the response later",
 	  CLI_LIST(struct task, keys.own) },
 	{ "recipient", 'r', "FILE", "the runner's public key, or a key shared with it",

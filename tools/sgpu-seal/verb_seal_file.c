@@ -38,7 +38,7 @@ static const struct cli_option of_both[] = {
 	CLI_END,
 };
 const struct cli_option seal_file_options[] = {
-	CLI_PASSPHRASE,
+	{ CLI_ROWS(passphrase_rows) },
 	{ "key", 'k', "KEY", "symmetric key file (- standard input, fd:N a descriptor)",
 	  CLI_LIST(struct task, keys.own) },
 	{ CLI_ROWS(of_both) },
@@ -48,7 +48,7 @@ const struct cli_option seal_file_options[] = {
 	CLI_END,
 };
 const struct cli_option open_file_options[] = {
-	CLI_PASSPHRASE,
+	{ CLI_ROWS(passphrase_rows) },
 	{ "key", 'k', "KEY", "the symmetric or the private key (- standard input, fd:N)",
 	  CLI_LIST(struct task, keys.own) },
 	{ CLI_ROWS(of_both) },

@@ -30,7 +30,7 @@ struct request {
 };
 
 const struct cli_option host_options[] = {
-	CLI_PASSPHRASE,
+	{ CLI_ROWS(passphrase_rows) },
 	{ "socket", 0, "PATH", "of the server on that machine (default: see SGPU_SOCKET)",
 	  CLI_TEXT(struct request, socket) },
 	{ "build", 0, "DIR", "the build that the host has to run (default: this one)",

@@ -43,6 +43,6 @@ int main(int argc, char **argv)
 	if (argc > 1 && !is_own(argv[1])) {
 		(void)program_become(argv[1], argv + 1, &error);
 	}
-	sgpu_key_ask(cli_ask_passphrase);
+	sgpu_key_ask(passphrase_ask);
 	return cli_main(&tool, argc, argv);
 }

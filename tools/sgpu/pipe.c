@@ -43,7 +43,7 @@ struct pipe {
 };
 
 const struct cli_option pipe_options[] = {
-	CLI_PASSPHRASE,
+	{ CLI_ROWS(passphrase_rows) },
 	{ "on", 0, "HOST", "run on this host of 'sgpu host', not here", CLI_TEXT(struct pipe, on) },
 	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
 	  CLI_TEXT(struct pipe, device) },

@@ -118,7 +118,7 @@ static int take_word(void *values, const char *value)
 }
 
 const struct cli_option run_options[] = {
-	CLI_PASSPHRASE,
+	{ CLI_ROWS(passphrase_rows) },
 	{ "on", 0, "HOST", "run on this host of 'sgpu host', not here", CLI_TEXT(struct run, on) },
 	{ "map", 0, "EXPRESSION", "compute this for each element of the files that it names",
 	  CLI_TAKE(take_map) },

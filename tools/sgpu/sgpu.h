@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "cli.h"
+#include "sgpu-seal/passphrase.h"
 
 CLI_VERB(run);
 CLI_VERB(host);

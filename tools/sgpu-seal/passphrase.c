@@ -4,7 +4,6 @@
  * by libcrypto, which turns the echo off and, whatever signal comes, on again.
  */
 #include <fcntl.h>
-#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,7 +12,28 @@
 
 #include <sgpu/base.h>
 
-#include "cli.h"
+#include "passphrase.h"
+
+int passphrase_fd = -1;
+
+static int take_descriptor(void *unused, const char *value)
+{
+	struct sgpu_error error = { 0 };
+	uint64_t fd;
+
+	(void)unused;
+	if (sgpu_parse_u64(value, "--passphrase-fd", 0, 65535, &fd, &error) != SGPU_OK) {
+		return cli_error(&error);
+	}
+	passphrase_fd = (int)fd;
+	return 0;
+}
+
+const struct cli_option passphrase_rows[] = {
+	{ "passphrase-fd", 0, "N", "read passphrases of keys there, one a line",
+	  CLI_TAKE(take_descriptor) },
+	CLI_END,
+};
 
 /* Reads byte by byte, to leave what follows the line to the next reader. */
 static int read_line(int fd, char text[SGPU_PASSPHRASE_MAX], size_t *size, struct sgpu_error *error)
@@ -35,8 +55,8 @@ static int read_line(int fd, char text[SGPU_PASSPHRASE_MAX], size_t *size, struc
 static int ask(const char *name, bool twice, char text[SGPU_PASSPHRASE_MAX], size_t *size,
 	       struct sgpu_error *error)
 {
-	if (cli_passphrase_fd <= INT_MAX) {
-		return read_line((int)cli_passphrase_fd, text, size, error);
+	if (passphrase_fd >= 0) {
+		return read_line(passphrase_fd, text, size, error);
 	}
 	/* Without a terminal, libcrypto would read standard input. */
 	const int terminal = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
@@ -56,13 +76,13 @@ static int ask(const char *name, bool twice, char text[SGPU_PASSPHRASE_MAX], siz
 	return 0;
 }
 
-int cli_ask_passphrase(const char *name, char text[SGPU_PASSPHRASE_MAX], size_t *size,
-		       struct sgpu_error *error)
+int passphrase_ask(const char *name, char text[SGPU_PASSPHRASE_MAX], size_t *size,
+		   struct sgpu_error *error)
 {
 	return ask(name, false, text, size, error);
 }
 
-int cli_protect(const char *name, char **text, size_t *size, struct sgpu_error *error)
+int passphrase_protect(const char *name, char **text, size_t *size, struct sgpu_error *error)
 {
 	char passphrase[SGPU_PASSPHRASE_MAX] = "";
 	size_t length = 0;
