@@ -40,7 +40,7 @@ $(if $(filter-out address thread fuzzer,$(SANITIZE)),$(error SANITIZE is address
 $(if $(filter-out 0,$(CUDA)),$(if $(NVCC),,$(error CUDA=1 needs nvcc: give NVCC=, or CUDA=0)))
 
 VERSION := $(shell sed -n 's/.*define SGPU_VERSION "\(.*\)"/\1/p' include/sgpu/version.h)
-PARTS := base manifest files crypto batch device ops stage transfer ring channel run remote attest dsa bench
+PARTS := base host manifest files crypto batch device ops stage transfer ring channel run remote attest dsa bench
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wundef -Wformat=2
 # Fortify needs optimisation, and the sanitizers do its work better.
 HARDEN := -fstack-protector-strong -fPIC -fvisibility=hidden \
@@ -262,7 +262,7 @@ $(BUILD)/unit/test_sgpu_job: $(call objects,tools/sgpu/job.c)
 $(BUILD)/unit/test_device_modules: | $(HOST)
 
 # Objects come before archives, so this function is taken in place of the library's.
-$(UNITS) $(TEST_PROGRAMS): $(call objects,tests/harness/evidence_root.c)
+$(UNITS) $(TEST_PROGRAMS): $(call objects,tests/harness/host_root.c)
 $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(HARNESS) $(LIB)
 	$(call link)
 

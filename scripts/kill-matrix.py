@@ -24,7 +24,7 @@ import tempfile
 import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PARTS = "attest base batch channel crypto device dsa files manifest ops remote ring run stage transfer".split()
+PARTS = "attest base batch channel crypto device dsa files host manifest ops remote ring run stage transfer".split()
 PICK = "sgpu_mistake(%d)"
 HEADER = "#ifndef __CUDACC__\n_Bool sgpu_mistake(int number);\n#endif\n"
 SOURCE = """

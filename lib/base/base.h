@@ -123,14 +123,6 @@ const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_
 /* Whether a text looks like a key, as JWK or PEM, or part of one. */
 bool sgpu_looks_secret(const char *text, size_t size);
 
-/* ---- system.c: small files of the kernel ---- */
-/* Reads at most room - 1 bytes of a file, and terminates the text; never waits. Returns false, with
- * an empty text, if nothing can be read; true for an empty file. */
-bool sgpu_peek(const char *path, char *text, size_t room);
-/* Reads the first line, up to a byte that is not printable ASCII, or only its word in brackets, by
- * which the kernel marks the current choice ("this [that]"). */
-bool sgpu_peek_line(const char *path, char *line, size_t room);
-
 /* ---- json_split.c, json.c ---- */
 /* Skips a string from its opening to after its closing quote, or to the end. */
 const char *sgpu_json_string_end(const char *text, const char *end);

@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The clock, the processors, the kernel's small files, and limits on this process.
+ * The clock, and limits on this process.
  */
-#include <fcntl.h>
-#include <sched.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <sgpu/base.h>
 
-#include "base/pool.h"
-#include "base/io.h"
+#include "base/base.h"
 
 uint64_t sgpu_now_ns(void)
 {
@@ -20,74 +14,6 @@ uint64_t sgpu_now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* A container's quota (cgroup v2 as seen from inside) can be smaller than the affinity mask. */
-static unsigned quota(void)
-{
-	unsigned long limit, period;
-	char text[64];
-
-	return sgpu_peek("/sys/fs/cgroup/cpu.max", text, sizeof(text)) &&
-			       sscanf(text, "%lu %lu", &limit, &period) == 2 && period
-		       ? (unsigned)((limit + period - 1) / period)
-		       : 0;
-}
-
-unsigned sgpu_cpu_count(void)
-{
-	cpu_set_t sets[64]; /* for 65536 processors */
-	unsigned count = 0, limit = quota();
-
-	if (sched_getaffinity(0, sizeof(sets), sets) == 0) {
-		count = (unsigned)CPU_COUNT_S(sizeof(sets), sets);
-	}
-	if (limit && limit < count) {
-		count = limit;
-	}
-	if (count > SGPU_POOL_JOBS_MAX) {
-		count = SGPU_POOL_JOBS_MAX;
-	}
-	return count ? count : 1;
-}
-
-/* ---- small files of the kernel ----
- * The path may lead to a named pipe, which would wait for a writer, or a device, which may have no
- * end. */
-bool sgpu_peek(const char *path, char *text, size_t room)
-{
-	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	size_t used = 0;
-	ssize_t got = -1;
-
-	while (fd >= 0 && used < room - 1) {
-		got = read(fd, text + used, room - 1 - used);
-		if (got <= 0) {
-			break;
-		}
-		used += (size_t)got;
-	}
-	sgpu_close(fd);
-	text[got < 0 ? 0 : used] = '\0';
-	return got >= 0;
-}
-
-bool sgpu_peek_line(const char *path, char *line, size_t room)
-{
-	const bool got = sgpu_peek(path, line, room);
-	char *begin, *end = line;
-
-	while (*end >= ' ' && *end <= '~') {
-		end++;
-	}
-	*end = '\0';
-	begin = strchr(line, '[');
-	end = begin ? strchr(begin, ']') : NULL;
-	if (end) {
-		*end = '\0';
-		memmove(line, begin + 1, (size_t)(end - begin));
-	}
-	return got;
 }
 
 /* ---- limits ---- */

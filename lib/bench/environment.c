@@ -14,6 +14,7 @@
 
 #include <base/base.h>
 #include <device/device.h>
+#include <host/host.h>
 #include <sgpu/attest.h>
 #include <sgpu/version.h>
 

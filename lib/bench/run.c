@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "bench/bench.h"
+#include "host/host.h"
 
 const char *const sgpu_bench_statuses[] = { "passed", "waived", "failed", NULL };
 

@@ -12,7 +12,7 @@
 #include <sgpu/base.h>
 #include <sgpu/keys.h>
 
-#include "base/pool.h"
+#include "host/host.h"
 
 #ifdef __cplusplus
 extern "C" {

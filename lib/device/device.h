@@ -8,7 +8,7 @@
 
 #include <sgpu/device.h>
 
-#include "base/pool.h"
+#include "host/host.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -291,14 +291,6 @@ SGPU_MUST_CHECK int sgpu_space_access(struct sgpu_space *space, bool on, struct 
 /* Makes the caller the one that maps pages, or ends that. There is at most one, who alone knows
  * what is mapped. False: somebody is already, or nobody was. */
 SGPU_MUST_CHECK bool sgpu_pages_claim(struct sgpu_device *device, bool claimed);
-
-/* ---- the machine: under the limits of the control group that this process is in ---- */
-/* Bytes of memory that this process may have in all, and that it could still take before the kernel
- * kills a process for lack of memory. Either pointer may be NULL; UINT64_MAX: unknown. */
-void sgpu_host_memory(uint64_t *total, uint64_t *available);
-
-/* "AMD EPYC 9B45": printable, cut to fit. */
-void sgpu_host_processor(char *name, unsigned size);
 
 #ifdef __cplusplus
 }

@@ -17,6 +17,7 @@
 
 #include "base/io.h"
 #include "files/internal.h"
+#include "host/host.h"
 #include "manifest/manifest.h"
 
 const char *const sgpu_file_format_names[SGPU_FILE_FORMATS + 1] = { "raw", "nifti", "npy",
@@ -197,8 +198,7 @@ static int check_size(struct sgpu_file *file, uint64_t size, uint64_t most)
 	const bool raw = file->info.format == SGPU_FILE_RAW;
 	uint64_t end;
 
-	most = most ? most
-		    : (uint64_t)sysconf(_SC_PHYS_PAGES) / 2 * (uint64_t)sysconf(_SC_PAGESIZE);
+	most = most ? most : sgpu_host_memory_installed() / 2;
 	if (!sgpu_type_bytes(&file->info.type, &file->bytes) ||
 	    !sgpu_add_u64(file->skip, file->bytes, &end)) {
 		return sgpu_file_refuse(file, "is damaged: its header promises too many bytes");

@@ -10,19 +10,11 @@
 #include "transfer/engine.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <sgpu/base.h>
 
 enum { PAGE = 4096, SMALL_BUFFERS = 256, BUFFERS_MAX = 1024, LARGE_MIN = 4 };
 #define MIB ((uint64_t)1 << 20)
-
-static uint64_t a_quarter_of_memory(void)
-{
-	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-
-	return pages > 0 && page > 0 ? (uint64_t)pages / 4 * (uint64_t)page : 0;
-}
 
 static uint64_t or_else(uint64_t wanted, uint64_t standard)
 {
@@ -41,7 +33,7 @@ static void configure(struct sgpu_engine *engine, const struct sgpu_engine_confi
 		.direct_run = or_else(w->direct_run, 32 * MIB),
 		.direct_count = w->direct_count ? w->direct_count : 3,
 		.last_run = or_else(w->last_run, MIB),
-		.kept_max = or_else(w->kept_max, a_quarter_of_memory()),
+		.kept_max = or_else(w->kept_max, sgpu_host_memory_installed() / 4),
 		.shared_files = w->shared_files,
 	};
 }

@@ -9,7 +9,7 @@
 
 #include <device/backend.h>
 
-#include "base/pool.h"
+#include "host/host.h"
 #include "transfer/transfer.h"
 
 /* ---- chunk runs ---- */

@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "base/pool.h"
+#include "host/host.h"
 #include "ops/map.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -19,7 +19,7 @@
 #include <sgpu/base.h>
 #include <sgpu/device.h>
 
-#include "base/pool.h"
+#include "host/host.h"
 
 enum { MARKER = 32, BLOCKS = 4096, SLOTS = 2 };
 #define PIECE ((uint64_t)64 << 20)

@@ -16,7 +16,7 @@
 
 #include <device/backend.h>
 
-#include "attest/collect/evidence.h"
+#include "attest/quote.h"
 #include "base/json.h"
 #include "unit.h"
 

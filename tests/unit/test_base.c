@@ -11,7 +11,7 @@
 #include <sgpu/base.h>
 
 #include "base/base.h"
-#include "base/pool.h"
+#include "host/host.h"
 #include "unit.h"
 
 UNIT_TEST(whole_numbers_are_checked)

@@ -2,7 +2,7 @@
  *
  * Operations of several steps end early, with the code for it, when the pool is stopped.
  */
-#include "base/pool.h"
+#include "host/host.h"
 #include "ops_harness.h"
 #include "unit.h"
 

@@ -9,7 +9,7 @@
 
 #include <sgpu/attest.h>
 
-#include "base/pool.h"
+#include "host/host.h"
 
 enum { DESCRIPTORS_MAX = 1 << 20 };
 

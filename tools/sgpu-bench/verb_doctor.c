@@ -14,8 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <attest/collect/evidence.h>
 #include <base/base.h>
+#include <host/host.h>
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
 #include <sgpu/device.h>
@@ -63,7 +63,7 @@ static void SGPU_PRINTF(3, 4)
 /* ---- files: untrusted, and maybe not the kernel's ---- */
 static const char *root(void)
 {
-	return sgpu_evidence_root("");
+	return sgpu_host_root("");
 }
 
 static bool has_word(const char *words, const char *word)

@@ -15,8 +15,8 @@
 
 #include <sgpu/base.h>
 
-#include "attest/collect/evidence.h"
 #include "enclave.h"
+#include "host/host.h"
 
 int signer_fd = -1;
 
@@ -60,8 +60,8 @@ static int confine(const struct sgpu_signer *ak, struct sgpu_error *error)
 {
 	const enum harden_kind kind = sgpu_signer_in_tpm(ak) ? HARDEN_TPM_SIGNER : HARDEN_SIGNER;
 	const struct landlock_needs needs = { .kind = kind,
-					      .more = { sgpu_evidence_root(SGPU_USUAL_TSM),
-							sgpu_evidence_root(SGPU_USUAL_GRAMINE) } };
+					      .more = { sgpu_host_root(SGPU_USUAL_TSM),
+							sgpu_host_root(SGPU_USUAL_GRAMINE) } };
 	int rc = landlock_version() > 0 ? landlock_confine(&needs, error) : SGPU_OK;
 
 	return rc ? rc : harden_filter(kind, error);

@@ -8,6 +8,7 @@
 #include <sgpu/base.h>
 
 #include "attest/quote.h"
+#include "host/host.h"
 #include "parts.h"
 
 struct task {

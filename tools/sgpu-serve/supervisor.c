@@ -16,6 +16,7 @@
 #include <sgpu/base.h>
 
 #include "base/base.h"
+#include "host/host.h"
 #include "supervisor.h"
 
 #define SECOND UINT64_C(1000000000)

@@ -12,6 +12,7 @@
 #include <sgpu/base.h>
 
 #include "base/json.h"
+#include "host/host.h"
 #include "serve.h"
 
 enum { PATIENCE_S = 10 };

@@ -12,7 +12,7 @@
 #include <sgpu/base.h>
 
 #include "base/io.h"
-#include "base/pool.h"
+#include "host/host.h"
 #include "batch/batch.h"
 #include "dsa/dsa.h"
 #include "manifest/manifest.h"

@@ -2,7 +2,6 @@
  *
  * sgpu-stage pin: makes an empty region near the GPU.
  */
-#include <ctype.h>
 #include <errno.h>
 #include <glob.h>
 #include <limits.h>
@@ -13,6 +12,7 @@
 #include <sgpu/batch.h>
 
 #include "base/io.h"
+#include "host/host.h"
 #include "stage/stage.h"
 #include "manifest/manifest.h"
 #include "verbs.h"
@@ -41,7 +41,7 @@ const struct cli_option pin_options[] = {
  * not say where they are. */
 static int gpu_node(void)
 {
-	char nodes[64], line[16];
+	char nodes[64];
 	glob_t files = { 0 };
 	int node = -1;
 	bool apart = false;
@@ -52,8 +52,7 @@ static int gpu_node(void)
 		return -1;
 	}
 	for (size_t i = 0; i < files.gl_pathc; i++) {
-		sgpu_peek_line(files.gl_pathv[i], line, sizeof(line));
-		const int own = isdigit((unsigned char)*line) ? atoi(line) : -1;
+		const int own = sgpu_host_node(files.gl_pathv[i]);
 
 		apart = apart || own < 0 || (node >= 0 && own != node);
 		node = own;

@@ -3,6 +3,7 @@
  * See spool.h. The lock file is made and locked before the claims' directory, and removed after
  * it. */
 #include "base/base.h"
+#include "host/host.h"
 #include "spool.h"
 
 #include <ctype.h>

@@ -12,6 +12,7 @@
 #include <sgpu/base.h>
 
 #include "attest/quote.h"
+#include "host/host.h"
 
 struct judging {
 	const struct sgpu_quote_result *result;

@@ -19,7 +19,8 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "device/device.h"
-#include "attest/collect/evidence.h"
+#include "attest/quote.h"
+#include "host/host.h"
 #include "attest/internal.h"
 #include "crypto/internal.h"
 
@@ -92,7 +93,7 @@ static int read_type(const char *root, char **word, struct sgpu_error *error)
 static int collect_gramine(const uint8_t report_data[64], struct sgpu_device *device,
 			   json_t **document, struct sgpu_error *error)
 {
-	const char *root = sgpu_evidence_root(SGPU_USUAL_GRAMINE);
+	const char *root = sgpu_host_root(SGPU_USUAL_GRAMINE);
 	char *word = NULL, *quote = NULL;
 	size_t quote_size = 0;
 	int rc = read_type(root, &word, error);
@@ -222,7 +223,7 @@ static int collect_tsm(const uint8_t report_data[64], struct sgpu_device *device
 		       struct sgpu_error *error)
 {
 	char directory[PATH_MAX];
-	int rc = make_directory(sgpu_evidence_root(SGPU_USUAL_TSM), directory, error);
+	int rc = make_directory(sgpu_host_root(SGPU_USUAL_TSM), directory, error);
 
 	(void)device;
 	if (!rc) {

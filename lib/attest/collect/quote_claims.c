@@ -16,6 +16,7 @@
 
 #include "attest/internal.h"
 #include "attest/quote.h"
+#include "host/host.h"
 #include "base/io.h"
 #include "crypto/crypto.h"
 #include "device/device.h"

@@ -11,7 +11,6 @@
 
 #include <sgpu/base.h>
 
-#include "attest/collect/evidence.h"
 #include "attest/quote.h"
 
 static int check_ak(const struct sgpu_signer *ak, const struct sgpu_chain *chain,

@@ -9,7 +9,6 @@
 
 #include <sgpu/base.h>
 
-#include "attest/collect/evidence.h"
 #include "attest/quote.h"
 
 struct parts {

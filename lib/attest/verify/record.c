@@ -8,7 +8,6 @@
 
 #include <sgpu/base.h>
 
-#include "attest/collect/evidence.h"
 #include "attest/quote.h"
 #include "attest/verify/tsm_report.h"
 

@@ -117,8 +117,6 @@ static int attribute(struct sgpu_device *device, CUdevice_attribute which)
 static int read_node(CUdevice handle)
 {
 	char bus[32] = "", path[96];
-	FILE *file;
-	int node = -1;
 	size_t i;
 
 	if (sgpu_cu.cuDeviceGetPCIBusId(bus, sizeof(bus), handle) != CUDA_SUCCESS) {
@@ -128,15 +126,7 @@ static int read_node(CUdevice handle)
 		bus[i] = (char)tolower((unsigned char)bus[i]);
 	}
 	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/numa_node", bus);
-	file = fopen(path, "re");
-	if (!file) {
-		return -1;
-	}
-	if (fscanf(file, "%d", &node) != 1) {
-		node = -1;
-	}
-	fclose(file);
-	return node;
+	return sgpu_host_node(path);
 }
 
 static void describe_driver(struct sgpu_device *device)

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attest/collect/evidence.h"
+#include "host/host.h"
 
-const char *sgpu_evidence_root(const char *usual)
+const char *sgpu_host_root(const char *usual)
 {
 	static const char *const named[][2] = {
 		{ SGPU_USUAL_TSM, "SGPU_TSM_ROOT" },

@@ -3,9 +3,9 @@
  * Alone in its file, this function can be replaced in test programs (tests/harness). In installed
  * programs, no environment variable says where evidence comes from.
  */
-#include "attest/collect/evidence.h"
+#include "host/host.h"
 
-const char *sgpu_evidence_root(const char *usual)
+const char *sgpu_host_root(const char *usual)
 {
 	return usual;
 }

@@ -8,12 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <base/base.h>
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
 
-#include "attest/quote.h"
-#include "attest/collect/evidence.h"
+#include "host/host.h"
 
 #define GRAMINE_TYPE "/dev/attestation/attestation_type"
 /* Only guests have these two; older kernels have only the device. */
@@ -23,8 +21,7 @@
 /* A path that is too long becomes "", which is no file. */
 static const char *under_root(const char *path, char whole[PATH_MAX])
 {
-	return snprintf(whole, PATH_MAX, "%s%s", sgpu_evidence_root(""), path) < PATH_MAX ? whole
-											  : "";
+	return snprintf(whole, PATH_MAX, "%s%s", sgpu_host_root(""), path) < PATH_MAX ? whole : "";
 }
 
 static bool exists(const char *path)

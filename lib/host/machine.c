@@ -1,19 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory and processor of this machine, from /proc and the control groups (version 2).
+ * Processors and memory of this machine, from /proc, /sys and the control groups (version 2).
  */
 #include <ctype.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
+#include <sgpu/base.h>
+
 #include "base/base.h"
-#include "device/device.h"
+#include "host/host.h"
 
 #define GROUPS "/sys/fs/cgroup"
+
+/* A container's quota (cgroup v2 as seen from inside) can be smaller than the affinity mask. */
+static unsigned quota(void)
+{
+	unsigned long limit, period;
+	char text[64];
+
+	return sgpu_peek(GROUPS "/cpu.max", text, sizeof(text)) &&
+			       sscanf(text, "%lu %lu", &limit, &period) == 2 && period
+		       ? (unsigned)((limit + period - 1) / period)
+		       : 0;
+}
+
+unsigned sgpu_cpu_count(void)
+{
+	cpu_set_t sets[64]; /* for 65536 processors */
+	unsigned count = 0, limit = quota();
+
+	if (sched_getaffinity(0, sizeof(sets), sets) == 0) {
+		count = (unsigned)CPU_COUNT_S(sizeof(sets), sets);
+	}
+	if (limit && limit < count) {
+		count = limit;
+	}
+	if (count > SGPU_POOL_JOBS_MAX) {
+		count = SGPU_POOL_JOBS_MAX;
+	}
+	return count ? count : 1;
+}
 
 /* The number after `label`, which begins a line of a file, or `fallback`; "max" is no number. */
 static uint64_t number(const char *folder, const char *file, const char *label, uint64_t fallback)
@@ -47,6 +79,13 @@ static void apply_group(const char *folder, uint64_t *total, uint64_t *available
 	*available = sgpu_min_u64(*available, limit - sgpu_min_u64(limit, usage));
 }
 
+uint64_t sgpu_host_memory_installed(void)
+{
+	struct sysinfo about;
+
+	return sysinfo(&about) == 0 ? (uint64_t)about.totalram * about.mem_unit : 0;
+}
+
 /* Without /proc, memory of caches does not count as available. */
 static void whole_machine(uint64_t *total, uint64_t *available)
 {
@@ -56,7 +95,7 @@ static void whole_machine(uint64_t *total, uint64_t *available)
 	*total = all * 1024;
 	*available = number("/proc", "meminfo", "MemAvailable:", all) * 1024;
 	if (!all && sysinfo(&about) == 0) {
-		*total = (uint64_t)about.totalram * about.mem_unit;
+		*total = sgpu_host_memory_installed();
 		*available = ((uint64_t)about.freeram + about.bufferram) * about.mem_unit;
 	}
 }
@@ -103,4 +142,13 @@ void sgpu_host_processor(char *name, unsigned size)
 			*name = '?';
 		}
 	}
+}
+
+int sgpu_host_node(const char *path)
+{
+	char line[16];
+
+	return sgpu_peek_line(path, line, sizeof(line)) && isdigit((unsigned char)*line)
+		       ? atoi(line)
+		       : -1;
 }

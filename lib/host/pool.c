@@ -11,7 +11,7 @@
 #include <sgpu/base.h>
 
 #include "base/base.h"
-#include "base/pool.h"
+#include "host/host.h"
 
 /* One running loop, on the stack of the thread that started it. */
 struct loop {
