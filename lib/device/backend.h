@@ -29,6 +29,11 @@ struct sgpu_device_memory_calls {
 	 * data. */
 	int (*check)(struct sgpu_device *device, sgpu_devptr memory, uint64_t size,
 		     struct sgpu_task *task);
+	/* Backends with the same call reach each other's events and memory. */
+	int (*shared_alloc)(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
+			    sgpu_devptr *memory, struct sgpu_error *error);
+	void (*shared_free)(struct sgpu_device *device, struct sgpu_device *peer,
+			    sgpu_devptr memory);
 };
 
 /* The ranges of device memory that `work` touches; returns their number, 1 or 2. Check ranges[0]
@@ -64,18 +69,6 @@ struct sgpu_device_key_calls {
 		     struct sgpu_error *error);
 };
 
-struct sgpu_frames; /* space.h */
-struct sgpu_device_page_calls {
-	struct sgpu_frames *(*frames)(struct sgpu_device *device);
-	int (*access)(struct sgpu_space *space, bool on, struct sgpu_error *error);
-};
-
-struct sgpu_device_peer_calls {
-	int (*alloc)(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
-		     sgpu_devptr *memory, struct sgpu_error *error);
-	void (*free)(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr memory);
-};
-
 struct sgpu_device_module_calls {
 	int (*load)(struct sgpu_device *device, const void *image, size_t size,
 		    struct sgpu_device_module **module, struct sgpu_error *error);
@@ -91,6 +84,7 @@ struct sgpu_device_module_calls {
 	bool (*broke_rules)(struct sgpu_device *device);
 };
 
+struct sgpu_frames;
 struct sgpu_device_backend {
 	const char *name; /* "cpu" */
 	/* If no device is available, *error says what is missing and how to get it. */
@@ -102,9 +96,11 @@ struct sgpu_device_backend {
 		    struct sgpu_error *error);
 	int (*synchronize)(struct sgpu_device *device, struct sgpu_error *error);
 	void (*cancel)(struct sgpu_device *device, bool cancel);
-	/* `pool` is NULL if the backend computes on no processor of the host. The next four may be
-	 * NULL, too. */
+	/* `pool` is NULL if the backend computes on no processor of the host, `frames` if it maps
+	 * no pages. The next four may be NULL, too. */
 	struct sgpu_pool *(*pool)(struct sgpu_device *device);
+	struct sgpu_frames *(*frames)(struct sgpu_device *device); /* space.h */
+	int (*access)(struct sgpu_space *space, bool on, struct sgpu_error *error);
 	sgpu_op_fn (*op)(const char *name);
 	int (*parts)(struct sgpu_device_part *parts);
 	int (*code)(struct sgpu_device *device,
@@ -114,8 +110,6 @@ struct sgpu_device_backend {
 	const struct sgpu_device_memory_calls *memory;
 	const struct sgpu_device_stream_calls *stream;
 	const struct sgpu_device_key_calls *key;
-	const struct sgpu_device_page_calls *page; /* NULL: it maps no pages */
-	const struct sgpu_device_peer_calls *peer;
 	const struct sgpu_device_module_calls *module;
 };
 
@@ -206,14 +200,14 @@ bool sgpu_elf_find_section(const void *image, size_t size, const char *name,
 #define SGPU_CODE_SECTION ".nv_fatbin"
 
 void sgpu_device_code_digest(const void *bytes, uint64_t size, struct sgpu_device_code *code);
-SGPU_MUST_CHECK int sgpu_code_file_map(const char *path, const void **image, size_t *size,
+/* Maps a file for reading; the caller unmaps it. */
+SGPU_MUST_CHECK int sgpu_code_file_map(const char *path, void **image, size_t *size,
 				       struct sgpu_error *error);
-void sgpu_code_file_unmap(const void *image, size_t size);
 
 /* ---- the interface between the program and sgpu-cuda.so, which exports one symbol ---- */
 /* Incremented with each change of a struct of sgpu/device.h, a call of device/backend.h, or struct
  * sgpu_op_call. */
-enum { SGPU_CUDA_PLUGIN_ABI = 14 };
+enum { SGPU_CUDA_PLUGIN_ABI = 15 };
 #define SGPU_CUDA_PLUGIN_SYMBOL "sgpu_cuda_plugin"
 
 struct sgpu_cuda_plugin {

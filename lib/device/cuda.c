@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <sgpu/version.h>
@@ -18,24 +19,6 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int outcome;
 static struct sgpu_error reason;
 static const struct sgpu_device_backend *loaded;
-
-static bool plugin_path(char *path, size_t size)
-{
-	char program[PATH_MAX];
-	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
-	char *slash;
-
-	if (length <= 0) {
-		return false;
-	}
-	program[length] = '\0';
-	slash = strrchr(program, '/');
-	if (!slash) {
-		return false;
-	}
-	*slash = '\0';
-	return snprintf(path, size, "%s/../lib/sgpu/sgpu-cuda.so", program) < (int)size;
-}
 
 static int not_there(const char *path, struct sgpu_error *error)
 {
@@ -62,12 +45,12 @@ static int not_there(const char *path, struct sgpu_error *error)
 static const char *fault_of(const char *path)
 {
 	const char *fault = NULL;
-	const void *image;
+	void *image;
 	size_t size;
 
 	if (sgpu_code_file_map(path, &image, &size, NULL) == SGPU_OK) {
 		fault = sgpu_elf_fault(image, size);
-		sgpu_code_file_unmap(image, size);
+		munmap(image, size);
 	}
 	return fault;
 }
@@ -75,14 +58,15 @@ static const char *fault_of(const char *path)
 /* The path is relative to the program, so the object is trusted as the program is. */
 static int load(struct sgpu_error *error)
 {
-	char path[PATH_MAX + 32];
+	char path[PATH_MAX + 32], folder[PATH_MAX];
 	const struct sgpu_cuda_plugin *plugin;
 	const char *text;
 	void *library;
 
-	if (!plugin_path(path, sizeof(path))) {
+	if (!sgpu_host_folder(folder)) {
 		return not_there(NULL, error);
 	}
+	snprintf(path, sizeof(path), "%s/../lib/sgpu/sgpu-cuda.so", folder);
 	if (access(path, F_OK) != 0) {
 		return not_there(path, error);
 	}

@@ -17,6 +17,11 @@ static struct sgpu_device *under(struct sgpu_device *device)
 	return GUARD(device) ? GUARD(device)->device : device;
 }
 
+static bool same_kind(const void *one, const void *other)
+{
+	return BACKEND(one)->memory->shared_alloc == BACKEND(other)->memory->shared_alloc;
+}
+
 /* Gives a new object the guard of its maker, a device or a stream. */
 static int guarded(int rc, void *made, const void *maker)
 {
@@ -170,9 +175,8 @@ int sgpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 
 int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	return BACKEND(stream)->peer == BACKEND(event)->peer
-		       ? BACKEND(stream)->stream->wait(stream, event)
-		       : SGPU_EUNAVAILABLE;
+	return same_kind(stream, event) ? BACKEND(stream)->stream->wait(stream, event)
+					: SGPU_EUNAVAILABLE;
 }
 
 int sgpu_device_keys_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material,
@@ -280,11 +284,9 @@ void sgpu_host_free(struct sgpu_device *device, void **memory, uint64_t size)
 int sgpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
 		      sgpu_devptr *memory, struct sgpu_error *error)
 {
-	const struct sgpu_device_peer_calls *calls = BACKEND(device)->peer;
-
 	*memory = 0;
-	return calls == BACKEND(peer)->peer && !GUARD(device) && !GUARD(peer)
-		       ? calls->alloc(device, peer, size, memory, error)
+	return same_kind(device, peer) && !GUARD(device) && !GUARD(peer)
+		       ? BACKEND(device)->memory->shared_alloc(device, peer, size, memory, error)
 		       : sgpu_fail(error, SGPU_EUNAVAILABLE,
 				   "these devices do not reach each other's memory");
 }
@@ -292,7 +294,7 @@ int sgpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint
 void sgpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr *memory)
 {
 	if (memory && *memory) {
-		BACKEND(device)->peer->free(device, peer, *memory);
+		BACKEND(device)->memory->shared_free(device, peer, *memory);
 		*memory = 0;
 	}
 }

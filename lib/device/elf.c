@@ -121,7 +121,7 @@ void sgpu_device_code_digest(const void *bytes, uint64_t size, struct sgpu_devic
 		   sizeof(code->digest));
 }
 
-int sgpu_code_file_map(const char *path, const void **image, size_t *size, struct sgpu_error *error)
+int sgpu_code_file_map(const char *path, void **image, size_t *size, struct sgpu_error *error)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC), code = SGPU_OK;
 	struct stat status = { 0 };
@@ -144,16 +144,11 @@ int sgpu_code_file_map(const char *path, const void **image, size_t *size, struc
 	return code;
 }
 
-void sgpu_code_file_unmap(const void *image, size_t size)
-{
-	munmap((void *)(uintptr_t)image, size);
-}
-
 int sgpu_device_code_of_file(const char *path, struct sgpu_device_code *code,
 			     struct sgpu_error *error)
 {
 	struct sgpu_elf_section section;
-	const void *image;
+	void *image;
 	size_t size;
 	int result = sgpu_code_file_map(path, &image, &size, error);
 
@@ -167,6 +162,6 @@ int sgpu_device_code_of_file(const char *path, struct sgpu_device_code *code,
 				   "'%s' has no device code in it: no section '%s'", path,
 				   SGPU_CODE_SECTION);
 	}
-	sgpu_code_file_unmap(image, size);
+	munmap(image, size);
 	return result;
 }

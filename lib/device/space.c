@@ -87,10 +87,10 @@ static struct sgpu_space *space_of(struct sgpu_range *range)
 
 static struct sgpu_frames *frames_of(struct sgpu_device *device, struct sgpu_error *error)
 {
-	const struct sgpu_device_page_calls *calls = sgpu_device_backend_of(device)->page;
+	const struct sgpu_device_backend *backend = sgpu_device_backend_of(device);
 
-	if (calls && !sgpu_device_guard_of(device)) {
-		return calls->frames(device);
+	if (backend->frames && !sgpu_device_guard_of(device)) {
+		return backend->frames(device);
 	}
 	(void)sgpu_fail(error, SGPU_EUNAVAILABLE, "the device maps no pages");
 	return NULL;
@@ -272,7 +272,7 @@ int sgpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct
 
 int sgpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error)
 {
-	return space->object.backend->page->access(space, on, error);
+	return space->object.backend->access(space, on, error);
 }
 
 int sgpu_frames_access(struct sgpu_space *space, bool on, struct sgpu_error *error)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Small files of the kernel.
+ * Small files of the kernel, and where this program lies.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -45,4 +45,17 @@ bool sgpu_peek_line(const char *path, char *line, size_t room)
 		memmove(line, begin + 1, (size_t)(end - begin));
 	}
 	return got;
+}
+
+bool sgpu_host_folder(char folder[PATH_MAX])
+{
+	const ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
+	char *slash;
+
+	folder[length > 0 ? length : 0] = '\0';
+	slash = strrchr(folder, '/');
+	if (slash) {
+		*slash = '\0';
+	}
+	return slash;
 }

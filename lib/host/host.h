@@ -6,6 +6,7 @@
 #ifndef SGPU_HOST_HOST_H
 #define SGPU_HOST_HOST_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,6 +24,9 @@ bool sgpu_peek(const char *path, char *text, size_t room);
 /* Reads the first line, up to a byte that is not printable ASCII, or only its word in brackets, by
  * which the kernel marks the current choice ("this [that]"). */
 bool sgpu_peek_line(const char *path, char *line, size_t room);
+
+/* Finds the folder of this program's file. False: /proc does not tell it. */
+bool sgpu_host_folder(char folder[PATH_MAX]);
 
 /* ---- root.c ----
  * Returns the root directory of an interface or, for "", of all other paths: `usual`, except in

@@ -190,16 +190,16 @@ static inline struct sgpu_device *paged_device(struct paged_device *made,
 								.free = paged_stream_free,
 								.sync = paged_sync,
 								.enqueue = paged_enqueue };
-	static const struct sgpu_device_page_calls page = { .frames = paged_frames,
-							    .access = paged_access };
 	static const struct sgpu_frame_calls frames = { .prepare = paged_prepare,
 							.reserve = paged_reserve,
 							.release = paged_release,
 							.map = paged_map,
 							.unmap = paged_unmap };
-	static const struct sgpu_device_backend backend = {
-		.name = "paged", .synchronize = paged_synchronize, .stream = &stream, .page = &page
-	};
+	static const struct sgpu_device_backend backend = { .name = "paged",
+							    .synchronize = paged_synchronize,
+							    .frames = paged_frames,
+							    .access = paged_access,
+							    .stream = &stream };
 
 	memset(made, 0, sizeof(*made));
 	made->object.backend = made->stream.object.backend = &backend;

@@ -92,6 +92,11 @@ static struct sgpu_pool *pool_of(struct sgpu_device *device)
 	return device->pool;
 }
 
+static struct sgpu_frames *frames_of(struct sgpu_device *device)
+{
+	return &device->frames;
+}
+
 const struct sgpu_device_backend sgpu_device_cpu = {
 	.name = "cpu",
 	.open = open_device,
@@ -100,10 +105,10 @@ const struct sgpu_device_backend sgpu_device_cpu = {
 	.synchronize = synchronize,
 	.cancel = cancel,
 	.pool = pool_of,
+	.frames = frames_of,
+	.access = sgpu_frames_access,
 	.memory = &sgpu_cpu_memory_calls,
 	.stream = &sgpu_cpu_stream_calls,
 	.key = &sgpu_cpu_key_calls,
-	.page = &sgpu_cpu_page_calls,
-	.peer = &sgpu_cpu_peer_calls,
 	.module = &sgpu_cpu_module_calls,
 };

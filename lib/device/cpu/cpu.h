@@ -46,12 +46,6 @@ struct sgpu_cpu_memory {
 void *sgpu_cpu_map(uint64_t size, uint64_t alignment, int protection);
 void sgpu_cpu_memory_open(struct sgpu_cpu_memory *memory, uint64_t limit);
 void sgpu_cpu_memory_close(struct sgpu_cpu_memory *memory);
-SGPU_MUST_CHECK int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
-				   struct sgpu_error *error);
-void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
-SGPU_MUST_CHECK int sgpu_cpu_check_range(struct sgpu_device *device, sgpu_devptr address,
-					 uint64_t size, struct sgpu_task *task);
-void sgpu_cpu_memory_limit(struct sgpu_device *device, uint64_t bytes);
 void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, uint64_t *available);
 /* Counts bytes as in use until they are returned. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_cpu_memory_promise(struct sgpu_cpu_memory *memory, uint64_t size,
@@ -60,15 +54,10 @@ void sgpu_cpu_memory_return(struct sgpu_cpu_memory *memory, uint64_t size);
 uint64_t sgpu_cpu_memory_most(struct sgpu_cpu_memory *memory);
 /* Zeroes anonymous memory, and makes no page that was never used. */
 void sgpu_cpu_clear(uint64_t address, uint64_t size);
-
-SGPU_MUST_CHECK int sgpu_cpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer,
-					  uint64_t size, sgpu_devptr *memory,
-					  struct sgpu_error *error);
-void sgpu_cpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr memory);
+extern const struct sgpu_device_memory_calls sgpu_cpu_memory_calls;
 
 /* ---- pages.c ---- */
 extern const struct sgpu_frame_calls sgpu_cpu_frame_calls;
-extern const struct sgpu_device_page_calls sgpu_cpu_page_calls;
 
 /* ---- module_host.c: the process that modules run in ---- */
 struct sgpu_cpu_host {
@@ -149,8 +138,6 @@ int sgpu_cpu_open_run(struct sgpu_device *device, const struct sgpu_cpu_item *it
 		      struct sgpu_task *task);
 int sgpu_cpu_seal_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 		      struct sgpu_task *task);
-extern const struct sgpu_device_memory_calls sgpu_cpu_memory_calls;
-extern const struct sgpu_device_peer_calls sgpu_cpu_peer_calls;
 extern const struct sgpu_device_key_calls sgpu_cpu_key_calls;
 extern const struct sgpu_device_module_calls sgpu_cpu_module_calls;
 

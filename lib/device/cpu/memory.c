@@ -142,7 +142,7 @@ static int admit(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_erro
 	return size > left ? out_of_memory(size, left, error) : SGPU_OK;
 }
 
-void sgpu_cpu_memory_limit(struct sgpu_device *device, uint64_t bytes)
+static void set_limit(struct sgpu_device *device, uint64_t bytes)
 {
 	pthread_mutex_lock(&device->memory.lock);
 	device->memory.limit = bytes ? bytes : UINT64_MAX;
@@ -207,8 +207,8 @@ static void unmap_block(struct sgpu_cpu_block *block)
 	free(block);
 }
 
-int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *address,
-		   struct sgpu_error *error)
+static int alloc_block(struct sgpu_device *device, uint64_t size, sgpu_devptr *address,
+		       struct sgpu_error *error)
 {
 	struct sgpu_cpu_memory *memory = &device->memory;
 	struct sgpu_cpu_block *block = NULL;
@@ -239,7 +239,7 @@ int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *addre
 	return rc;
 }
 
-void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr address, uint64_t size)
+static void free_block(struct sgpu_device *device, sgpu_devptr address, uint64_t size)
 {
 	struct sgpu_cpu_memory *memory = &device->memory;
 	struct sgpu_cpu_block *block;
@@ -260,12 +260,12 @@ void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr address, uint64_t siz
 }
 
 /* ---- memory that two devices reach ---- */
-int sgpu_cpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
-			  sgpu_devptr *address, struct sgpu_error *error)
+static int shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
+			sgpu_devptr *address, struct sgpu_error *error)
 {
 	struct sgpu_range *range = calloc(1, sizeof(*range));
 	bool entered;
-	int rc = range ? sgpu_cpu_alloc(device, size, address, error) : sgpu_fail_nomem(error);
+	int rc = range ? alloc_block(device, size, address, error) : sgpu_fail_nomem(error);
 
 	if (rc < 0) {
 		free(range);
@@ -276,7 +276,7 @@ int sgpu_cpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, 
 	entered = sgpu_ranges_insert(&peer->memory.shared, range);
 	pthread_mutex_unlock(&peer->memory.lock);
 	if (!entered) {
-		sgpu_cpu_free(device, *address, size);
+		free_block(device, *address, size);
 		*address = 0;
 		free(range);
 		return sgpu_fail_nomem(error);
@@ -284,7 +284,7 @@ int sgpu_cpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, 
 	return SGPU_OK;
 }
 
-void sgpu_cpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr address)
+static void shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr address)
 {
 	struct sgpu_range *range;
 
@@ -295,7 +295,7 @@ void sgpu_cpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, 
 	}
 	pthread_mutex_unlock(&peer->memory.lock);
 	free(range);
-	sgpu_cpu_free(device, address, 0);
+	free_block(device, address, 0);
 }
 
 static bool is_allocated(struct sgpu_cpu_memory *memory, sgpu_devptr address, uint64_t size)
@@ -315,8 +315,8 @@ static bool is_allocated(struct sgpu_cpu_memory *memory, sgpu_devptr address, ui
 	return inside;
 }
 
-int sgpu_cpu_check_range(struct sgpu_device *device, sgpu_devptr address, uint64_t size,
-			 struct sgpu_task *task)
+static int check_range(struct sgpu_device *device, sgpu_devptr address, uint64_t size,
+		       struct sgpu_task *task)
 {
 	return is_allocated(&device->memory, address, size) ||
 			       sgpu_frames_reach(&device->frames, address, size)
@@ -344,3 +344,33 @@ void sgpu_cpu_memory_close(struct sgpu_cpu_memory *memory)
 	}
 	pthread_mutex_destroy(&memory->lock);
 }
+
+/* ---- host memory ---- */
+static int host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
+		      struct sgpu_error *error)
+{
+	(void)device;
+	if (size > SIZE_MAX - SGPU_CPU_PAGE) {
+		return sgpu_fail_nomem(error);
+	}
+	*memory = aligned_alloc(SGPU_CPU_PAGE, (size / SGPU_CPU_PAGE + 1) * SGPU_CPU_PAGE);
+	return *memory ? SGPU_OK : sgpu_fail_nomem(error);
+}
+
+static void host_free(struct sgpu_device *device, void *memory, uint64_t size)
+{
+	(void)device;
+	sgpu_wipe(memory, size);
+	free(memory);
+}
+
+const struct sgpu_device_memory_calls sgpu_cpu_memory_calls = {
+	.alloc = alloc_block,
+	.free = free_block,
+	.host_alloc = host_alloc,
+	.host_free = host_free,
+	.limit = set_limit,
+	.check = check_range,
+	.shared_alloc = shared_alloc,
+	.shared_free = shared_free,
+};

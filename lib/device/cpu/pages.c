@@ -175,13 +175,3 @@ const struct sgpu_frame_calls sgpu_cpu_frame_calls = {
 	.access = change_access,
 	.lose = lose,
 };
-
-static struct sgpu_frames *frames_of(struct sgpu_device *device)
-{
-	return &device->frames;
-}
-
-const struct sgpu_device_page_calls sgpu_cpu_page_calls = {
-	.frames = frames_of,
-	.access = sgpu_frames_access,
-};

@@ -110,36 +110,3 @@ int sgpu_cpu_enqueue_work(struct sgpu_stream *stream, const struct sgpu_work *wo
 	}
 	return rc;
 }
-
-/* ---- host memory ---- */
-static int host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
-		      struct sgpu_error *error)
-{
-	(void)device;
-	if (size > SIZE_MAX - SGPU_CPU_PAGE) {
-		return sgpu_fail_nomem(error);
-	}
-	*memory = aligned_alloc(SGPU_CPU_PAGE, (size / SGPU_CPU_PAGE + 1) * SGPU_CPU_PAGE);
-	return *memory ? SGPU_OK : sgpu_fail_nomem(error);
-}
-
-static void host_free(struct sgpu_device *device, void *memory, uint64_t size)
-{
-	(void)device;
-	sgpu_wipe(memory, size);
-	free(memory);
-}
-
-const struct sgpu_device_peer_calls sgpu_cpu_peer_calls = {
-	.alloc = sgpu_cpu_shared_alloc,
-	.free = sgpu_cpu_shared_free,
-};
-
-const struct sgpu_device_memory_calls sgpu_cpu_memory_calls = {
-	.alloc = sgpu_cpu_alloc,
-	.free = sgpu_cpu_free,
-	.host_alloc = host_alloc,
-	.host_free = host_free,
-	.limit = sgpu_cpu_memory_limit,
-	.check = sgpu_cpu_check_range,
-};

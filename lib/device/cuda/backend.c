@@ -363,6 +363,11 @@ static int list_parts(struct sgpu_device_part *parts)
 	return 3;
 }
 
+static struct sgpu_frames *frames_of(struct sgpu_device *device)
+{
+	return &device->pages.frames;
+}
+
 const struct sgpu_device_backend sgpu_cuda_backend = {
 	.name = "cuda",
 	.probe = sgpu_cuda_driver_load,
@@ -371,6 +376,8 @@ const struct sgpu_device_backend sgpu_cuda_backend = {
 	.info = get_info,
 	.synchronize = sgpu_cuda_synchronize,
 	.cancel = cancel_all,
+	.frames = frames_of,
+	.access = sgpu_frames_access,
 	.op = sgpu_cuda_op,
 	.parts = list_parts,
 	.code = sgpu_cuda_code,
@@ -378,8 +385,6 @@ const struct sgpu_device_backend sgpu_cuda_backend = {
 	.memory = &sgpu_cuda_memory_calls,
 	.stream = &sgpu_cuda_stream_calls,
 	.key = &sgpu_cuda_key_calls,
-	.page = &sgpu_cuda_page_calls,
-	.peer = &sgpu_cuda_peer_calls,
 	.module = &sgpu_cuda_module_calls,
 };
 

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <device/cuda/gpu.h>
 #include <device/backend.h>
@@ -41,7 +42,7 @@ int sgpu_cuda_code(struct sgpu_device *device, struct sgpu_device_code *list)
 {
 	struct sgpu_elf_section section;
 	struct place place = { 0 };
-	const void *image;
+	void *image;
 	size_t size;
 	Dl_info self;
 	bool found;
@@ -56,7 +57,7 @@ int sgpu_cuda_code(struct sgpu_device *device, struct sgpu_device_code *list)
 		return rc;
 	}
 	found = sgpu_elf_find_section(image, size, SGPU_CODE_SECTION, &section);
-	sgpu_code_file_unmap(image, size);
+	munmap(image, size);
 	if (!found) {
 		return SGPU_EINVALID;
 	}

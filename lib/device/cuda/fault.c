@@ -98,7 +98,6 @@ int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_error *error)
 
 void sgpu_cuda_note(struct sgpu_device *device, CUresult result)
 {
-	if (sgpu_cuda_check(device, result, "", NULL) != SGPU_OK) {
-		return; /* if the device is faulted, later calls report it */
-	}
+	/* If the device is faulted, later calls report it. */
+	(void)!sgpu_cuda_check(device, result, "", NULL);
 }

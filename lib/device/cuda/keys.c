@@ -121,7 +121,7 @@ static int load_group(struct sgpu_stream *stream, const struct sgpu_sealed_keys 
 
 /* The last key ends its group. Of work with the keys only their set-up may be pending, if none was
  * used. */
-void sgpu_cuda_key_free(struct sgpu_device_key *key)
+static void key_free(struct sgpu_device_key *key)
 {
 	struct group *group = key->group;
 
@@ -134,8 +134,8 @@ void sgpu_cuda_key_free(struct sgpu_device_key *key)
 	end_group(group);
 }
 
-int sgpu_cuda_keys_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material,
-			int count, struct sgpu_device_key **keys, struct sgpu_error *error)
+static int keys_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material, int count,
+		     struct sgpu_device_key **keys, struct sgpu_error *error)
 {
 	int rc = sgpu_cuda_enter(stream->device, error), done = 0;
 
@@ -150,7 +150,7 @@ int sgpu_cuda_keys_load(struct sgpu_stream *stream, const struct sgpu_sealed_key
 	}
 	if (rc != SGPU_OK) {
 		while (done > 0) {
-			sgpu_cuda_key_free(keys[--done]);
+			key_free(keys[--done]);
 		}
 		memset(keys, 0, (size_t)count * sizeof(*keys));
 	}
@@ -174,3 +174,15 @@ void sgpu_cuda_key_was_used(struct sgpu_device_key *key)
 {
 	atomic_store(&key->group->done, true);
 }
+
+static bool reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write)
+{
+	return size <= SGPU_REACHED_MAX && sgpu_cuda_reach(device, memory, size, write) != 0;
+}
+
+const struct sgpu_device_key_calls sgpu_cuda_key_calls = {
+	.load = keys_load,
+	.free = key_free,
+	.reaches = reaches,
+	.agree = sgpu_cuda_agree,
+};

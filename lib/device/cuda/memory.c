@@ -224,7 +224,7 @@ void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr start)
 }
 
 /* ---- the device's calls ---- */
-void sgpu_cuda_memory_limit(struct sgpu_device *device, uint64_t bytes)
+static void set_limit(struct sgpu_device *device, uint64_t bytes)
 {
 	pthread_mutex_lock(&device->memory.lock);
 	device->memory.limit = bytes ? bytes : UINT64_MAX;
@@ -251,8 +251,8 @@ void sgpu_cuda_memory_uncount(struct sgpu_device *device, uint64_t size)
 	pthread_mutex_unlock(&device->memory.lock);
 }
 
-int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *address,
-		    struct sgpu_error *error)
+static int alloc_block(struct sgpu_device *device, uint64_t size, sgpu_devptr *address,
+		       struct sgpu_error *error)
 {
 	const uint64_t pages = size > INT64_MAX ? UINT64_MAX : sgpu_arena_extent(size);
 	struct sgpu_cuda_memory *memory = &device->memory;
@@ -290,7 +290,7 @@ static struct sgpu_cuda_region *find(struct sgpu_cuda_memory *memory, sgpu_devpt
 	return (struct sgpu_cuda_region *)(void *)sgpu_ranges_find(&memory->blocks, address);
 }
 
-void sgpu_cuda_free(struct sgpu_device *device, sgpu_devptr address, uint64_t size)
+static void free_block(struct sgpu_device *device, sgpu_devptr address, uint64_t size)
 {
 	struct sgpu_cuda_memory *memory = &device->memory;
 	struct sgpu_cuda_region *block;
@@ -310,8 +310,8 @@ void sgpu_cuda_free(struct sgpu_device *device, sgpu_devptr address, uint64_t si
 	}
 }
 
-int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address, uint64_t size,
-			  struct sgpu_task *task)
+static int check_range(struct sgpu_device *device, sgpu_devptr address, uint64_t size,
+		       struct sgpu_task *task)
 {
 	const struct sgpu_cuda_region *block;
 	const struct sgpu_range *shared;
@@ -374,3 +374,16 @@ void sgpu_cuda_memory_close(struct sgpu_device *device)
 		(void)sgpu_cu.cuStreamDestroy(device->internal);
 	}
 }
+
+const struct sgpu_device_memory_calls sgpu_cuda_memory_calls = {
+	.alloc = alloc_block,
+	.free = free_block,
+	.host_alloc = sgpu_cuda_host_alloc,
+	.host_free = sgpu_cuda_host_free,
+	.host_register = sgpu_cuda_host_register,
+	.host_unregister = sgpu_cuda_host_unregister,
+	.limit = set_limit,
+	.check = check_range,
+	.shared_alloc = sgpu_cuda_shared_alloc,
+	.shared_free = sgpu_cuda_shared_free,
+};

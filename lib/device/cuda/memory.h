@@ -36,13 +36,6 @@ SGPU_MUST_CHECK int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t l
 					  struct sgpu_error *error);
 /* Clears and frees what is left. A faulted device's memory is freed with its context. */
 void sgpu_cuda_memory_close(struct sgpu_device *device);
-SGPU_MUST_CHECK int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
-				    struct sgpu_error *error);
-void sgpu_cuda_free(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
-/* Returns SGPU_EUSAGE, also in the task, if the range is not inside one allocation. */
-SGPU_MUST_CHECK int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address,
-					  uint64_t size, struct sgpu_task *task);
-void sgpu_cuda_memory_limit(struct sgpu_device *device, uint64_t bytes);
 void sgpu_cuda_memory_figures(struct sgpu_device *device, uint64_t *total, uint64_t *available);
 /* Allocates clear memory for the device's own use, which no copy reaches. May wait. */
 SGPU_MUST_CHECK int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t size,
@@ -76,14 +69,17 @@ struct sgpu_cuda_pages {
 	CUdeviceptr scratch; /* addresses at which pages are cleared */
 };
 extern const struct sgpu_frame_calls sgpu_cuda_frame_calls;
-extern const struct sgpu_device_page_calls sgpu_cuda_page_calls;
 CUresult sgpu_cuda_handle_make(struct sgpu_device *device, uint64_t size,
 			       CUmemGenericAllocationHandle *handle);
 CUresult sgpu_cuda_page_access(struct sgpu_device *device, CUdeviceptr at, uint64_t size, bool on);
 void sgpu_cuda_pages_close(struct sgpu_device *device);
 
 /* ---- peer.c ---- */
-extern const struct sgpu_device_peer_calls sgpu_cuda_peer_calls;
+SGPU_MUST_CHECK int sgpu_cuda_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer,
+					   uint64_t size, sgpu_devptr *memory,
+					   struct sgpu_error *error);
+void sgpu_cuda_shared_free(struct sgpu_device *device, struct sgpu_device *peer,
+			   sgpu_devptr memory);
 
 /* ---- pinned.c ---- */
 struct sgpu_cuda_host {
@@ -126,10 +122,6 @@ struct sgpu_cuda_keys {
 	pthread_mutex_t lock;
 	struct sgpu_cuda_trust trust;
 };
-SGPU_MUST_CHECK int sgpu_cuda_keys_load(struct sgpu_stream *stream,
-					const struct sgpu_sealed_keys *material, int count,
-					struct sgpu_device_key **keys, struct sgpu_error *error);
-void sgpu_cuda_key_free(struct sgpu_device_key *key);
 void sgpu_cuda_key_was_used(struct sgpu_device_key *key);
 /* Gets the state's address and makes later work of `stream` wait for the key's set-up, as it does
  * already if the key was loaded together with `before`, which may be NULL. */

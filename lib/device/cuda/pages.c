@@ -304,13 +304,3 @@ void sgpu_cuda_pages_close(struct sgpu_device *device)
 	}
 	free(pages->list);
 }
-
-static struct sgpu_frames *frames_of(struct sgpu_device *device)
-{
-	return &device->pages.frames;
-}
-
-const struct sgpu_device_page_calls sgpu_cuda_page_calls = {
-	.frames = frames_of,
-	.access = sgpu_frames_access,
-};

@@ -94,8 +94,8 @@ static void destroy(struct sgpu_device *device, struct shared *old, CUdeviceptr 
 	free(old);
 }
 
-static int shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
-			sgpu_devptr *memory, struct sgpu_error *error)
+int sgpu_cuda_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
+			   sgpu_devptr *memory, struct sgpu_error *error)
 {
 	struct shared *new;
 	CUdeviceptr address = 0;
@@ -138,7 +138,7 @@ static int shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, ui
 	return SGPU_OK;
 }
 
-static void shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr memory)
+void sgpu_cuda_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr memory)
 {
 	struct shared *old;
 
@@ -148,8 +148,3 @@ static void shared_free(struct sgpu_device *device, struct sgpu_device *peer, sg
 		destroy(device, old, memory);
 	}
 }
-
-const struct sgpu_device_peer_calls sgpu_cuda_peer_calls = {
-	.alloc = shared_alloc,
-	.free = shared_free,
-};

@@ -255,26 +255,3 @@ int sgpu_cuda_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work, 
 	}
 	return rc < 0 ? rc : refused;
 }
-
-static bool reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write)
-{
-	return size <= SGPU_REACHED_MAX && sgpu_cuda_reach(device, memory, size, write) != 0;
-}
-
-const struct sgpu_device_memory_calls sgpu_cuda_memory_calls = {
-	.alloc = sgpu_cuda_alloc,
-	.free = sgpu_cuda_free,
-	.host_alloc = sgpu_cuda_host_alloc,
-	.host_free = sgpu_cuda_host_free,
-	.host_register = sgpu_cuda_host_register,
-	.host_unregister = sgpu_cuda_host_unregister,
-	.limit = sgpu_cuda_memory_limit,
-	.check = sgpu_cuda_check_range,
-};
-
-const struct sgpu_device_key_calls sgpu_cuda_key_calls = {
-	.load = sgpu_cuda_keys_load,
-	.free = sgpu_cuda_key_free,
-	.reaches = reaches,
-	.agree = sgpu_cuda_agree,
-};
