@@ -99,8 +99,7 @@ struct sgpu_batch_segment {
 	bool has_kt128; /* MASKING_NONE payloads */
 	/* the manifest's direction, set by sgpu_batch_read and _create; both for INPUT_OUTPUT */
 	bool input, output;
-	uint64_t size; /* plaintext bytes; for an output of a batch the maximum. A response is
-			  written without it */
+	uint64_t size; /* plaintext bytes; for an output of a batch the maximum */
 	uint64_t sealed_size;
 	union {
 		uint8_t header[SGPU_SEALED_HEADER]; /* sealed, in a batch: the payload's first bytes
@@ -113,9 +112,8 @@ struct sgpu_batch_segment {
 	 * payload of a HIGH input; in any batch the result of an output. */
 	struct sgpu_location *place; /* from malloc, or NULL */
 	/* responses only */
-	int status;	      /* SGPU_OK, or the code of the failure */
-	uint64_t actual_size; /* actual_output_data_size_bytes */
-	char *error_text;     /* or NULL */
+	int status;	  /* SGPU_OK, or the code of the failure */
+	char *error_text; /* or NULL */
 };
 
 /* A batch (response false) or a response. All memory belongs to the struct. */
@@ -198,7 +196,7 @@ SGPU_MUST_CHECK int sgpu_batch_next_payload(struct sgpu_tar_reader *reader,
 					    const struct sgpu_batch *batch, int *segment,
 					    struct sgpu_error *error);
 /* Returns the bytes of a segment's payload at its location: sealed_size when sealed, that of an
- * output which is to be sealed, else size (batch) or actual_size (response). */
+ * output which is to be sealed, else size. */
 uint64_t sgpu_batch_payload_size(const struct sgpu_batch *batch, int segment);
 /* Returns the index of a segment by its id, or -1. */
 int sgpu_batch_segment(const struct sgpu_batch *batch, const char *id);

@@ -57,10 +57,7 @@ uint64_t sgpu_batch_payload_size(const struct sgpu_batch *batch, int segment)
 	if (s->sealed) {
 		return s->sealed_size;
 	}
-	if (!batch->response && s->output && !s->input) {
-		return sgpu_segment_masked_size(s);
-	}
-	return batch->response ? s->actual_size : s->size;
+	return !batch->response && s->output && !s->input ? sgpu_segment_masked_size(s) : s->size;
 }
 
 int sgpu_batch_segment(const struct sgpu_batch *batch, const char *id)

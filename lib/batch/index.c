@@ -15,21 +15,20 @@
 
 /* ---- rules that need no manifest ---- */
 /* Checks the members that say how a payload is sealed, if it is. */
-static int check_masking(const struct sgpu_batch_segment *s, uint64_t plaintext,
-			 struct sgpu_error *error)
+static int check_masking(const struct sgpu_batch_segment *s, struct sgpu_error *error)
 {
 	uint64_t sealed_size = 0;
 	const bool masked = s->masking == SGPU_MASKING_AES_GCM;
 
-	if (plaintext >= SGPU_JSON_INTEGER_MAX ||
-	    (masked && !sgpu_sealed_size(plaintext, &sealed_size))) {
+	if (s->size >= SGPU_JSON_INTEGER_MAX ||
+	    (masked && !sgpu_sealed_size(s->size, &sealed_size))) {
 		return sgpu_segment_fail(s, SGPU_EINVALID, " is too large", error);
 	}
 	if (s->sealed && (!masked || s->sealed_size != sealed_size)) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "segment '%s': the sealed size %llu does not belong to size %llu",
 				 s->id, (unsigned long long)s->sealed_size,
-				 (unsigned long long)plaintext);
+				 (unsigned long long)s->size);
 	}
 	if (masked && s->has_kt128) {
 		return sgpu_segment_fail(s, SGPU_EINVALID, " is MASKING_AES_GCM and has a kt128",
@@ -51,7 +50,7 @@ static int check_output(const struct sgpu_batch_segment *s, struct sgpu_error *e
 	if (strlen(s->error_text) >= SGPU_ERROR_TEXT_MAX) {
 		return sgpu_segment_fail(s, SGPU_EINVALID, ": the error's text is too long", error);
 	}
-	return s->sealed || s->has_kt128 || s->actual_size
+	return s->sealed || s->has_kt128 || s->size
 		       ? sgpu_segment_fail(s, SGPU_EINVALID, " has failed and has a payload", error)
 		       : 0;
 }
@@ -64,7 +63,7 @@ static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch
 	if (!id_length || id_length > SGPU_ID_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%.100s' is not a segment id", s->id);
 	}
-	int rc = check_masking(s, batch->response ? s->actual_size : s->size, error);
+	int rc = check_masking(s, error);
 	rc = rc || !batch->response ? rc : check_output(s, error);
 	if (!rc && s->sealed && !batch->recipients) {
 		rc = sgpu_segment_fail(s, SGPU_EINVALID,
@@ -73,11 +72,11 @@ static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch
 	return rc;
 }
 
-static int check_timings(const json_t *timings, struct sgpu_error *error)
+static int check_timings(json_t *timings, struct sgpu_error *error)
 {
 	const char *key = NULL;
 	json_t *value = NULL;
-	json_object_foreach ((json_t *)(uintptr_t)timings, key, value) {
+	json_object_foreach (timings, key, value) {
 		const json_int_t ns = json_integer_value(value);
 		if (!json_is_integer(value) || ns < 0 || (uint64_t)ns >= SGPU_JSON_INTEGER_MAX) {
 			return sgpu_fail(error, SGPU_EINVALID,
@@ -186,7 +185,7 @@ static int parse_segment(const json_t *json, const char *where, bool response,
 		{ "kt128", SGPU_FIELD_BYTES, s->kt128, sizeof(s->kt128), &s->has_kt128 },
 		/* only of a response */
 		{ "status", SGPU_FIELD_TEXT, .to = &status },
-		{ "actual_output_data_size_bytes", SGPU_FIELD_NUMBER, .to = &s->actual_size },
+		{ "actual_output_data_size_bytes", SGPU_FIELD_NUMBER, .to = &s->size },
 		{ "error", SGPU_FIELD_JSON, .to = &failure },
 	};
 	int rc = response ? sgpu_fields_read(json, where, fields + 2, 7, error)
@@ -270,7 +269,7 @@ int sgpu_index_parse(const char *text, size_t size, struct sgpu_batch *batch,
 
 /* ---- writing ---- */
 /* A member for which memory runs out is left out: readers refuse an index without it. */
-static json_t *segment_json(const struct sgpu_batch_segment *s, bool response)
+json_t *sgpu_segment_json(const struct sgpu_batch_segment *s, bool response)
 {
 	const bool failed = s->status != SGPU_OK;
 	json_t *failure = failed ? json_pack("{s:s, s:s}", "code", sgpu_error_name(s->status),
@@ -283,8 +282,8 @@ static json_t *segment_json(const struct sgpu_batch_segment *s, bool response)
 	return json_pack("{s:s, s:s, s:I, s:s*, s:o*, s:o*, s:o*, s:o*}", "segment_id", s->id,
 			 "masking_level",
 			 s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
-			 response ? "actual_output_data_size_bytes" : "size",
-			 (json_int_t)(response ? s->actual_size : s->size), "status",
+			 response ? "actual_output_data_size_bytes" : "size", (json_int_t)s->size,
+			 "status",
 			 !response ? NULL
 			 : failed  ? "FAILED"
 				   : "OK",
@@ -309,10 +308,9 @@ int sgpu_index_text(const struct sgpu_batch *batch, char **text, size_t *size,
 	int rc = index ? SGPU_OK : SGPU_ENOMEM;
 
 	for (int i = 0; !rc && i < batch->segment_count; i++) {
-		rc = json_array_append_new(segments,
-					   segment_json(&batch->segments[i], batch->response))
-			     ? SGPU_ENOMEM
-			     : SGPU_OK;
+		json_t *segment = sgpu_segment_json(&batch->segments[i], batch->response);
+
+		rc = json_array_append_new(segments, segment) ? SGPU_ENOMEM : SGPU_OK;
 	}
 	rc = rc ? rc : sgpu_json_canonical(index, text, size, error);
 	json_decref(index);

@@ -20,8 +20,9 @@ enum {
 	SGPU_WHERE_MAX = 64, /* bytes of "response.json: /segments/65535" */
 };
 
-/* Returns a new reference; JSON null for SGPU_LOCATION_NONE. size: bytes of the payload. */
+/* Return new references. JSON null for SGPU_LOCATION_NONE; size: bytes of the payload. */
 json_t *sgpu_location_json(const struct sgpu_location *location, uint64_t size);
+json_t *sgpu_segment_json(const struct sgpu_batch_segment *s, bool response);
 
 /* Fails with "segment 'ID'" and `what`, which begins with a blank or a colon. Returns the code. */
 int sgpu_segment_fail(const struct sgpu_batch_segment *s, int code, const char *what,

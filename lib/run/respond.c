@@ -33,7 +33,7 @@ static int fill_failure(struct sgpu_batch_segment *to, int rc, const char *text,
 {
 	to->status = rc;
 	to->error_text = strdup(text);
-	to->actual_size = 0;
+	to->size = 0;
 	to->sealed = false;
 	to->has_kt128 = false;
 	to->location.kind = SGPU_LOCATION_NONE;
@@ -54,7 +54,6 @@ static int fill_segment(struct sgpu_run *run, int in_batch, struct sgpu_batch_se
 
 	to->id = strdup(asked->id);
 	to->masking = asked->masking;
-	to->size = asked->size;
 	if (!to->id) {
 		return sgpu_fail_nomem(error);
 	}
@@ -67,7 +66,7 @@ static int fill_segment(struct sgpu_run *run, int in_batch, struct sgpu_batch_se
 	if (rc != SGPU_OK) {
 		return fill_failure(to, rc, text ? text : sgpu_strerror(rc), error);
 	}
-	to->actual_size = p->actual;
+	to->size = p->actual;
 	to->location = asked->place ? *asked->place : with_response;
 	if (p->sealed) {
 		to->sealed = true;

@@ -190,7 +190,7 @@ static bool is_right(const struct slot *slot)
 		memcmp(response->id, slot->batch->id, sizeof(response->id)) == 0 &&
 		sgpu_batch_verify(response, slot->key, &error) == SGPU_OK &&
 		response->segment_count == 1 && response->segments[0].status == SGPU_OK &&
-		response->segments[0].actual_size == elements * sizeof(*data) &&
+		response->segments[0].size == elements * sizeof(*data) &&
 		sgpu_batch_next_payload(reader, response, &segment, &error) == SGPU_OK &&
 		segment == 0;
 	if (right) {

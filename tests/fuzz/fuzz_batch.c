@@ -102,7 +102,7 @@ static struct sgpu_batch *indexed(bool response)
 	}
 	for (int i = 0; i < 3; i++) {
 		batch->segments[i].id = strdup(ids[i]);
-		batch->segments[i].size = batch->segments[i].actual_size = 100;
+		batch->segments[i].size = 100;
 		batch->segments[i].location.kind = SGPU_LOCATION_INLINE;
 	}
 	batch->segment_count = 3;

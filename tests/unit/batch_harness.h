@@ -141,7 +141,7 @@ static inline struct sgpu_batch *response(const struct sgpu_key *key)
 	batch->segments[0] =
 		(struct sgpu_batch_segment){ .id = strdup("sum"),
 					     .masking = SGPU_MASKING_AES_GCM,
-					     .actual_size = 16,
+					     .size = 16,
 					     .sealed = true,
 					     .sealed_size = 88,
 					     .location = { .kind = SGPU_LOCATION_INLINE } };

@@ -108,13 +108,11 @@ static inline void make_scene(struct scene *scene, bool response, bool other)
 					    .masking = SGPU_MASKING_AES_GCM,
 					    .sealed = true,
 					    .size = 16,
-					    .actual_size = 16,
 					    .sealed_size = 88,
 					    .location = { .kind = SGPU_LOCATION_INLINE } };
 	s[1] = (struct sgpu_batch_segment){
 		.id = strdup("public"),
 		.size = 16,
-		.actual_size = 16,
 		.has_kt128 = true,
 		.location = { .kind = response ? SGPU_LOCATION_LEASE : SGPU_LOCATION_FILE,
 			      .file = response ? NULL : strdup("/data/p"),
@@ -122,7 +120,7 @@ static inline void make_scene(struct scene *scene, bool response, bool other)
 	};
 	s[2] = (struct sgpu_batch_segment){ .id = strdup("sum"),
 					    .masking = SGPU_MASKING_AES_GCM,
-					    .size = 16 };
+					    .size = response ? 0 : 16 };
 	sgpu_kt128(public_data, other ? 8 : 16, NULL, 0, s[1].kt128, sizeof(s[1].kt128));
 	memset(s[response ? 1 : 2].location.region, other ? 'b' : 'a', SGPU_REGION_ID_TEXT);
 	if (response) {

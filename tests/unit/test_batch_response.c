@@ -15,10 +15,10 @@ UNIT_TEST(failures_in_a_response_are_strict)
 					  .error_text = strdup("chunk 3 does not verify") };
 	sign(answer, &key);
 	CHECK(round_trip(answer) == 0);
-	s->actual_size = 1;
+	s->size = 1;
 	sign(answer, &key);
 	CHECK(round_trip(answer) == SGPU_EINVALID);
-	s->actual_size = 0;
+	s->size = 0;
 	s->status = SGPU_OK;
 	sign(answer, &key);
 	CHECK(round_trip(answer) == SGPU_EPOLICY);

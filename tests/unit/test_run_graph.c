@@ -316,7 +316,7 @@ static void check_indices(void *argument, const struct sgpu_batch_segment *segme
 
 	(void)argument;
 	REQUIRE(index != NULL);
-	CHECK(segment->actual_size == 3 * sizeof(*index));
+	CHECK(segment->size == 3 * sizeof(*index));
 	CHECK(index[0] == 1 && index[1] == 3 && index[2] == 4);
 }
 

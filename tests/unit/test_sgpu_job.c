@@ -13,7 +13,7 @@ static struct sgpu_batch_segment output(const char *id, uint64_t size)
 {
 	static const uint8_t zeros[128];
 	struct sgpu_batch_segment s = { .id = strdup(id),
-					.actual_size = size,
+					.size = size,
 					.has_kt128 = true,
 					.location = { .kind = SGPU_LOCATION_INLINE } };
 

@@ -37,7 +37,7 @@ static int add_segment(struct merger *merger, const struct sgpu_batch_segment *s
 	record = json_pack(
 		"{s:s, s:s, s:I, s:s, s:o, s:o*}", "segment_id", segment->id, "status",
 		segment->status ? sgpu_error_name(segment->status) : "OK", "bytes",
-		(json_int_t)(segment->status ? 0 : segment->actual_size), "masking_level",
+		(json_int_t)segment->size, "masking_level",
 		segment->masking == SGPU_MASKING_NONE ? "MASKING_NONE" : "MASKING_AES_GCM",
 		"response", cli_json_text(name), "error", cli_json_text(segment->error_text));
 	merger->failed += segment->status != SGPU_OK;

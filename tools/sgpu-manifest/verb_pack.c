@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "batch/batch.h"
 #include "manifest_tool.h"
 
 const struct cli_option pack_options[] = {
@@ -55,7 +56,8 @@ static int place_segment(const struct cli_list *at, const struct sgpu_segment *s
 			 struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
 	const char *variable, *handle = handle_of(at, segment, &variable);
-	uint64_t size = 0, needed = entry->size;
+	const uint64_t needed = sgpu_segment_masked_size(entry);
+	uint64_t size = 0;
 	char where[SGPU_ID_MAX + 32];
 	struct sgpu_location place;
 	int rc;
@@ -79,10 +81,6 @@ static int place_segment(const struct cli_list *at, const struct sgpu_segment *s
 		return sgpu_fail(error, rc,
 				 "%s: the variable '%s' has no handle, sgpu:ID:OFFSET:SIZE", where,
 				 variable);
-	}
-	if (rc == SGPU_OK && segment->sensitivity == SGPU_HIGH &&
-	    !sgpu_sealed_size(needed, &needed)) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "%s: it is too large", where);
 	}
 	rc = rc ? rc : sgpu_segment_place(entry, &place, error);
 	return rc || size >= needed

@@ -164,7 +164,6 @@ static int prepare_sink(struct opening *opening, struct seal_payload *payload,
 	const struct sgpu_batch_segment *s = &opening->response->segments[payload->segment];
 	struct opening_target *target = &opening->targets[payload->segment];
 	const struct sgpu_output *output = &target->output;
-	uint64_t size = 0;
 
 	if (part->action == SGPU_HOST_COPY && !output->regular) {
 		/* The digest verifies a copied output at its end; until then, a temporary file has
@@ -179,9 +178,8 @@ static int prepare_sink(struct opening *opening, struct seal_payload *payload,
 		payload->out.positioned = payload->out.positioned && output->regular;
 	}
 	if (target->file) {
-		const int rc =
-			seal_array_create(target->file, s->id, s->actual_size, payload->out.fd,
-					  payload->out.name, &target->writer, error);
+		const int rc = seal_array_create(target->file, s->id, s->size, payload->out.fd,
+						 payload->out.name, &target->writer, error);
 		part->sink = (struct sgpu_endpoint){ .write = write_format,
 						     .ordered = true,
 						     .context = target->writer };
@@ -190,8 +188,7 @@ static int prepare_sink(struct opening *opening, struct seal_payload *payload,
 	part->sink = sgpu_endpoint_of(&payload->out);
 	if (part->action == SGPU_HOST_OPEN && payload->out.positioned) {
 		payload->out.sparse = true;
-		if (sgpu_sealed_plaintext_size(s->sealed_size, &size) &&
-		    ftruncate(output->fd, (off_t)size)) {
+		if (ftruncate(output->fd, (off_t)s->size)) {
 			return sgpu_fail_errno(error, "cannot write '%s'", output->path);
 		}
 	}
@@ -303,7 +300,7 @@ static int move_outputs(struct opening *opening, struct seal_moves *moves, struc
 		}
 		target->written = !rc;
 		opening->bytes_in += sgpu_batch_payload_size(opening->response, segment);
-		opening->bytes_out += opening->response->segments[segment].actual_size;
+		opening->bytes_out += opening->response->segments[segment].size;
 	}
 	return rc;
 }

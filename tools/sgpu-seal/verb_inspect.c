@@ -30,31 +30,24 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ba
 	/* Where the payload is, or else where it goes. */
 	const struct sgpu_location *at_place =
 		s->location.kind || !s->place ? &s->location : s->place;
-	const bool response = batch->response, high = s->masking == SGPU_MASKING_AES_GCM;
+	const uint64_t size = sgpu_batch_payload_size(batch, (int)(s - batch->segments));
 	const int at = batch->manifest ? sgpu_manifest_segment(batch->manifest, s->id) : -1;
-	json_t *failed = s->status == SGPU_OK
-				 ? NULL
-				 : json_pack("{s:s, s:s}", "code", sgpu_error_name(s->status),
-					     "text", s->error_text);
+	json_t *in_index = sgpu_segment_json(s, batch->response),
+	       *json = json_pack(
+		       "{s:s, s:s, s:s, s:o}", "segment_id", s->id, "direction",
+		       sgpu_direction_name(at >= 0    ? batch->manifest->segments[at].direction
+					   : s->input ? SGPU_INPUT
+						      : SGPU_OUTPUT),
+		       "sensitivity_level",
+		       sgpu_sensitivity_name(s->masking == SGPU_MASKING_NONE ? SGPU_LOW
+									     : SGPU_HIGH),
+		       "location", sgpu_location_json(at_place, size));
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o*, s:s*, s:o*}", "segment_id", s->id,
-			 "direction",
-			 sgpu_direction_name(at >= 0	? batch->manifest->segments[at].direction
-					     : s->input ? SGPU_INPUT
-							: SGPU_OUTPUT),
-			 "sensitivity_level", sgpu_sensitivity_name(high ? SGPU_HIGH : SGPU_LOW),
-			 "masking_level",
-			 s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
-			 response ? "actual_output_data_size_bytes" : "size",
-			 (json_int_t)(response ? s->actual_size : s->size), "location",
-			 sgpu_location_json(at_place, sgpu_batch_payload_size(
-							      batch, (int)(s - batch->segments))),
-			 "sealed_size", s->sealed ? json_integer((json_int_t)s->sealed_size) : NULL,
-			 "status",
-			 !response		? NULL
-			 : s->status == SGPU_OK ? "OK"
-						: "FAILED",
-			 "error", failed);
+	json_object_del(in_index, "header");
+	json_object_del(in_index, "kt128");
+	json_object_update(json, in_index);
+	json_decref(in_index);
+	return json;
 }
 
 /* Each signature is verified with the public key in it, which need not be trusted. */

@@ -127,9 +127,7 @@ static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 	}
 	if (is_high_input(s)) {
 		s->sealed = true;
-		if (!sgpu_sealed_size(s->size, &s->sealed_size)) {
-			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is too large", s->id);
-		}
+		s->sealed_size = sgpu_segment_masked_size(s);
 		task->sealed_count++;
 	}
 	if (s->place) {

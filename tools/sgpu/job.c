@@ -59,9 +59,8 @@ static int describe(struct job *job, struct sgpu_error *error)
 
 			sgpu_kt128(array->data, array->size, NULL, 0, s->kt128, sizeof(s->kt128));
 			s->has_kt128 = true;
-		} else if (!sgpu_sealed_size(s->size, &s->sealed_size)) {
-			rc = sgpu_fail(error, SGPU_EINVALID, "segment '%s' is too large", s->id);
 		} else {
+			s->sealed_size = sgpu_segment_masked_size(s);
 			rc = sgpu_batch_draw_header(batch, job->batch_key, i, error);
 		}
 	}
@@ -151,7 +150,7 @@ static int authenticate(const struct job *job, struct sgpu_error *error)
 /* Whether the payload of an output came with the response, in the size of its type. */
 static bool is_whole(const struct sgpu_segment *own, const struct sgpu_batch_segment *output)
 {
-	const uint64_t element = sgpu_dtype_size(own->type.dtype), size = output->actual_size;
+	const uint64_t element = sgpu_dtype_size(own->type.dtype), size = output->size;
 	uint64_t bytes = 0;
 
 	(void)sgpu_type_bytes(&own->type, &bytes);
@@ -215,7 +214,7 @@ static int open_payload(struct job *job, struct sgpu_tar_reader *reader, int seg
 	int rc = SGPU_OK;
 
 	sgpu_free_wiped(&array->data, array->size);
-	array->size = s->actual_size;
+	array->size = s->size;
 	array->data = malloc(array->size + 1);
 	if (!array->data) {
 		return sgpu_fail_nomem(error);
