@@ -43,11 +43,10 @@ uint64_t sgpu_run_sealed_size(uint64_t size, bool last);
  * short: whole chunks are written before a rest shorter than a tag is refused. */
 uint64_t sgpu_opened_size(uint64_t size);
 
-/* The derived keys of one sealed segment: a key for AES, a base nonce, and what its header has.
- * Wipe with sgpu_wipe. */
+/* The derived keys of one sealed segment: a key for AES, a base nonce, and its header. Wipe with
+ * sgpu_wipe. */
 struct sgpu_sealed_keys {
-	uint8_t salt[SGPU_SALT_SIZE];
-	uint8_t commitment[SGPU_COMMITMENT_SIZE];
+	uint8_t header[SGPU_SEALED_HEADER]; /* salt || commitment */
 	uint8_t key[SGPU_KEY_SIZE];
 	uint8_t base_nonce[SGPU_NONCE_SIZE];
 };
@@ -63,10 +62,6 @@ SGPU_MUST_CHECK int sgpu_sealed_keys_open(const uint8_t key[SGPU_KEY_SIZE], cons
 					  size_t context_size,
 					  const uint8_t header[SGPU_SEALED_HEADER],
 					  struct sgpu_sealed_keys *keys, struct sgpu_error *error);
-void sgpu_sealed_header(const struct sgpu_sealed_keys *keys, uint8_t header[SGPU_SEALED_HEADER]);
-/* nonce = base_nonce XOR chunk, big endian. */
-void sgpu_sealed_nonce(const struct sgpu_sealed_keys *keys, uint64_t chunk,
-		       uint8_t nonce[SGPU_NONCE_SIZE]);
 
 struct sgpu_aead; /* crypto/crypto.h */
 

@@ -25,12 +25,11 @@ SGPU_MUST_CHECK int sgpu_tar_padding(int fd, const char *name, uint64_t size,
 void sgpu_tar_again(struct sgpu_tar_reader *reader);
 
 /* ---- whole segments in memory ----
- * `sealed` has the bytes of sgpu_sealed_size(). header: drawn before, or NULL. Errors of open,
- * after which `plaintext` is wiped: SGPU_EKEY, SGPU_EAUTH (another length, too). */
+ * `sealed` has the bytes of sgpu_sealed_size(). Errors of open, after which `plaintext` is wiped:
+ * SGPU_EKEY, SGPU_EAUTH (another length, too). */
 SGPU_MUST_CHECK int sgpu_seal_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context,
-				     size_t context_size, const uint8_t *header,
-				     const void *plaintext, size_t size, uint8_t *sealed,
-				     struct sgpu_error *error);
+				     size_t context_size, const void *plaintext, size_t size,
+				     uint8_t *sealed, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_open_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context,
 				     size_t context_size, const uint8_t *sealed, size_t sealed_size,
 				     void *plaintext, struct sgpu_error *error);

@@ -4,7 +4,6 @@
  * keys.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/base.h>
@@ -98,18 +97,13 @@ static int unwrap_with(const struct sgpu_batch *batch, const json_t *recipient,
 int sgpu_batch_unwrap(const struct sgpu_batch *batch, const struct sgpu_key *keys, int key_count,
 		      uint8_t batch_key[SGPU_KEY_SIZE], struct sgpu_error *error)
 {
+	sgpu_wipe(batch_key, SGPU_KEY_SIZE); /* a failed attempt leaves it so */
 	for (int i = 0; i < key_count; i++) {
 		const json_t *recipient = sgpu_batch_recipient(batch, keys[i].kid);
-		if (!recipient || !keys[i].secret_known) {
-			continue;
+		if (recipient && keys[i].secret_known) {
+			return unwrap_with(batch, recipient, &keys[i], batch_key, error);
 		}
-		const int rc = unwrap_with(batch, recipient, &keys[i], batch_key, error);
-		if (rc) {
-			sgpu_wipe(batch_key, SGPU_KEY_SIZE);
-		}
-		return rc;
 	}
-	sgpu_wipe(batch_key, SGPU_KEY_SIZE);
 	const char *what = batch->response ? "response" : "batch";
 	const size_t others = json_array_size(batch->recipients);
 
@@ -198,13 +192,13 @@ int sgpu_batch_draw_header(struct sgpu_batch *batch, const uint8_t batch_key[SGP
 {
 	struct sgpu_batch_segment *s = &batch->segments[segment];
 	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
-	struct sgpu_sealed_keys keys = { .salt = { 0 } };
+	struct sgpu_sealed_keys keys;
 	size_t size = 0;
 	int rc = sgpu_batch_segment_key(batch, batch_key, s->id, NULL, key, context, &size, error);
 
 	rc = rc ? rc : sgpu_sealed_keys_new(key, context, size, &keys, error);
 	if (!rc) {
-		sgpu_sealed_header(&keys, s->header);
+		memcpy(s->header, keys.header, sizeof(s->header));
 	}
 	sgpu_wipe(key, sizeof(key));
 	sgpu_wipe(&keys, sizeof(keys));

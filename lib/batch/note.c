@@ -87,8 +87,8 @@ int sgpu_batch_seal_note(struct sgpu_batch *batch, const uint8_t batch_key[SGPU_
 	}
 	rc = note_key(batch, batch_key, key, context, error);
 	rc = rc ? rc
-		: sgpu_seal_memory(key, context, sizeof(context), NULL, batch->note,
-				   batch->note_size, sealed, error);
+		: sgpu_seal_memory(key, context, sizeof(context), batch->note, batch->note_size,
+				   sealed, error);
 	sgpu_wipe(key, sizeof(key));
 	free(rc ? (char *)sealed : batch->note);
 	if (!rc) {

@@ -11,6 +11,7 @@
 #include <sgpu/base.h>
 
 #include "base/json.h"
+#include "batch/batch.h"
 #include "crypto/crypto.h"
 #include "index.h"
 
@@ -40,54 +41,39 @@ static int check_recipient(const json_t *recipient, const char *place, struct sg
 				   "%s/kind: '%.40s' is not one of hpke, a256kw", place, kind);
 }
 
-static int check_repeated(const json_t *recipients, size_t last, struct sgpu_error *error)
+static int check_array(const json_t *array, const char *place, int most, struct sgpu_error *error)
 {
-	const json_t *kid = json_object_get(json_array_get(recipients, last), "kid");
+	const size_t count = json_array_size(array);
 
-	for (size_t i = 0; i < last; i++) {
-		if (json_equal(json_object_get(json_array_get(recipients, i), "kid"), kid)) {
-			return sgpu_fail(error, SGPU_EINVALID, "recipient '%s' is there twice",
-					 json_string_value(kid));
-		}
-	}
-	return 0;
+	return count && count <= (size_t)most
+		       ? 0
+		       : sgpu_fail(error, SGPU_EINVALID, "%s is not an array of 1 to %d", place,
+				   most);
 }
 
-static int check_recipients(const json_t *recipients, struct sgpu_error *error)
+static int check_recipients(const struct sgpu_batch *batch, struct sgpu_error *error)
 {
-	const size_t count = json_array_size(recipients);
-	int rc = 0;
+	size_t i;
+	json_t *recipient;
+	char place[SGPU_WHERE_MAX] = "seal.json: payload: /recipients";
+	int rc = check_array(batch->recipients, place, SGPU_RECIPIENTS_MAX, error);
 
-	if (!json_is_array(recipients) || !count || count > SGPU_RECIPIENTS_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: /recipients is not an array of 1 to %d",
-				 where_payload, SGPU_RECIPIENTS_MAX);
-	}
-	for (size_t i = 0; !rc && i < count; i++) {
-		char place[SGPU_WHERE_MAX];
+	json_array_foreach (batch->recipients, i, recipient) {
+		const char *kid = json_string_value(json_object_get(recipient, "kid"));
 
 		snprintf(place, sizeof(place), "%s: /recipients/%zu", where_payload, i);
-		rc = check_recipient(json_array_get(recipients, i), place, error);
-		rc = rc ? rc : check_repeated(recipients, i, error);
+		rc = rc ? rc : check_recipient(recipient, place, error);
+		if (!rc && sgpu_batch_recipient(batch, kid) != recipient) {
+			rc = sgpu_fail(error, SGPU_EINVALID, "recipient '%s' is there twice", kid);
+		}
 	}
 	return rc;
-}
-
-/* Checks only the form of the array; signature.c verifies signatures. */
-static int check_signatures(const json_t *signatures, struct sgpu_error *error)
-{
-	const size_t count = json_array_size(signatures);
-
-	if (!json_is_array(signatures) || !count || count > SGPU_SIGNATURES_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: /signatures is not an array of 1 to %d",
-				 where, SGPU_SIGNATURES_MAX);
-	}
-	return 0;
 }
 
 /* The rules of seal.json, read or written. */
 static int check(const struct sgpu_batch *batch, struct sgpu_error *error)
 {
-	int rc = batch->recipients ? check_recipients(batch->recipients, error) : 0;
+	int rc = batch->recipients ? check_recipients(batch, error) : 0;
 	const char *fault = batch->has_mac != (batch->recipients != NULL)
 				    ? "mac and recipients are not there together"
 			    : batch->signatures && (batch->response || batch->packed)
@@ -97,7 +83,10 @@ static int check(const struct sgpu_batch *batch, struct sgpu_error *error)
 			    : batch->counter >= SGPU_JSON_INTEGER_MAX ? "the counter is too large"
 								      : NULL;
 
-	rc = rc || !batch->signatures ? rc : check_signatures(batch->signatures, error);
+	if (!rc && batch->signatures) { /* signature.c verifies them */
+		rc = check_array(batch->signatures, "seal.json: /signatures", SGPU_SIGNATURES_MAX,
+				 error);
+	}
 	return rc || !fault ? rc : sgpu_fail(error, SGPU_EINVALID, "%s", fault);
 }
 

@@ -27,7 +27,7 @@ static int derive(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t 
 				 context_size, SGPU_CONTEXT_MAX);
 	}
 	memcpy(info, label, sizeof(label));
-	memcpy(info + sizeof(label), keys->salt, SGPU_SALT_SIZE);
+	memcpy(info + sizeof(label), keys->header, SGPU_SALT_SIZE);
 	if (context_size) {
 		memcpy(info + sizeof(label) + SGPU_SALT_SIZE, context, context_size);
 	}
@@ -37,7 +37,7 @@ static int derive(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t 
 	if (!rc) {
 		memcpy(keys->key, derived, SGPU_KEY_SIZE);
 		memcpy(keys->base_nonce, derived + SGPU_KEY_SIZE, SGPU_NONCE_SIZE);
-		memcpy(keys->commitment, derived + SGPU_KEY_SIZE + SGPU_NONCE_SIZE,
+		memcpy(keys->header + SGPU_SALT_SIZE, derived + SGPU_KEY_SIZE + SGPU_NONCE_SIZE,
 		       SGPU_COMMITMENT_SIZE);
 	}
 	sgpu_wipe(derived, sizeof(derived));
@@ -48,7 +48,7 @@ int sgpu_sealed_keys_new(const uint8_t key[SGPU_KEY_SIZE], const void *context, 
 			 struct sgpu_sealed_keys *keys, struct sgpu_error *error)
 {
 	memset(keys, 0, sizeof(*keys));
-	int rc = sgpu_random(keys->salt, sizeof(keys->salt), error);
+	int rc = sgpu_random(keys->header, SGPU_SALT_SIZE, error);
 	rc = rc ? rc : derive(key, context, context_size, keys, error);
 	if (rc) {
 		sgpu_wipe(keys, sizeof(*keys));
@@ -61,16 +61,14 @@ int sgpu_sealed_keys_open(const uint8_t key[SGPU_KEY_SIZE], const void *context,
 			  struct sgpu_sealed_keys *keys, struct sgpu_error *error)
 {
 	memset(keys, 0, sizeof(*keys));
-	memcpy(keys->salt, header, SGPU_SALT_SIZE);
+	memcpy(keys->header, header, SGPU_SALT_SIZE);
 	int rc = derive(key, context, context_size, keys, error);
-	if (!rc && !sgpu_equal(keys->commitment, header + SGPU_SALT_SIZE, SGPU_COMMITMENT_SIZE)) {
-		(void)sgpu_fail(
+	if (!rc && !sgpu_equal(keys->header, header, SGPU_SEALED_HEADER)) {
+		rc = sgpu_fail(
 			error, SGPU_EKEY,
 			"the key or the context is not the one that the data were sealed with");
-		(void)sgpu_hint(
-			error,
-			"the key commitment in the header does not match; no data were opened");
-		rc = SGPU_EKEY;
+		sgpu_hint(error,
+			  "the key commitment in the header does not match; no data were opened");
 	}
 	if (rc) {
 		sgpu_wipe(keys, sizeof(*keys));
@@ -78,13 +76,7 @@ int sgpu_sealed_keys_open(const uint8_t key[SGPU_KEY_SIZE], const void *context,
 	return rc;
 }
 
-void sgpu_sealed_header(const struct sgpu_sealed_keys *keys, uint8_t header[SGPU_SEALED_HEADER])
-{
-	memcpy(header, keys->salt, SGPU_SALT_SIZE);
-	memcpy(header + SGPU_SALT_SIZE, keys->commitment, SGPU_COMMITMENT_SIZE);
-}
-
-void sgpu_sealed_nonce(const struct sgpu_sealed_keys *keys, uint64_t chunk,
+static void make_nonce(const struct sgpu_sealed_keys *keys, uint64_t chunk,
 		       uint8_t nonce[SGPU_NONCE_SIZE])
 {
 	memcpy(nonce, keys->base_nonce, SGPU_NONCE_SIZE);
@@ -144,7 +136,7 @@ int sgpu_seal_chunks(struct sgpu_aead *aead, const struct sgpu_sealed_keys *keys
 		if (part < SGPU_CHUNK && !last) {
 			return 0;
 		}
-		sgpu_sealed_nonce(keys, first, nonce);
+		make_nonce(keys, first, nonce);
 		int rc = sgpu_aead_seal(aead, nonce, in, part, out, out + part);
 		if (rc || part < SGPU_CHUNK) {
 			return rc;
@@ -162,7 +154,7 @@ int sgpu_open_chunks(struct sgpu_aead *aead, const struct sgpu_sealed_keys *keys
 	int rc = 0;
 
 	for (; size >= SGPU_SEALED_CHUNK && !rc; first++) {
-		sgpu_sealed_nonce(keys, first, nonce);
+		make_nonce(keys, first, nonce);
 		rc = sgpu_aead_open(aead, nonce, in, SGPU_CHUNK, out, in + SGPU_CHUNK);
 		if (rc) {
 			break;
@@ -172,7 +164,7 @@ int sgpu_open_chunks(struct sgpu_aead *aead, const struct sgpu_sealed_keys *keys
 		out += SGPU_CHUNK;
 	}
 	if (!rc && last && size >= SGPU_TAG_SIZE) {
-		sgpu_sealed_nonce(keys, first, nonce);
+		make_nonce(keys, first, nonce);
 		rc = sgpu_aead_open(aead, nonce, in, size - SGPU_TAG_SIZE, out,
 				    in + size - SGPU_TAG_SIZE);
 	} else if (!rc && (last || size)) {
@@ -187,19 +179,16 @@ int sgpu_open_chunks(struct sgpu_aead *aead, const struct sgpu_sealed_keys *keys
 
 /* ---- whole segments in memory ---- */
 int sgpu_seal_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,
-		     const uint8_t *header, const void *plaintext, size_t size, uint8_t *sealed,
-		     struct sgpu_error *error)
+		     const void *plaintext, size_t size, uint8_t *sealed, struct sgpu_error *error)
 {
-	struct sgpu_sealed_keys keys = { .salt = { 0 } };
+	struct sgpu_sealed_keys keys;
 	struct sgpu_aead *aead = NULL;
-	int rc = header ? sgpu_sealed_keys_open(key, context, context_size, header, &keys, error)
-			: sgpu_sealed_keys_new(key, context, context_size, &keys, error);
+	int rc = sgpu_sealed_keys_new(key, context, context_size, &keys, error);
 
 	rc = rc ? rc : sgpu_aead_create(NULL, keys.key, &aead, error);
 	if (!rc) {
-		sgpu_sealed_header(&keys, sealed);
 		rc = sgpu_seal_chunks(aead, &keys, 0, true, plaintext, size,
-				      sealed + SGPU_SEALED_HEADER);
+				      mempcpy(sealed, keys.header, SGPU_SEALED_HEADER));
 		rc = rc ? sgpu_fail(error, rc, "AES-256-GCM failed") : 0;
 	}
 	sgpu_aead_free(&aead);
@@ -211,7 +200,7 @@ int sgpu_open_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context, size
 		     const uint8_t *sealed, size_t sealed_size, void *plaintext,
 		     struct sgpu_error *error)
 {
-	struct sgpu_sealed_keys keys = { .salt = { 0 } };
+	struct sgpu_sealed_keys keys;
 	struct sgpu_aead *aead = NULL;
 	uint64_t size = 0;
 	int rc = sgpu_sealed_plaintext_size(sealed_size, &size)
@@ -280,14 +269,10 @@ int sgpu_sealed_to_open(const struct sgpu_key *key, const uint8_t *data, size_t 
 				 "the data are sealed to the key '%s', and '%s' was given", kid,
 				 key->kid);
 	}
-	int rc = sgpu_hpke_open(key, data + ENC, info, sizeof(info) - 1, data, ENC, data + CT,
-				CT_SIZE, file_key, error);
+	const int rc = sgpu_hpke_open(key, data + ENC, info, sizeof(info) - 1, data, ENC, data + CT,
+				      CT_SIZE, file_key, error);
 
-	if (rc == SGPU_EAUTH) {
-		rc = sgpu_fail(error, rc, "the header for the key '%s' does not verify", kid);
-	}
-	if (rc) {
-		sgpu_wipe(file_key, SGPU_KEY_SIZE);
-	}
-	return rc;
+	return rc == SGPU_EAUTH
+		       ? sgpu_fail(error, rc, "the header for the key '%s' does not verify", kid)
+		       : rc;
 }

@@ -29,7 +29,7 @@ static int load_copy_key(struct sgpu_engine *engine, struct sgpu_live_key **live
 			 struct sgpu_error *error)
 {
 	static const char custom[] = "sgpu secure copy v1";
-	struct sgpu_sealed_keys keys = { .salt = { 0 } };
+	struct sgpu_sealed_keys keys = { .header = { 0 } };
 	uint8_t key[SGPU_KEY_SIZE];
 	int rc = sgpu_random(key, sizeof(key), error);
 

@@ -185,7 +185,7 @@ void sgpu_peer_close(struct sgpu_peer **peer)
 static int renew_key(struct sgpu_peer *peer, struct sgpu_error *error)
 {
 	static const char custom[] = "sgpu peer copy v1";
-	struct sgpu_sealed_keys keys = { .salt = { 0 } };
+	struct sgpu_sealed_keys keys = { .header = { 0 } };
 	uint8_t secret[SGPU_KEY_SIZE];
 	int rc;
 

@@ -105,7 +105,7 @@ static int load_group(struct sgpu_payload *first, struct sgpu_error *error)
 	rc = made > 0 ? sgpu_device_keys_load(stream, material, made, loaded, error) : rc;
 	for (int i = 0; rc == SGPU_OK && i < made; i++) {
 		group[i]->key = loaded[i];
-		sgpu_sealed_header(&material[i], group[i]->header_bytes);
+		memcpy(group[i]->header_bytes, material[i].header, SGPU_SEALED_HEADER);
 	}
 	sgpu_wipe(material, sizeof(material));
 	return rc;

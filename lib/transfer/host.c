@@ -415,9 +415,7 @@ static int seal_run(struct worker *worker, struct run *run, struct sgpu_error *e
 	const struct sgpu_sealed_keys *keys = &run->part->keys;
 	const size_t header = run->index == 0 ? SGPU_SEALED_HEADER : 0;
 
-	if (header) {
-		sgpu_sealed_header(keys, worker->out);
-	}
+	memcpy(worker->out, keys->header, header);
 	run->result_size = header + sgpu_run_sealed_size(run->size, run->last);
 	return sgpu_seal_chunks(worker->aead, keys, run->index * RUN_CHUNKS, run->last, worker->in,
 				run->size, worker->out + header)

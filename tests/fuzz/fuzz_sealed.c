@@ -37,7 +37,7 @@ static void flip_one(const uint8_t *data, size_t size)
 		text[i] = data[i % size];
 	}
 	if (!sgpu_sealed_size(plain, &sealed_size) ||
-	    sgpu_seal_memory(key, data, 4, NULL, text, plain, sealed, NULL) ||
+	    sgpu_seal_memory(key, data, 4, text, plain, sealed, NULL) ||
 	    sgpu_open_memory(key, data, 4, sealed, sealed_size, out, NULL) ||
 	    memcmp(text, out, plain)) {
 		abort();
@@ -51,7 +51,7 @@ static void flip_one(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (!size || size > ROOM / 2 ||
-	    (!header[0] && sgpu_seal_memory(key, NULL, 0, NULL, NULL, 0, header, NULL))) {
+	    (!header[0] && sgpu_seal_memory(key, NULL, 0, NULL, 0, header, NULL))) {
 		return 0;
 	}
 	if (data[0] % 3 == 2 && size > 5) {

@@ -372,7 +372,7 @@ static void check_vector(const json_t *test)
 	uint8_t *msg = vectors_member(test, "msg", &msg_size),
 		*ct = vectors_member(test, "ct", &ct_size);
 	uint8_t *tag = vectors_member(test, "tag", &tag_size);
-	struct sgpu_sealed_keys keys = { .salt = { 0 } };
+	struct sgpu_sealed_keys keys = { .header = { 0 } };
 	struct sgpu_device_key *loaded = NULL;
 	struct sgpu_task task = { 0 };
 	bool valid = vectors_is(test, "result", "valid");

@@ -31,7 +31,7 @@ int batch_set_payload(struct sgpu_batch *batch, int segment, const void *data, u
 int batch_seal_payload(struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
 		       int segment, const void *data, void *payload, struct sgpu_error *error)
 {
-	const struct sgpu_batch_segment *s = &batch->segments[segment];
+	struct sgpu_batch_segment *s = &batch->segments[segment];
 	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
 	size_t context_size = 0;
 	int rc;
@@ -40,14 +40,11 @@ int batch_seal_payload(struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KE
 		memcpy(payload, data, s->size);
 		return SGPU_OK;
 	}
-	rc = sgpu_batch_draw_header(batch, batch_key, segment, error);
-	rc = rc ? rc
-		: sgpu_batch_segment_key(batch, batch_key, s->id, NULL, key, context, &context_size,
-					 error);
-	rc = rc ? rc
-		: sgpu_seal_memory(key, context, context_size, s->header, data, s->size, payload,
-				   error);
+	rc = sgpu_batch_segment_key(batch, batch_key, s->id, NULL, key, context, &context_size,
+				    error);
+	rc = rc ? rc : sgpu_seal_memory(key, context, context_size, data, s->size, payload, error);
 	sgpu_wipe(key, sizeof(key));
+	memcpy(s->header, payload, rc ? 0 : sizeof(s->header));
 	return rc;
 }
 

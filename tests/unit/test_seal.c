@@ -70,7 +70,7 @@ static void check_vector(const char *provider, const json_t *vector)
 	uint8_t *sealed = malloc(sealed_size), *back = malloc(size + 1);
 	CHECK(sgpu_sealed_keys_open(input_key, context, context_size, header, &keys, NULL) == 0);
 	CHECK(sgpu_aead_create(provider, keys.key, &aead, NULL) == 0);
-	sgpu_sealed_header(&keys, sealed);
+	memcpy(sealed, keys.header, SGPU_SEALED_HEADER);
 	CHECK(!memcmp(sealed, header, SGPU_SEALED_HEADER));
 	CHECK(sgpu_seal_chunks(aead, &keys, 0, true, data, size, sealed + SGPU_SEALED_HEADER) == 0);
 	CHECK(sgpu_sha256(sealed, sealed_size, digest, NULL) == 0 &&
@@ -109,8 +109,8 @@ UNIT_TEST(no_two_seals_are_alike)
 {
 	uint8_t a[80], b[80];
 
-	CHECK(sgpu_seal_memory(key, "c", 1, NULL, "12345678", 8, a, NULL) == 0);
-	CHECK(sgpu_seal_memory(key, "c", 1, NULL, "12345678", 8, b, NULL) == 0);
+	CHECK(sgpu_seal_memory(key, "c", 1, "12345678", 8, a, NULL) == 0);
+	CHECK(sgpu_seal_memory(key, "c", 1, "12345678", 8, b, NULL) == 0);
 	CHECK(memcmp(a, b, SGPU_SALT_SIZE) && memcmp(a + 24, b + 24, 32) &&
 	      memcmp(a + 56, b + 56, 24));
 }
@@ -158,7 +158,7 @@ UNIT_TEST(any_changed_byte_and_any_other_length_is_refused_and_nothing_remains)
 		*back = malloc(SIZE + SGPU_CHUNK);
 	struct sgpu_error error;
 
-	REQUIRE(sgpu_seal_memory(key, NULL, 0, NULL, data, SIZE, sealed, NULL) == 0);
+	REQUIRE(sgpu_seal_memory(key, NULL, 0, data, SIZE, sealed, NULL) == 0);
 	for (size_t at = 0; at < SEALED; at += at < 56 || at > SEALED - 70 ? 1 : 97) {
 		sealed[at] ^= 0x10;
 		memset(back, 0xee, SIZE);
@@ -197,18 +197,17 @@ UNIT_TEST(another_key_or_context_is_told_from_damage)
 	static const uint8_t long_context[SGPU_CONTEXT_MAX + 1];
 	struct sgpu_error error;
 
-	REQUIRE(sgpu_seal_memory(key, "context", 7, NULL, "12345678", 8, sealed, NULL) == 0);
+	REQUIRE(sgpu_seal_memory(key, "context", 7, "12345678", 8, sealed, NULL) == 0);
 	CHECK(sgpu_open_memory(key, "context", 7, sealed, 80, back, NULL) == 0);
 	CHECK(sgpu_open_memory(other, "context", 7, sealed, 80, back, &error) == SGPU_EKEY);
 	CHECK(strstr(error.text, "key"));
 	CHECK(sgpu_open_memory(key, "contexT", 7, sealed, 80, back, NULL) == SGPU_EKEY);
 	CHECK(sgpu_open_memory(key, "context", 6, sealed, 80, back, NULL) == SGPU_EKEY);
 	CHECK(sgpu_open_memory(key, NULL, 0, sealed, 80, back, NULL) == SGPU_EKEY);
-	CHECK(sgpu_seal_memory(key, long_context, SGPU_CONTEXT_MAX, NULL, "1", 1, sealed, NULL) ==
-	      0);
+	CHECK(sgpu_seal_memory(key, long_context, SGPU_CONTEXT_MAX, "1", 1, sealed, NULL) == 0);
 	CHECK(sgpu_open_memory(key, long_context, SGPU_CONTEXT_MAX, sealed, 73, back, NULL) == 0);
-	CHECK(sgpu_seal_memory(key, long_context, SGPU_CONTEXT_MAX + 1, NULL, "1", 1, sealed,
-			       NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_seal_memory(key, long_context, SGPU_CONTEXT_MAX + 1, "1", 1, sealed, NULL) ==
+	      SGPU_EUSAGE);
 }
 
 /* ---- the header of a file that is sealed to a public key ---- */

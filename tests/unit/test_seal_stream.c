@@ -211,7 +211,7 @@ static uint8_t *sealed_file(size_t chunks, size_t *size, uint8_t **data)
 		abort();
 	}
 	uint8_t *sealed = malloc(sealed_size + 1);
-	if (sgpu_seal_memory(key, "ctx", 3, NULL, *data, plain, sealed, NULL)) {
+	if (sgpu_seal_memory(key, "ctx", 3, *data, plain, sealed, NULL)) {
 		abort();
 	}
 	*size = sealed_size;

@@ -36,11 +36,10 @@ const struct cli_option rewrap_options[] = {
 
 static int remove_kid(struct sgpu_batch *batch, const char *kid, struct sgpu_error *error)
 {
-	size_t i = 0;
-	json_t *recipient = NULL;
+	size_t i;
+	json_t *recipient;
 	json_array_foreach (batch->recipients, i, recipient) {
-		const char *candidate = json_string_value(json_object_get(recipient, "kid"));
-		if (candidate && !strcmp(candidate, kid)) {
+		if (recipient == sgpu_batch_recipient(batch, kid)) {
 			return json_array_remove(batch->recipients, i) ? sgpu_fail_nomem(error) : 0;
 		}
 	}
