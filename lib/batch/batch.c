@@ -132,7 +132,7 @@ int sgpu_batch_write(int fd, const char *name, struct sgpu_batch *batch,
 		     struct sgpu_error *error)
 {
 	uint8_t header[SGPU_TAR_BLOCK];
-	int rc = sgpu_batch_write_head(fd, name, batch, error);
+	int rc = sgpu_batch_write_head(fd, name, batch, false, error);
 
 	for (int i = 0; rc == SGPU_OK && i < batch->segment_count; i++) {
 		if (batch->segments[i].location.kind != SGPU_LOCATION_INLINE) {

@@ -21,9 +21,6 @@ void sgpu_tar_consumed(struct sgpu_tar_reader *reader, uint64_t bytes);
 SGPU_MUST_CHECK int sgpu_tar_padding(int fd, const char *name, uint64_t size,
 				     struct sgpu_error *error);
 
-/* Lets the next sgpu_tar_next() return the current member, of which nothing was read, again. */
-void sgpu_tar_again(struct sgpu_tar_reader *reader);
-
 /* ---- whole segments in memory ----
  * `sealed` has the bytes of sgpu_sealed_size(). Errors of open, after which `plaintext` is wiped:
  * SGPU_EKEY, SGPU_EAUTH (another length, too). */
@@ -79,15 +76,13 @@ const json_t *sgpu_batch_recipient(const struct sgpu_batch *batch, const char *k
 SGPU_MUST_CHECK int sgpu_batch_make_note(struct sgpu_batch *batch,
 					 const struct sgpu_manifest *manifest, json_t *const *files,
 					 struct sgpu_error *error);
-/* *head: from malloc. */
-SGPU_MUST_CHECK int sgpu_batch_head(struct sgpu_batch *batch, uint8_t **head, size_t *size,
-				    struct sgpu_error *error);
+/* *head: from malloc. seal_alone: without what follows seal.json. */
+SGPU_MUST_CHECK int sgpu_batch_head(struct sgpu_batch *batch, bool seal_alone, uint8_t **head,
+				    size_t *size, struct sgpu_error *error);
 /* Writes the head. The caller then writes each inline payload, in order, after its header and
  * before its padding, and calls sgpu_tar_end. */
 SGPU_MUST_CHECK int sgpu_batch_write_head(int fd, const char *name, struct sgpu_batch *batch,
-					  struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_batch_write_seal(int fd, const char *name, struct sgpu_batch *batch,
-					  struct sgpu_error *error);
+					  bool seal_alone, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_batch_payload_header(const struct sgpu_batch *batch, int segment,
 					      uint8_t block[SGPU_TAR_BLOCK],
 					      struct sgpu_error *error);

@@ -53,7 +53,7 @@ static int read_member(struct sgpu_tar_reader *reader, const char *wanted, bool 
 	int rc = sgpu_tar_next(reader, &member, &bytes, error);
 
 	if (!rc && (!member || strcmp(member, wanted) != 0)) {
-		sgpu_tar_again(reader);
+		reader->again = true;
 		return optional ? SGPU_OK
 				: sgpu_fail(error, SGPU_EINVALID,
 					    "'%s': '%s' stands where %s belongs", reader->name,
@@ -130,8 +130,7 @@ static int check_segments(struct sgpu_batch *batch, const struct sgpu_manifest *
 		s->input = sgpu_segment_is_input(&manifest->segments[at]);
 		s->output = sgpu_segment_is_output(&manifest->segments[at]);
 	}
-	if (wanted != batch->segment_count) { /* no id is repeated, so some segments of the manifest
-						 are missing */
+	if (wanted != batch->segment_count) { /* no id is repeated, so some are missing */
 		return sgpu_fail(error, SGPU_EINVALID, "%s has %d segments, the manifest has %d",
 				 sgpu_index_name(batch), batch->segment_count, wanted);
 	}
@@ -276,9 +275,9 @@ static int fail_other(const struct sgpu_tar_reader *reader, const struct sgpu_ba
 		  : refusal ? "a refusal"
 			    : "another tar archive",
 		  wanted);
-	return !batch		 ? rc
-	       : batch->response ? sgpu_hint(error, "'sgpu-seal open' takes it")
-				 : sgpu_hint(error, "'sgpu-run' makes a response of it");
+	return !batch ? rc
+		      : sgpu_hint(error, batch->response ? "'sgpu-seal open' takes it"
+							 : "'sgpu-run' makes a response of it");
 }
 
 int sgpu_batch_read_seal(struct sgpu_tar_reader *reader, unsigned what, struct sgpu_batch **batch,
@@ -336,7 +335,7 @@ int sgpu_batch_read(struct sgpu_tar_reader *reader, unsigned what, struct sgpu_b
 	return rc;
 }
 
-int sgpu_batch_head(struct sgpu_batch *batch, uint8_t **head, size_t *size,
+int sgpu_batch_head(struct sgpu_batch *batch, bool seal_alone, uint8_t **head, size_t *size,
 		    struct sgpu_error *error)
 {
 	char *seal = NULL, *locations = NULL;
@@ -353,35 +352,23 @@ int sgpu_batch_head(struct sgpu_batch *batch, uint8_t **head, size_t *size,
 		{ "note", batch->note, batch->note_size },
 		{ "locations.json", locations, locations_size },
 	};
-	rc = rc ? rc : sgpu_tar_members(members, SGPU_ARRAY_LENGTH(members), head, size, error);
+	rc = rc ? rc
+		: sgpu_tar_members(members, seal_alone ? 1 : SGPU_ARRAY_LENGTH(members), head, size,
+				   error);
 	free(seal);
 	free(locations);
 	return rc;
 }
 
-int sgpu_batch_write_head(int fd, const char *name, struct sgpu_batch *batch,
+int sgpu_batch_write_head(int fd, const char *name, struct sgpu_batch *batch, bool seal_alone,
 			  struct sgpu_error *error)
 {
 	uint8_t *head = NULL;
 	size_t size = 0;
-	int rc = sgpu_batch_head(batch, &head, &size, error);
+	int rc = sgpu_batch_head(batch, seal_alone, &head, &size, error);
 
 	rc = rc ? rc : sgpu_write(fd, name, head, size, error);
 	free(head);
-	return rc;
-}
-
-int sgpu_batch_write_seal(int fd, const char *name, struct sgpu_batch *batch,
-			  struct sgpu_error *error)
-{
-	struct sgpu_tar_member member = { .name = "seal.json" };
-	char *text = NULL;
-	int rc = sgpu_seal_json_freeze(batch, error);
-
-	rc = rc ? rc : sgpu_seal_json_text(batch, &text, &member.size, error);
-	member.data = text;
-	rc = rc ? rc : sgpu_tar_write(fd, name, &member, 1, error);
-	free(text);
 	return rc;
 }
 

@@ -31,11 +31,15 @@ int sgpu_batch_refusal_write(int fd, const char *name, const struct sgpu_batch_r
 {
 	struct sgpu_tar_member member = { .name = SGPU_REFUSAL_MEMBER };
 	char *text = NULL;
+	uint8_t *archive = NULL;
+	size_t size = 0;
 	int rc = make_text(refusal, &text, &member.size, error);
 
 	member.data = text;
-	rc = rc ? rc : sgpu_tar_write(fd, name, &member, 1, error);
+	rc = rc ? rc : sgpu_tar_members(&member, 1, &archive, &size, error);
+	rc = rc ? rc : sgpu_write(fd, name, archive, size, error);
 	rc = rc ? rc : sgpu_tar_end(fd, name, error);
+	free(archive);
 	free(text);
 	return rc;
 }
@@ -70,8 +74,7 @@ int sgpu_batch_refusal_read(struct sgpu_tar_reader *reader, struct sgpu_batch_re
 			    struct sgpu_error *error)
 {
 	char text[JSON_MAX], *again = NULL;
-	const size_t size =
-		reader->remaining < sizeof(text) ? (size_t)reader->remaining : sizeof(text);
+	const size_t size = sgpu_min_u64(reader->remaining, sizeof(text));
 	const char *member = NULL;
 	uint64_t more = 0;
 	size_t again_size = 0;

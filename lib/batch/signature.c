@@ -2,8 +2,7 @@
  *
  * Signs the payload of seal.json, verifies its signatures, and finds those of owners.
  */
-#include <stdio.h>
-#include <stdlib.h>
+#include <endian.h>
 #include <string.h>
 
 #include <sgpu/base.h>
@@ -16,13 +15,12 @@ int sgpu_batch_identity(const struct sgpu_batch *batch, uint8_t identity[SGPU_SH
 			struct sgpu_error *error)
 {
 	static const char label[] = "sgpu v2 batch"; /* with its NUL */
+	const uint64_t counter = htobe64(batch->counter);
 	uint8_t text[sizeof(label) + SGPU_BATCH_ID_SIZE + 8 + SGPU_SHA256_SIZE], *at = text;
 
 	at = mempcpy(at, label, sizeof(label));
 	at = mempcpy(at, batch->id, sizeof(batch->id));
-	for (int i = 56; i >= 0; i -= 8) {
-		*at++ = (uint8_t)(batch->counter >> i);
-	}
+	at = mempcpy(at, &counter, sizeof(counter));
 	memcpy(at, batch->index_sha256, sizeof(batch->index_sha256));
 	return sgpu_sha256(text, sizeof(text), identity, error);
 }

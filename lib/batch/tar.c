@@ -4,7 +4,7 @@
  * what a batch needs: no links, directories, devices, long names or extended headers. The writer
  * makes the same bytes of the same members: no times, no owners.
  */
-#include <errno.h>
+#include <endian.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,11 +65,8 @@ static void put_size(char field[12], uint64_t size)
 		memcpy(field, text, 12);
 		return;
 	}
-	memset(field, 0, 12);
-	field[0] = (char)0x80;
-	for (int i = 0; i < 8; i++) {
-		field[11 - i] = (char)(size >> (8 * i));
-	}
+	size = htobe64(size);
+	memcpy(mempcpy(field, "\x80\0\0", 4), &size, 8);
 }
 
 int sgpu_tar_header(const char *member, uint64_t size, uint8_t block[SGPU_TAR_BLOCK],
@@ -126,18 +123,6 @@ int sgpu_tar_members(const struct sgpu_tar_member *members, size_t count, uint8_
 			at += SGPU_TAR_BLOCK + sgpu_tar_padded(members[i].size);
 		}
 	}
-	return rc;
-}
-
-int sgpu_tar_write(int fd, const char *name, const struct sgpu_tar_member *members, size_t count,
-		   struct sgpu_error *error)
-{
-	uint8_t *text = NULL;
-	size_t size = 0;
-	int rc = sgpu_tar_members(members, count, &text, &size, error);
-
-	rc = rc ? rc : sgpu_write(fd, name, text, size, error);
-	free(text);
 	return rc;
 }
 
@@ -242,7 +227,7 @@ static int finish_member(struct sgpu_tar_reader *reader, struct sgpu_error *erro
 	uint8_t buffer[1 << 16];
 	int rc = 0;
 
-	if (reader->seekable) { /* check_room has found that the file holds these bytes */
+	if (reader->seekable) { /* sgpu_tar_next has found that the file holds these bytes */
 		reader->position += reader->remaining;
 		reader->remaining = 0;
 	}
@@ -280,18 +265,12 @@ static bool octal(const char *field, size_t width, uint64_t *value)
 
 static bool parse_size(const char field[12], uint64_t *value)
 {
-	const uint8_t *bytes = (const uint8_t *)field;
-	if (!(bytes[0] & 0x80)) {
-		return bytes[0] >= '0' && bytes[0] <= '7' && octal(field, 12, value);
+	if (field[0] >= '0' && field[0] <= '7') {
+		return octal(field, 12, value);
 	}
-	if (bytes[0] != 0x80 || bytes[1] || bytes[2] || bytes[3]) {
-		return false;
-	}
-	*value = 0;
-	for (size_t i = 4; i < 12; i++) {
-		*value = *value << 8 | bytes[i];
-	}
-	return *value <= SIZE_LIMIT;
+	memcpy(value, field + 4, 8);
+	*value = be64toh(*value);
+	return !memcmp(field, "\x80\0\0", 4) && *value <= SIZE_LIMIT;
 }
 
 static bool text_field(const char *field, size_t width)
@@ -364,18 +343,6 @@ static int read_end(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 	return 0;
 }
 
-/* Fails early if a file of known size ends inside the member. */
-static int check_room(const struct sgpu_tar_reader *reader, struct sgpu_error *error)
-{
-	uint64_t end = 0;
-	if (reader->seekable &&
-	    (!sgpu_add_u64(reader->position, reader->remaining + reader->padding, &end) ||
-	     end > reader->file_size)) {
-		return cut_short(reader, error);
-	}
-	return 0;
-}
-
 /* Fails if the file is no ustar archive; the error says what it is instead. */
 static int read_first(struct sgpu_tar_reader *reader, struct raw *header, struct sgpu_error *error)
 {
@@ -435,12 +402,10 @@ int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member, uint64_t 
 	reader->padding = (unsigned)(-reader->remaining % SGPU_TAR_BLOCK);
 	*member = reader->member;
 	*size = reader->remaining;
-	return check_room(reader, error);
-}
-
-void sgpu_tar_again(struct sgpu_tar_reader *reader)
-{
-	reader->again = !reader->ended;
+	return reader->seekable && reader->remaining + reader->padding >
+					   reader->file_size - reader->position
+		       ? cut_short(reader, error)
+		       : 0;
 }
 
 int sgpu_tar_read(struct sgpu_tar_reader *reader, void *data, size_t size, struct sgpu_error *error)

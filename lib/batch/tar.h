@@ -24,7 +24,7 @@ struct sgpu_tar_reader {
 	uint64_t remaining; /* of the current member's payload */
 	unsigned padding;
 	bool begun, ended;
-	bool again; /* the current member is also the next */
+	bool again; /* the current member, of which nothing was read, is also the next */
 	int cursor; /* the next segment for sgpu_batch_next_payload */
 };
 
@@ -44,7 +44,5 @@ struct sgpu_tar_member {
 /* Makes whole members in memory, from malloc. */
 SGPU_MUST_CHECK int sgpu_tar_members(const struct sgpu_tar_member *members, size_t count,
 				     uint8_t **text, size_t *size, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_tar_write(int fd, const char *name, const struct sgpu_tar_member *members,
-				   size_t count, struct sgpu_error *error);
 
 #endif

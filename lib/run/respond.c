@@ -234,7 +234,7 @@ static int place_payloads(const struct sgpu_run *run, struct sgpu_batch *respons
 {
 	uint8_t *head = NULL;
 	size_t size = 0;
-	int rc = sgpu_batch_head(response, &head, &size, error);
+	int rc = sgpu_batch_head(response, false, &head, &size, error);
 	uint64_t at = begin + size;
 
 	free(head);
@@ -380,7 +380,7 @@ int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error)
 		sgpu_leases_offer(run); /* readers of the response may take that lease now */
 		rc = run->places ? settle_places(run, response, error) : SGPU_OK;
 	}
-	rc = rc ? rc : sgpu_batch_head(response, &head, &size, error);
+	rc = rc ? rc : sgpu_batch_head(response, false, &head, &size, error);
 	rc = rc ? rc : put(&w, head, size, error);
 	for (int i = 0; rc == SGPU_OK && i < response->segment_count; i++) {
 		if (response->segments[i].location.kind == SGPU_LOCATION_INLINE) {

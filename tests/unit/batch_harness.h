@@ -200,11 +200,11 @@ static inline int round_trip(struct sgpu_batch *batch)
 	if (!code) {
 		uint8_t *a = NULL, *b = NULL;
 		size_t a_size = 0, b_size = 0;
-		CHECK(sgpu_batch_head(batch, &a, &a_size, &error) == 0);
+		CHECK(sgpu_batch_head(batch, false, &a, &a_size, &error) == 0);
 		/* Made of what was read, not of the texts that were read. */
 		free(read->index_text);
 		read->index_text = NULL;
-		CHECK(sgpu_batch_head(read, &b, &b_size, &error) == 0);
+		CHECK(sgpu_batch_head(read, false, &b, &b_size, &error) == 0);
 		CHECK(a && b && a_size == b_size && !memcmp(a, b, a_size));
 		free(a);
 		free(b);

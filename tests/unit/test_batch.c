@@ -147,7 +147,7 @@ static int two_payloads(struct sgpu_batch *batch, int first, int second, size_t 
 	struct sgpu_batch *read = NULL;
 	const int order[2] = { first, second };
 	const int fd = memfd_create("batch", 0);
-	int code = sgpu_batch_write_head(fd, "b", batch, &error);
+	int code = sgpu_batch_write_head(fd, "b", batch, false, &error);
 	for (int i = 0; !code && i < 2; i++) {
 		if (order[i] < 0) {
 			continue;

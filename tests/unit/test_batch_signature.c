@@ -237,9 +237,9 @@ UNIT_TEST(signatures_are_of_sealed_batches_alone)
 	size_t size = 0;
 
 	CHECK(sgpu_batch_add_signature(answer, &owner, &error) == 0 &&
-	      sgpu_batch_head(answer, &head, &size, &error) == SGPU_EINVALID && !head);
+	      sgpu_batch_head(answer, false, &head, &size, &error) == SGPU_EINVALID && !head);
 	CHECK(sgpu_batch_add_signature(packed, &owner, &error) == 0 &&
-	      sgpu_batch_head(packed, &head, &size, &error) == SGPU_EINVALID && !head);
+	      sgpu_batch_head(packed, false, &head, &size, &error) == SGPU_EINVALID && !head);
 	CHECK(strstr(error.text, "signatures"));
 	sgpu_batch_free(&answer);
 	sgpu_batch_free(&packed);

@@ -143,7 +143,8 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_tar_open(in, task->in_name, &task->reader, error);
 	rc = rc ? rc : sgpu_batch_read(task->reader, SGPU_READ_EITHER, &task->batch, error);
 	rc = rc ? rc : change(task, error);
-	rc = rc ? rc : sgpu_batch_write_head(task->out.fd, task->out.path, task->batch, error);
+	rc = rc ? rc
+		: sgpu_batch_write_head(task->out.fd, task->out.path, task->batch, false, error);
 	if (!rc) {
 		cli_progress_begin("copying", 0);
 		rc = pass_through(task, error);

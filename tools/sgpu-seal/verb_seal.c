@@ -339,11 +339,12 @@ static int write_batch(struct task *task, struct sgpu_error *error)
 	rc = rc || !leased ? rc : lease_client_done(&task->lease.client, error);
 	if (!rc && task->seal_path) {
 		rc = cli_output_take(&seal, task->seal_path, 0600, false, error);
-		rc = rc ? rc : sgpu_batch_write_seal(seal.fd, task->seal_path, task->batch, error);
+		rc = rc ? rc
+			: sgpu_batch_write_head(seal.fd, task->seal_path, task->batch, true, error);
 		rc = rc ? rc : sgpu_output_commit(&seal, error);
 		sgpu_output_close(&seal);
 	}
-	rc = rc ? rc : sgpu_batch_write_head(fd, path, task->batch, error);
+	rc = rc ? rc : sgpu_batch_write_head(fd, path, task->batch, false, error);
 	rc = rc ? rc : move_payloads(task, false, &moves[1], error);
 	rc = rc ? rc : sgpu_tar_padding(fd, path, moves[1].at, error);
 	rc = rc ? rc : sgpu_tar_next(task->reader, &member, &size, error);

@@ -424,7 +424,8 @@ static int run(struct load *load, int in, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_sources_create(load->files, &load->sources, error);
 	rc = rc ? rc : stage(load, error);
 	rc = rc ? rc : relocate(load, error);
-	rc = rc ? rc : sgpu_batch_write_head(load->out.fd, load->out.path, load->batch, error);
+	rc = rc ? rc
+		: sgpu_batch_write_head(load->out.fd, load->out.path, load->batch, false, error);
 	rc = rc ? rc : sgpu_tar_end(load->out.fd, load->out.path, error);
 	rc = rc ? rc : sgpu_output_commit(&load->out, error);
 	if (rc == SGPU_OK && load->export) {
