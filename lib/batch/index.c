@@ -208,8 +208,8 @@ static int parse_segment(const json_t *json, const char *where, bool response,
 }
 
 /* Reads all but the segments. */
-static int parse_frame(const json_t *index, const char *where, struct sgpu_batch *batch,
-		       const char **status, struct sgpu_error *error)
+static int parse_frame(const char *text, size_t size, struct sgpu_batch *batch,
+		       struct sgpu_list *list, const char **status, struct sgpu_error *error)
 {
 	const char *alg = NULL, *aead = NULL;
 	json_t *segments, *timings = NULL;
@@ -226,14 +226,14 @@ static int parse_frame(const json_t *index, const char *where, struct sgpu_batch
 		{ "batch_status", SGPU_FIELD_TEXT, .to = status },
 		{ "timings", SGPU_FIELD_JSON, .to = &timings },
 	};
-	int rc = batch->response ? sgpu_fields_read(index, where, fields + 1, 6, error)
-				 : sgpu_fields_read(index, where, fields, 5, error);
+	int rc = batch->response ? sgpu_list_open(list, text, size, fields + 1, 6, error)
+				 : sgpu_list_open(list, text, size, fields, 5, error);
 
 	batch->timings = json_incref(timings);
 	if (!rc && (strcmp(alg, SGPU_BATCH_ALG) || strcmp(aead, SGPU_BATCH_AEAD))) {
 		rc = sgpu_fail(error, SGPU_EINVALID,
-			       "%s: alg '%.64s' and aead '%.64s' are not '%s' and '%s'", where, alg,
-			       aead, SGPU_BATCH_ALG, SGPU_BATCH_AEAD);
+			       "%s: alg '%.64s' and aead '%.64s' are not '%s' and '%s'",
+			       list->where, alg, aead, SGPU_BATCH_ALG, SGPU_BATCH_AEAD);
 	}
 	return rc;
 }
@@ -241,26 +241,21 @@ static int parse_frame(const json_t *index, const char *where, struct sgpu_batch
 int sgpu_index_parse(const char *text, size_t size, struct sgpu_batch *batch,
 		     struct sgpu_error *error)
 {
-	const char *where = sgpu_index_name(batch), *status = NULL;
-	struct sgpu_list list;
-	int rc = sgpu_list_open(text, size, where, "segments", &list, error);
+	struct sgpu_list list = { .where = sgpu_index_name(batch), .entries.key = "segments" };
+	const char *status = NULL;
+	int rc = parse_frame(text, size, batch, &list, &status, error);
 
-	if (rc) {
-		return rc;
-	}
-	rc = parse_frame(list.frame, where, batch, &status, error);
 	batch->segments = calloc(list.entries.count + 1, sizeof(*batch->segments));
 	rc = rc || batch->segments ? rc : sgpu_fail_nomem(error);
-	while (!rc && list.number < list.entries.count) {
+	while (sgpu_list_next(&list, &rc, error)) {
 		struct sgpu_batch_segment *s = &batch->segments[batch->segment_count++];
 
-		rc = sgpu_list_next(&list, error);
-		rc = rc ? rc : parse_segment(list.entry, list.place, batch->response, s, error);
+		rc = parse_segment(list.entry, list.place, batch->response, s, error);
 		rc = rc ? rc : check_segment(batch, s, error);
 	}
 	if (!rc && batch->response && strcmp(status, status_of(batch)) != 0) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "%s: batch_status is '%.40s', and not '%s'",
-			       where, status, status_of(batch));
+			       list.where, status, status_of(batch));
 	}
 	sgpu_list_close(&list);
 	rc = rc || !batch->timings ? rc : check_timings(batch->timings, error);

@@ -31,23 +31,27 @@ int sgpu_segment_fail(const struct sgpu_batch_segment *s, int code, const char *
 /* ---- json.c ---- */
 json_t *sgpu_bytes_json(bool there, const uint8_t *data, size_t size);
 
+/* An object with one long array. */
 struct sgpu_list {
-	const char *where; /* the file */
-	json_t *frame;	   /* its object, whose array is empty */
-	struct sgpu_json_list entries;
-	json_t *entry;		    /* of the array */
+	const char *where;	       /* the file */
+	struct sgpu_json_list entries; /* .key: of the array */
+	/* If set, the entries are of its segments, in their order, so that none is there twice. */
+	const struct sgpu_batch *batch;
+	/* ---- filled in ---- */
+	json_t *frame; /* the object, whose array is empty */
+	json_t *entry;
 	char place[SGPU_WHERE_MAX]; /* of the entry, for messages */
 	size_t number;		    /* of the next entry */
+	int segment;		    /* of the entry, if `batch` is set */
 };
-SGPU_MUST_CHECK int sgpu_list_open(const char *text, size_t size, const char *where,
-				   const char *key, struct sgpu_list *list,
+/* Reads the members of the object; `fields` has the array, too. Close the list also after an
+ * error. */
+SGPU_MUST_CHECK int sgpu_list_open(struct sgpu_list *list, const char *text, size_t size,
+				   const struct sgpu_field *fields, size_t count,
 				   struct sgpu_error *error);
 void sgpu_list_close(struct sgpu_list *list);
-SGPU_MUST_CHECK int sgpu_list_next(struct sgpu_list *list, struct sgpu_error *error);
-/* Finds the segment of the entry. Entries are in the order of the index, so none is there twice.
- * *segment: that of the entry before, or -1. */
-SGPU_MUST_CHECK int sgpu_list_segment(const struct sgpu_list *list, const struct sgpu_batch *batch,
-				      int *segment, struct sgpu_error *error);
+/* Moves to the next entry. Returns false at the end, after an error, and if *rc is one already. */
+SGPU_MUST_CHECK bool sgpu_list_next(struct sgpu_list *list, int *rc, struct sgpu_error *error);
 const char *sgpu_index_name(const struct sgpu_batch *batch);
 
 /* ---- seal.json ---- */
@@ -67,7 +71,7 @@ SGPU_MUST_CHECK int sgpu_index_text(const struct sgpu_batch *batch, char **text,
 				    struct sgpu_error *error);
 
 /* ---- locations.json ---- */
-/* Takes the locations into a batch that agrees with its manifest. text NULL: there are none. */
+/* Takes the locations into a batch that agrees with its manifest. */
 SGPU_MUST_CHECK int sgpu_locations_parse(const char *text, size_t size, struct sgpu_batch *batch,
 					 struct sgpu_error *error);
 /* *text NULL: all payloads are inline. */

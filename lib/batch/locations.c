@@ -77,7 +77,7 @@ static int parse_place(const char *text, const char *place, struct sgpu_batch_se
 }
 
 static int parse_location(const struct sgpu_list *list, struct sgpu_batch_segment *segment,
-			  uint64_t payload, bool packed, struct sgpu_error *error)
+			  struct sgpu_error *error)
 {
 	struct sgpu_location *location = &segment->location;
 	const char *id = NULL, *text = NULL, *array = NULL, *at = NULL;
@@ -102,12 +102,14 @@ static int parse_location(const struct sgpu_list *list, struct sgpu_batch_segmen
 	};
 	int rc = sgpu_fields_read(list->entry, list->place, fields,
 				  kind != SGPU_LOCATION_FILE ? 2
-				  : packed		     ? 5
+				  : list->batch->packed	     ? 5
 							     : 3,
 				  error);
 
 	if (!rc && kind != SGPU_LOCATION_FILE) {
-		rc = parse_handle(text, list->place, payload, location, error);
+		rc = parse_handle(text, list->place,
+				  sgpu_batch_payload_size(list->batch, list->segment), location,
+				  error);
 	}
 	location->kind = (enum sgpu_location_kind)kind;
 	if (rc || kind != SGPU_LOCATION_FILE) {
@@ -151,52 +153,40 @@ int sgpu_locations_parse(const char *text, size_t size, struct sgpu_batch *batch
 {
 	json_t *locations;
 	const struct sgpu_field frame = { "locations", SGPU_FIELD_JSON, .to = &locations };
-	struct sgpu_list list;
-	int segment = -1, rc = sgpu_list_open(text, size, where, "locations", &list, error);
+	struct sgpu_list list = { .where = where, .entries.key = frame.key, .batch = batch };
+	int rc = sgpu_list_open(&list, text, size, &frame, 1, error);
 
-	if (rc) {
-		return rc;
-	}
-	rc = sgpu_fields_read(list.frame, where, &frame, 1, error);
 	if (!rc && !list.entries.count) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "%s: /locations is empty", where);
 	}
-	while (!rc && list.number < list.entries.count) {
-		rc = sgpu_list_next(&list, error);
-		rc = rc ? rc : sgpu_list_segment(&list, batch, &segment, error);
-		rc = rc ? rc
-			: parse_location(&list, &batch->segments[segment],
-					 sgpu_batch_payload_size(batch, segment), batch->packed,
-					 error);
-		rc = rc ? rc : check_location(batch, segment, error);
+	while (sgpu_list_next(&list, &rc, error)) {
+		rc = parse_location(&list, &batch->segments[list.segment], error);
+		rc = rc ? rc : check_location(batch, list.segment, error);
 	}
 	sgpu_list_close(&list);
 	return rc;
 }
 
 /* ---- writing ---- */
+static json_t *handle_json(const struct sgpu_location *location, uint64_t size)
+{
+	char handle[SGPU_HANDLE_TEXT];
+
+	sgpu_handle_text(location->region, location->offset, size, handle);
+	return json_string(handle);
+}
+
 json_t *sgpu_location_json(const struct sgpu_location *location, uint64_t size)
 {
 	const char *word = words[location->kind];
-	char handle[SGPU_HANDLE_TEXT];
 
 	if (location->kind <= SGPU_LOCATION_INLINE) {
 		return word ? json_pack("{s:b}", word, 1) : json_null();
 	}
-	if (location->kind == SGPU_LOCATION_FILE) {
-		return json_pack("{s:s, s:I, s:s*}", word, location->file, "offset",
-				 (json_int_t)location->offset, "array", location->array);
-	}
-	sgpu_handle_text(location->region, location->offset, size, handle);
-	return json_pack("{s:s}", word, handle);
-}
-
-static int add_place(json_t *entry, const struct sgpu_batch_segment *s)
-{
-	char handle[SGPU_HANDLE_TEXT];
-
-	sgpu_handle_text(s->place->region, s->place->offset, sgpu_segment_masked_size(s), handle);
-	return json_object_set_new(entry, "at", json_string(handle));
+	return location->kind == SGPU_LOCATION_FILE
+		       ? json_pack("{s:s, s:I, s:s*}", word, location->file, "offset",
+				   (json_int_t)location->offset, "array", location->array)
+		       : json_pack("{s:o}", word, handle_json(location, size));
 }
 
 int sgpu_locations_text(const struct sgpu_batch *batch, char **text, size_t *size,
@@ -215,7 +205,9 @@ int sgpu_locations_text(const struct sgpu_batch *batch, char **text, size_t *siz
 		}
 		entry = sgpu_location_json(s->location.kind ? &s->location : s->place,
 					   sgpu_batch_payload_size(batch, i));
-		if ((batch->packed && s->input && s->place && add_place(entry, s) != 0) ||
+		if ((batch->packed && s->input && s->place &&
+		     json_object_set_new(entry, "at",
+					 handle_json(s->place, sgpu_segment_masked_size(s)))) ||
 		    json_object_set_new(entry, "segment_id", json_string(s->id)) != 0 ||
 		    json_array_append(list, entry) != 0) {
 			rc = sgpu_fail_nomem(error);

@@ -128,9 +128,10 @@ static int open_note(const struct sgpu_batch *batch, const uint8_t *batch_key, c
 }
 
 /* ---- reading ---- */
-static int take_output(const struct sgpu_list *list, int segment, char **path, json_t **file,
+static int take_output(const struct sgpu_list *list, char **path, json_t **file,
 		       struct sgpu_error *error)
 {
+	const int segment = list->segment;
 	char normal[SGPU_LOCATION_MAX + 1];
 	const char *id = NULL, *text = NULL;
 	bool has_path = false;
@@ -164,21 +165,15 @@ static int read_note(const struct sgpu_batch *batch, const char *text, size_t si
 	json_t *outputs;
 	const struct sgpu_field fields[] = { { "version", SGPU_FIELD_NUMBER, .to = &version },
 					     { "outputs", SGPU_FIELD_JSON, .to = &outputs } };
-	struct sgpu_list list;
-	int segment = -1, rc = sgpu_list_open(text, size, where, "outputs", &list, error);
+	struct sgpu_list list = { .where = where, .entries.key = "outputs", .batch = batch };
+	int rc = sgpu_list_open(&list, text, size, fields, SGPU_ARRAY_LENGTH(fields), error);
 
-	if (rc) {
-		return rc;
-	}
-	rc = sgpu_fields_read(list.frame, where, fields, SGPU_ARRAY_LENGTH(fields), error);
 	if (!rc && version != SGPU_BATCH_VERSION) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "%s: not of version %d", where,
 			       SGPU_BATCH_VERSION);
 	}
-	while (!rc && list.number < list.entries.count) {
-		rc = sgpu_list_next(&list, error);
-		rc = rc ? rc : sgpu_list_segment(&list, batch, &segment, error);
-		rc = rc ? rc : take_output(&list, segment, paths, files, error);
+	while (sgpu_list_next(&list, &rc, error)) {
+		rc = take_output(&list, paths, files, error);
 	}
 	sgpu_list_close(&list);
 	return rc;
