@@ -34,6 +34,7 @@ struct sgpu_group {
 	struct sgpu_staging_buffer *buffers[GROUP_BUFFERS];
 	uint8_t *slab; /* where the next payload may begin, and how many bytes are left there */
 	uint64_t left;
+	struct sgpu_stream *stream; /* of its work, once that is enqueued */
 	struct sgpu_event *ended;
 	struct sgpu_work works[2 * GROUP_MAX]; /* set as payloads are added, as are members */
 	struct member members[GROUP_MAX];
@@ -141,7 +142,6 @@ static void end_group(struct sgpu_run *run, struct sgpu_group *group)
 		const struct sgpu_task *bad = m->copy.code != SGPU_OK ? &m->copy : &m->check;
 		struct sgpu_payload *p = m->of;
 		const uint64_t bytes = p->size - p->header;
-		struct sgpu_stream *stream;
 		const char *text = bad->error.text;
 		int rc = bad->code;
 
@@ -149,11 +149,8 @@ static void end_group(struct sgpu_run *run, struct sgpu_group *group)
 		    !sgpu_equal(p->of->kt128, m->digest, SGPU_KT128_SIZE)) {
 			rc = SGPU_EAUTH;
 			text = SGPU_TRANSFER_OTHER_DIGEST;
-			if (sgpu_run_get_stream(run, p->device, SGPU_RUN_PLAN, &stream, NULL) ==
-			    SGPU_OK) {
-				(void)!sgpu_device_clear(stream, p->memory, bytes, NULL);
-				run->maybe_busy = true;
-			}
+			(void)!sgpu_device_clear(group->stream, p->memory, bytes, NULL);
+			run->maybe_busy = true;
 		}
 		sgpu_payload_note(p, p->sealed ? SGPU_SPAN_OPEN : SGPU_SPAN_COPY_IN,
 				  m->check.begin_ns, m->check.end_ns, bytes);
@@ -167,13 +164,8 @@ static void end_group(struct sgpu_run *run, struct sgpu_group *group)
 /* Fails a group whose work was not all enqueued, or cannot be asked for. */
 static void fail_group(struct sgpu_run *run, struct sgpu_group *group, int rc, const char *text)
 {
-	struct sgpu_stream *stream;
-
-	if (sgpu_run_get_stream(run, group->device, SGPU_RUN_PLAN, &stream, NULL) != SGPU_OK) {
-		stream = NULL; /* then nothing was enqueued */
-	}
-	if (stream) {
-		(void)!sgpu_stream_sync(stream, NULL);
+	if (group->stream) {
+		(void)!sgpu_stream_sync(group->stream, NULL);
 	}
 	for (int i = 0; i < group->count; i++) {
 		struct member *member = &group->members[i];
@@ -183,12 +175,12 @@ static void fail_group(struct sgpu_run *run, struct sgpu_group *group, int rc, c
 			member->check.code = sgpu_fail(&member->check.error, rc, "%s",
 						       text[0] ? text : sgpu_strerror(rc));
 		}
-		if (stream) {
-			(void)!sgpu_device_clear(stream, p->memory, p->of->size, NULL);
+		if (group->stream) {
+			(void)!sgpu_device_clear(group->stream, p->memory, p->of->size, NULL);
 		}
 	}
-	if (stream) {
-		(void)!sgpu_stream_sync(stream, NULL);
+	if (group->stream) {
+		(void)!sgpu_stream_sync(group->stream, NULL);
 	}
 	end_group(run, group);
 }
@@ -196,7 +188,6 @@ static void fail_group(struct sgpu_run *run, struct sgpu_group *group, int rc, c
 static void flush_group(struct sgpu_run *run)
 {
 	struct sgpu_group *group = run->filling, **last = &run->enqueued;
-	struct sgpu_stream *stream = NULL;
 	struct sgpu_error error = { 0 };
 	int rc;
 
@@ -208,11 +199,11 @@ static void flush_group(struct sgpu_run *run)
 		end_group(run, group);
 		return;
 	}
-	rc = sgpu_run_get_stream(run, group->device, SGPU_RUN_PLAN, &stream, &error);
+	rc = sgpu_run_get_stream(run, group->device, SGPU_RUN_PLAN, &group->stream, &error);
 	rc = rc ? rc
 		: sgpu_event_create(run->devices[group->device]->device, &group->ended, &error);
-	rc = rc ? rc : sgpu_enqueue(stream, group->works, group->work_count);
-	rc = rc ? rc : sgpu_event_record(stream, group->ended);
+	rc = rc ? rc : sgpu_enqueue(group->stream, group->works, group->work_count);
+	rc = rc ? rc : sgpu_event_record(group->stream, group->ended);
 	if (rc != SGPU_OK) {
 		fail_group(run, group, rc, error.text);
 		return;
@@ -344,11 +335,9 @@ bool sgpu_inputs_end_groups(struct sgpu_run *run)
 
 void sgpu_inputs_sync(struct sgpu_run *run)
 {
-	struct sgpu_stream *stream;
-
-	if (run->enqueued && sgpu_run_get_stream(run, run->enqueued->device, SGPU_RUN_PLAN, &stream,
-						 NULL) == SGPU_OK) {
-		(void)!sgpu_stream_sync(stream, NULL); /* its tasks tell of failures */
+	if (run->enqueued) {
+		/* its tasks tell of failures */
+		(void)!sgpu_stream_sync(run->enqueued->stream, NULL);
 	}
 }
 
