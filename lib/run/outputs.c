@@ -65,7 +65,6 @@ static int find_place(struct sgpu_payload *p, struct sgpu_error *error)
 	if (place) {
 		return sgpu_sources_open(run->sources, place, p->size, true, &p->file, error);
 	}
-	p->place = run->places ? run->places[p->segment] : 0;
 	if (p->place == 0) {
 		int rc = sgpu_limit_take(SGPU_HOST_MEMORY, p->size, error);
 
@@ -113,11 +112,11 @@ static void end_output(struct sgpu_payload *p, int rc, const char *text)
 {
 	struct sgpu_run *run = p->run;
 
-	sgpu_device_key_free(&p->key);
-	sgpu_source_close(&p->file);
-	if ((rc == SGPU_ESYSTEM || rc == SGPU_ENOSPACE) && p->place > 0) {
+	if ((rc == SGPU_ESYSTEM || rc == SGPU_ENOSPACE) && p->place > 0 && p->file.fd >= 0) {
 		(void)sgpu_fail(&run->file_error, rc, "%s", text ? text : "");
 	}
+	sgpu_device_key_free(&p->key);
+	sgpu_source_close(&p->file);
 	p->ended = true;
 	if (rc != SGPU_OK) {
 		p->text = sgpu_run_failure(run, "segment", p->of->id, &rc, text ? text : "");

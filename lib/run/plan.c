@@ -428,6 +428,9 @@ static int plan_buffers(struct planner *p, struct sgpu_error *error)
 			}
 		}
 		rc = rc ? rc : sgpu_ops_prepare(p->manifest, operation, &call, error);
+		if (rc == SGPU_OK && call.op->at_most && call.op->at_most(&call)) {
+			p->plan->unknown_sizes = true;
+		}
 		size = rc == SGPU_OK && call.op->scratch ? call.op->scratch(&call) : 0;
 		if (size > 0) {
 			rc = give_buffer(p, p->plan->operations[operation].device, size, &scratch,

@@ -195,10 +195,10 @@ struct sgpu_payload {
 	bool ended;	  /* it has arrived or left, or `code` says why not; never set for an output
 			     whose operation failed */
 	/* of a result */
-	struct sgpu_small *small;	 /* if it follows its operation */
-	uint8_t *data;			 /* where it waits for the response, or NULL */
-	uint64_t place;			 /* offset in the response's file, or 0 */
-	uint64_t actual;		 /* bytes of plaintext */
+	struct sgpu_small *small; /* if it follows its operation */
+	uint8_t *data;		  /* where it waits for the response, or NULL */
+	uint64_t place;	 /* its offset in the response's file, if it is written early; else 0 */
+	uint64_t actual; /* bytes of plaintext */
 	uint8_t digest[SGPU_KT128_SIZE]; /* if it is not sealed */
 };
 
@@ -225,10 +225,7 @@ struct sgpu_run {
 	struct sgpu_operations *operations;
 	struct sgpu_run_module *modules; /* by segment of the manifest; NULL: the batch has none */
 	const char *broken_rule; /* that a module broke, which stops the run with SGPU_EPOLICY */
-	/* Offsets in the response's file, by segment of the manifest, of results written before it
-	 * is complete; 0: not to the file. NULL: none is. */
-	uint64_t *places;
-	struct sgpu_error file_error; /* of writing them to the file: there can be no response */
+	struct sgpu_error file_error; /* of writing early results: there can be no response */
 	struct sgpu_sources *sources; /* the batch's open files and regions */
 	struct sgpu_leases {	      /* the batch's leases */
 		struct sgpu_lease *inputs;
@@ -237,7 +234,8 @@ struct sgpu_run {
 		bool offered;
 	} leases;
 	uint64_t rank; /* of this run's transfers; lower ranks go first */
-	bool reserved; /* space was reserved: truncate the file after the response */
+	bool cut; /* truncate the file after the response: space was reserved there, or results are
+		     written early */
 
 	struct sgpu_run_text {
 		struct sgpu_run_text *next;
@@ -411,7 +409,7 @@ struct sgpu_moved {
 SGPU_MUST_CHECK int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list,
 				    int count, struct sgpu_error *error);
 /* Plans where each result will lie in the response's file if all succeed; sgpu_respond moves them
- * if one fails. Leaves run->places NULL if that cannot be known or would not pay. */
+ * if one fails. Gives them no place there if that cannot be known or would not pay. */
 SGPU_MUST_CHECK int sgpu_respond_plan(struct sgpu_run *run, struct sgpu_error *error);
 /* Reserves the response's space in a file without a name, if the file system can: a recorded batch
  * runs only once, and should not find the disk full; and pages of a memory file cost less in one

@@ -149,6 +149,12 @@ static int make_response(struct sgpu_run *run, struct sgpu_batch **response,
 					  error);
 		}
 	}
+	run->result.response_size = 0;
+	for (int i = 0; rc == SGPU_OK && i < r->segment_count; i++) {
+		if (r->segments[i].location.kind == SGPU_LOCATION_INLINE) {
+			run->result.response_size += sgpu_batch_payload_size(r, i);
+		}
+	}
 	r->timings = timings(run);
 	if (rc == SGPU_OK && !r->timings) {
 		rc = sgpu_fail_nomem(error);
@@ -161,9 +167,13 @@ static int make_response(struct sgpu_run *run, struct sgpu_batch **response,
 	return rc;
 }
 
-static int segment_of(const struct sgpu_run *run, const struct sgpu_batch *response, int index)
+/* The payload of a segment of the response. */
+static struct sgpu_payload *payload_of(const struct sgpu_run *run,
+				       const struct sgpu_batch *response, int index)
 {
-	return sgpu_manifest_segment(run->job.manifest, response->segments[index].id);
+	const char *id = response->segments[index].id;
+
+	return sgpu_run_payload(run, sgpu_manifest_segment(run->job.manifest, id), true);
 }
 
 /* Gathers small pieces of the response, to write them together. */
@@ -203,8 +213,7 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 			 struct sgpu_error *error)
 {
 	static const uint8_t zeros[SGPU_TAR_BLOCK];
-	const struct sgpu_payload *p =
-		sgpu_run_payload(w->run, segment_of(w->run, response, index), true);
+	const struct sgpu_payload *p = payload_of(w->run, response, index);
 	uint8_t header[SGPU_TAR_BLOCK];
 	uint64_t begin = sgpu_now_ns();
 	int rc = sgpu_batch_payload_header(response, index, header, error);
@@ -226,35 +235,6 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 }
 
 /* ---- results that are in the file before the response is known ---- */
-/* Computes where payloads are in the file if the response, a tar, begins at `begin`: its head, then
- * each payload after a header, padded to blocks. *places: from malloc, by segment of the manifest,
- * or 0. */
-static int place_payloads(const struct sgpu_run *run, struct sgpu_batch *response, uint64_t begin,
-			  uint64_t **places, struct sgpu_error *error)
-{
-	uint8_t *head = NULL;
-	size_t size = 0;
-	int rc = sgpu_batch_head(response, false, &head, &size, error);
-	uint64_t at = begin + size;
-
-	free(head);
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	*places = calloc((size_t)run->job.manifest->segment_count + 1, sizeof(**places));
-	if (!*places) {
-		return sgpu_fail_nomem(error);
-	}
-	for (int i = 0; i < response->segment_count; i++) {
-		if (response->segments[i].location.kind == SGPU_LOCATION_INLINE) {
-			at += SGPU_TAR_BLOCK;
-			(*places)[segment_of(run, response, i)] = at;
-			at += sgpu_tar_padded(sgpu_batch_payload_size(response, i));
-		}
-	}
-	return SGPU_OK;
-}
-
 /* A payload that goes up is moved from its end, so no byte is overwritten unread. */
 static int move_one(int fd, const char *name, const struct sgpu_moved *moved, uint8_t *buffer,
 		    struct sgpu_error *error)
@@ -296,32 +276,37 @@ int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list, int
 	return rc;
 }
 
-/* Moves results that are already in the file to their places in this response. */
-static int settle_places(struct sgpu_run *run, struct sgpu_batch *response,
-			 struct sgpu_error *error)
+/* Places the payloads in the file, where the response, a tar, begins at the current position: after
+ * its head, each after a header, padded to blocks. Moves those that had other places before. */
+static int place_payloads(struct sgpu_run *run, const struct sgpu_batch *response, size_t head_size,
+			  struct sgpu_error *error)
 {
 	struct sgpu_moved *moves = calloc((size_t)response->segment_count + 1, sizeof(*moves));
-	uint64_t *places = NULL;
-	off_t begin = lseek(run->submission.out_fd, 0, SEEK_CUR);
-	int rc = begin < 0 ? sgpu_fail_errno(error, "cannot seek in '%s'", run->submission.out_name)
-			   : place_payloads(run, response, (uint64_t)begin, &places, error);
-	int moved = 0;
+	const off_t begin = lseek(run->submission.out_fd, 0, SEEK_CUR);
+	uint64_t at = (uint64_t)begin + head_size;
+	int moved = 0, rc = moves ? SGPU_OK : sgpu_fail_nomem(error);
 
-	rc = rc == SGPU_OK && !moves ? sgpu_fail_nomem(error) : rc;
+	if (rc == SGPU_OK && begin < 0) {
+		rc = sgpu_fail_errno(error, "cannot seek in '%s'", run->submission.out_name);
+	}
 	for (int i = 0; rc == SGPU_OK && i < response->segment_count; i++) {
-		const int segment = segment_of(run, response, i);
-		const struct sgpu_payload *p = sgpu_run_payload(run, segment, true);
+		struct sgpu_payload *p = payload_of(run, response, i);
 
-		if (places[segment] > 0 && !p->data && p->place != places[segment]) {
-			moves[moved++] = (struct sgpu_moved){ p->place, places[segment], p->size };
+		if (response->segments[i].location.kind != SGPU_LOCATION_INLINE) {
+			continue;
 		}
+		at += SGPU_TAR_BLOCK;
+		if (p->place > 0 && p->place != at) {
+			moves[moved++] = (struct sgpu_moved){ p->place, at, p->size };
+		}
+		p->place = at;
+		at += sgpu_tar_padded(sgpu_batch_payload_size(response, i));
 	}
 	if (rc == SGPU_OK && moved > 0) {
 		rc = sgpu_place_move(run->submission.out_fd, run->submission.out_name, moves, moved,
 				     error);
 	}
 	free(moves);
-	free(places);
 	return rc;
 }
 
@@ -354,16 +339,6 @@ static int verdict(const struct sgpu_run *run, const struct sgpu_batch *response
 	return SGPU_OK;
 }
 
-static void note_size(struct sgpu_run *run, const struct sgpu_batch *response)
-{
-	run->result.response_size = 0;
-	for (int i = 0; i < response->segment_count; i++) {
-		if (response->segments[i].location.kind == SGPU_LOCATION_INLINE) {
-			run->result.response_size += sgpu_batch_payload_size(response, i);
-		}
-	}
-}
-
 int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error)
 {
 	static const uint8_t end[2 * SGPU_TAR_BLOCK];
@@ -376,11 +351,10 @@ int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error)
 	w.run = run;
 	w.size = 0;
 	if (rc == SGPU_OK) {
-		note_size(run, response);
 		sgpu_leases_offer(run); /* readers of the response may take that lease now */
-		rc = run->places ? settle_places(run, response, error) : SGPU_OK;
+		rc = sgpu_batch_head(response, false, &head, &size, error);
 	}
-	rc = rc ? rc : sgpu_batch_head(response, false, &head, &size, error);
+	rc = rc || !run->cut ? rc : place_payloads(run, response, size, error);
 	rc = rc ? rc : put(&w, head, size, error);
 	for (int i = 0; rc == SGPU_OK && i < response->segment_count; i++) {
 		if (response->segments[i].location.kind == SGPU_LOCATION_INLINE) {
@@ -389,7 +363,7 @@ int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error)
 	}
 	rc = rc ? rc : put(&w, end, sizeof(end), error);
 	rc = rc ? rc : flush(&w, error);
-	if (rc == SGPU_OK && (run->places || run->reserved)) {
+	if (rc == SGPU_OK && run->cut) {
 		rc = sgpu_respond_cut(run, error);
 	}
 	free(head);
@@ -421,6 +395,7 @@ int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error)
 	struct statfs about = { 0 };
 	struct stat status;
 	uint64_t most;
+	bool reserved;
 
 	/* A file with a name may belong to somebody who does not want it cut. */
 	if (!job->options->replay || begin < 0 || fstat(fd, &status) != 0 ||
@@ -442,9 +417,10 @@ int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error)
 	}
 	(void)getrlimit(RLIMIT_FSIZE, &limit);
 	errno = EFBIG; /* not every file system looks at the limit when it reserves */
-	run->reserved = (uint64_t)begin + most <= limit.rlim_cur &&
-			fallocate(fd, FALLOC_FL_KEEP_SIZE, begin, (off_t)most) == 0;
-	if (!run->reserved && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
+	reserved = (uint64_t)begin + most <= limit.rlim_cur &&
+		   fallocate(fd, FALLOC_FL_KEEP_SIZE, begin, (off_t)most) == 0;
+	run->cut |= reserved;
+	if (!reserved && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
 		run->result.response_size = most;
 		return sgpu_fail_errno(error, "cannot reserve %llu bytes for the response '%s'",
 				       (unsigned long long)most, run->submission.out_name);
@@ -457,35 +433,23 @@ int sgpu_respond_plan(struct sgpu_run *run, struct sgpu_error *error)
 	const int fd = run->submission.out_fd;
 	const uint64_t least = 1 << 20; /* bytes; below that, memory is as fast */
 	struct sgpu_batch *response = NULL;
+	uint8_t *head = NULL;
+	size_t size = 0;
 	struct stat status;
 	uint64_t bytes;
-	off_t begin;
 	int rc;
 
-	if (run->job.manifest->all_or_nothing || !sgpu_results_size(&run->job, 0, &bytes) ||
-	    bytes < least) {
-		return SGPU_OK;
-	}
-	for (int i = 0; i < run->job.manifest->operation_count; i++) {
-		struct sgpu_op_call call;
-
-		/* Only the operation knows the size of such a result. */
-		if (sgpu_ops_prepare(run->job.manifest, i, &call, NULL) != SGPU_OK ||
-		    (call.op->at_most && call.op->at_most(&call))) {
-			return SGPU_OK;
-		}
-	}
-	begin = lseek(fd, 0, SEEK_CUR);
 	/* Results to be moved are read again, so the file must be readable. */
-	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
-	    (fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND)) != O_RDWR) {
+	if (run->job.manifest->all_or_nothing || run->job.plan->unknown_sizes ||
+	    !sgpu_results_size(&run->job, 0, &bytes) || bytes < least || fstat(fd, &status) != 0 ||
+	    !S_ISREG(status.st_mode) || (fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND)) != O_RDWR) {
 		return SGPU_OK;
 	}
+	run->cut = true;
 	rc = make_response(run, &response, error);
-	rc = rc ? rc : place_payloads(run, response, (uint64_t)begin, &run->places, error);
-	if (rc == SGPU_OK) {
-		note_size(run, response);
-	}
+	rc = rc ? rc : sgpu_batch_head(response, false, &head, &size, error);
+	rc = rc ? rc : place_payloads(run, response, size, error);
+	free(head);
 	sgpu_batch_free(&response);
 	return rc;
 }

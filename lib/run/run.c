@@ -297,7 +297,7 @@ static void respond(struct sgpu_run *run)
 	}
 	run->code = rc;
 	sgpu_io_set_guard(NULL);
-	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS && run->places) {
+	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS && run->cut) {
 		(void)!sgpu_respond_cut(run, NULL);
 	}
 }
@@ -433,7 +433,6 @@ void sgpu_run_free(struct sgpu_run **run)
 	r->runner->begun[r->first]--;
 	pthread_mutex_unlock(&r->runner->mutex);
 	free(r->payloads);
-	free(r->places);
 	free(r->operations);
 	free(r->modules);
 	while (r->texts) {

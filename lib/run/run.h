@@ -51,6 +51,7 @@ struct sgpu_plan {
 	} * segments;
 	struct sgpu_plan_buffer *buffers;
 	struct sgpu_plan_move *moves;
+	bool unknown_sizes;	 /* of an output, which only its operation knows */
 	uint64_t bytes_unshared; /* device memory if no buffer were used twice */
 	uint64_t bytes;		 /* device memory of the plan, on all devices */
 };
