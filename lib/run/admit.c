@@ -3,9 +3,9 @@
  * Admission refuses what can be refused before the first payload arrives. After seal.json,
  * everything is authenticated before it is parsed: seal.json's form, the batch key, the MAC, the
  * owners' signatures; the index by its digest; the manifest by its digest, and whether both agree;
- * what the policy forbids, sizes, plan; where payloads lie. Last, the batch is recorded. No payload
- * is read, and nothing runs, before that. Which outputs may be LOW was decided when the manifest
- * was parsed (lib/manifest/flow.c).
+ * what the policy forbids, sizes, plan; where payloads lie. Last, the batch is recorded; no payload
+ * is read before. Which outputs may be LOW was decided when the manifest was parsed
+ * (lib/manifest/flow.c).
  */
 #include "crypto/crypto.h"
 
@@ -195,6 +195,8 @@ static int check_region(const struct sgpu_job *job, const struct sgpu_batch_segm
 	return sgpu_hint(error, "%s", fault.hint);
 }
 
+enum { RESULT_LINE = 64 }; /* results that follow each other begin at multiples of this */
+
 static bool wants_place(const struct sgpu_job *job, int in_batch)
 {
 	return sgpu_segment_is_output(&job->manifest->segments[job->to_manifest[in_batch]]) &&
@@ -209,16 +211,17 @@ bool sgpu_results_size(const struct sgpu_job *job, uint64_t each, uint64_t *sum)
 			continue;
 		}
 		if (!sgpu_add_u64(*sum, sgpu_segment_masked_size(&job->batch->segments[i]), sum) ||
-		    !sgpu_add_u64(*sum, each + SGPU_RESULT_LINE - 1, sum)) {
+		    !sgpu_add_u64(*sum, each + RESULT_LINE - 1, sum)) {
 			return false;
 		}
-		*sum -= *sum % SGPU_RESULT_LINE;
+		*sum -= *sum % RESULT_LINE;
 	}
 	return true;
 }
 
-int sgpu_results_place(const struct sgpu_job *job, struct sgpu_location next, uint64_t left,
-		       struct sgpu_error *error)
+/* Gives each result without a place one within the `left` bytes at `next`. */
+static int place_results(const struct sgpu_job *job, struct sgpu_location next, uint64_t left,
+			 struct sgpu_error *error)
 {
 	uint64_t step;
 	int rc = SGPU_OK;
@@ -238,8 +241,7 @@ int sgpu_results_place(const struct sgpu_job *job, struct sgpu_location next, ui
 					 (unsigned long long)left, job->options->results);
 		}
 		rc = sgpu_segment_place(segment, &next, error);
-		step = (size + SGPU_RESULT_LINE - 1) / SGPU_RESULT_LINE * SGPU_RESULT_LINE;
-		step = step < left ? step : left;
+		step = sgpu_min_u64((size + RESULT_LINE - 1) / RESULT_LINE * RESULT_LINE, left);
 		next.offset += step;
 		left -= step;
 	}
@@ -254,7 +256,7 @@ static int check_places(struct sgpu_job *job, struct sgpu_error *error)
 
 	if (job->options->results) { /* the slice that the client named */
 		rc = sgpu_handle_parse(job->options->results, "the results", &next, &left, error);
-		rc = rc ? rc : sgpu_results_place(job, next, left, error);
+		rc = rc ? rc : place_results(job, next, left, error);
 	}
 	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
 		const struct sgpu_batch_segment *in_batch = &job->batch->segments[i];
@@ -277,6 +279,34 @@ static int check_places(struct sgpu_job *job, struct sgpu_error *error)
 		}
 	}
 	return rc ? rc : sgpu_places_check(job->batch, error);
+}
+
+/* Takes the batch's leases, and makes one for its results if the options ask for that. */
+static int take_leases(struct sgpu_run *run, struct sgpu_error *error)
+{
+	const struct sgpu_job *job = &run->job;
+	struct sgpu_location at;
+	uint64_t total;
+	int rc = SGPU_OK;
+
+	if (!job->options->leases) {
+		return SGPU_OK; /* check_places has refused a batch that names any */
+	}
+	run->leases.pool = job->options->leases;
+	run->leases.batch_id = job->batch->id;
+	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
+		if (job->batch->segments[i].location.kind == SGPU_LOCATION_LEASE) {
+			rc = sgpu_leases_take(&run->leases, &job->batch->segments[i],
+					      sgpu_batch_payload_size(job->batch, i), error);
+		}
+	}
+	/* Results of which all may have to be withheld wait in the runner's memory. */
+	return rc == SGPU_OK && job->options->lease_results && !job->manifest->all_or_nothing &&
+			       sgpu_results_size(job, 0, &total) && total > 0 &&
+			       total <= SGPU_LEASE_POOL_MAX &&
+			       sgpu_leases_results(&run->leases, total, &at)
+		       ? place_results(job, at, total, error)
+		       : rc;
 }
 
 static int authenticate(struct sgpu_job *job, struct sgpu_error *error)
@@ -433,7 +463,7 @@ int sgpu_admit(struct sgpu_run *run, struct sgpu_error *error)
 		}
 	}
 	rc = rc ? rc : check_places(job, error);
-	rc = rc ? rc : sgpu_leases_create(run, error);
+	rc = rc ? rc : take_leases(run, error);
 	job->plan = rc == SGPU_OK ? job->prepared->plan : NULL;
 	return rc;
 }

@@ -20,13 +20,6 @@
 
 enum { GROUP_MAX = 64, GROUP_BUFFERS = 16, LINE = 64 };
 
-/* A small payload on its way. */
-struct member {
-	struct sgpu_payload *of;
-	struct sgpu_task copy, check;
-	uint8_t digest[SGPU_KT128_SIZE];
-};
-
 /* Small payloads of one device that are enqueued together. */
 struct sgpu_group {
 	struct sgpu_group *next;
@@ -37,12 +30,12 @@ struct sgpu_group {
 	struct sgpu_stream *stream; /* of its work, once that is enqueued */
 	struct sgpu_event *ended;
 	struct sgpu_work works[2 * GROUP_MAX]; /* set as payloads are added, as are members */
-	struct member members[GROUP_MAX];
+	struct sgpu_small members[GROUP_MAX];
+	struct sgpu_payload *payloads[GROUP_MAX];
 };
 
 /* ---- the end of an input ---- */
-/* Frees what the input has, and lets its readers go. text: why it failed, unless `rc` is SGPU_OK.
- */
+/* Frees what the input has, and lets its readers go. text: why it failed, if it did. */
 static void end_input(struct sgpu_payload *p, int rc, const char *text)
 {
 	sgpu_device_key_free(&p->key);
@@ -138,15 +131,15 @@ static void end_group(struct sgpu_run *run, struct sgpu_group *group)
 	}
 	sgpu_event_free(&group->ended);
 	for (int i = 0; i < group->count; i++) {
-		const struct member *m = &group->members[i];
+		const struct sgpu_small *m = &group->members[i];
 		const struct sgpu_task *bad = m->copy.code != SGPU_OK ? &m->copy : &m->check;
-		struct sgpu_payload *p = m->of;
+		struct sgpu_payload *p = group->payloads[i];
 		const uint64_t bytes = p->size - p->header;
 		const char *text = bad->error.text;
 		int rc = bad->code;
 
 		if (rc == SGPU_OK && !p->sealed &&
-		    !sgpu_equal(p->of->kt128, m->digest, SGPU_KT128_SIZE)) {
+		    !sgpu_equal(p->of->kt128, p->digest, SGPU_KT128_SIZE)) {
 			rc = SGPU_EAUTH;
 			text = SGPU_TRANSFER_OTHER_DIGEST;
 			(void)!sgpu_device_clear(group->stream, p->memory, bytes, NULL);
@@ -168,8 +161,8 @@ static void fail_group(struct sgpu_run *run, struct sgpu_group *group, int rc, c
 		(void)!sgpu_stream_sync(group->stream, NULL);
 	}
 	for (int i = 0; i < group->count; i++) {
-		struct member *member = &group->members[i];
-		const struct sgpu_payload *p = member->of;
+		struct sgpu_small *member = &group->members[i];
+		const struct sgpu_payload *p = group->payloads[i];
 
 		if (member->check.code == SGPU_OK && member->copy.code == SGPU_OK) {
 			member->check.code = sgpu_fail(&member->check.error, rc, "%s",
@@ -239,47 +232,13 @@ static uint8_t *find_room(const struct sgpu_payload *p, struct sgpu_group *group
 	return at;
 }
 
-/* Adds the work of a payload at `from` to the group. */
-static void add_work(struct sgpu_payload *p, struct sgpu_group *group, const uint8_t *from)
-{
-	struct member *member = &group->members[group->count++];
-	struct sgpu_work *works = &group->works[group->work_count];
-	const uint64_t size = p->size - p->header;
-
-	*member = (struct member){ .of = p };
-	member->copy.untimed = member->check.untimed = !sgpu_run_times(p->run, size);
-	if (p->sealed) {
-		works[0] = (struct sgpu_work){ .kind = SGPU_WORK_OPEN_FROM,
-					       .from = from + p->header,
-					       .out = p->memory,
-					       .size = size,
-					       .key = p->key,
-					       .last = true,
-					       .alone = !p->host,
-					       .task = &member->check };
-		group->work_count++;
-	} else {
-		works[0] = (struct sgpu_work){ .kind = SGPU_WORK_COPY_IN,
-					       .from = from,
-					       .out = p->memory,
-					       .size = size,
-					       .task = &member->copy };
-		works[1] = (struct sgpu_work){ .kind = SGPU_WORK_DIGEST,
-					       .in = p->memory,
-					       .to = member->digest,
-					       .size = size,
-					       .task = &member->check };
-		group->work_count += 2;
-	}
-	atomic_fetch_add(&p->run->bytes_in, size);
-}
-
 /* False: a small payload has to be brought in as a large one. */
 static bool bring_small(struct sgpu_payload *p)
 {
 	struct sgpu_run *run = p->run;
 	const uint64_t begin = sgpu_now_ns();
 	struct sgpu_error error = { 0 };
+	struct sgpu_group *group;
 	uint8_t *at = p->host;
 	int rc = SGPU_OK;
 
@@ -304,9 +263,14 @@ static bool bring_small(struct sgpu_payload *p)
 	rc = rc ? rc : prepare_input(p, at, &error);
 	if (rc != SGPU_OK) {
 		end_input(p, rc, error.text);
-	} else {
-		add_work(p, run->filling, at);
+		return true;
 	}
+	group = run->filling;
+	group->payloads[group->count] = p;
+	group->members[group->count] = (struct sgpu_small){ 0 };
+	group->work_count += sgpu_payload_works(p, at + p->header, &group->members[group->count++],
+						&group->works[group->work_count]);
+	atomic_fetch_add(&run->bytes_in, p->size - p->header);
 	return true;
 }
 
@@ -466,11 +430,31 @@ static int read_batch(struct sgpu_run *run, struct sgpu_error *error)
 	return rc;
 }
 
+/* Takes every region that the batch names, so that none outlives the run. If one cannot be taken,
+ * the segments that need it fail later. */
+static void take_regions(struct sgpu_run *run)
+{
+	for (int i = 0; i < run->job.batch->segment_count; i++) {
+		const struct sgpu_batch_segment *s = &run->job.batch->segments[i];
+		const struct sgpu_location *const both[] = { &s->location, s->place };
+		struct sgpu_source source;
+
+		for (int k = 0; k < 2; k++) {
+			if (both[k] && both[k]->kind == SGPU_LOCATION_REGION &&
+			    sgpu_sources_open(run->sources, both[k], 0, k == 1, &source, NULL) ==
+				    SGPU_OK) {
+				sgpu_source_close(&source);
+			}
+		}
+	}
+}
+
 int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error)
 {
 	const struct sgpu_manifest *m = run->job.manifest;
 	int rc;
 
+	take_regions(run);
 	for (int i = 0; i < m->segment_count && atomic_load(&run->stop) == SGPU_OK; i++) {
 		if (sgpu_segment_is_input(&m->segments[i])) {
 			struct sgpu_payload *p = sgpu_run_payload(run, i, false);
@@ -490,29 +474,6 @@ int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error)
 
 		if (p->device >= 0 && !p->begun) {
 			end_input(p, rc ? rc : SGPU_EINVALID, "it did not arrive");
-		}
-	}
-	return rc;
-}
-
-/* ---- creation ---- */
-int sgpu_inputs_create(struct sgpu_run *run, struct sgpu_error *error)
-{
-	const struct sgpu_batch *batch = run->job.batch;
-	int rc = sgpu_sources_create(run->job.options->files, &run->sources, error);
-
-	for (int i = 0; rc == SGPU_OK && i < batch->segment_count; i++) {
-		const struct sgpu_location *const both[] = { &batch->segments[i].location,
-							     batch->segments[i].place };
-		struct sgpu_source source = { .fd = -1 };
-
-		/* If a region cannot be taken, the segments that need it fail later. */
-		for (int k = 0; k < 2; k++) {
-			if (both[k] && both[k]->kind == SGPU_LOCATION_REGION &&
-			    sgpu_sources_open(run->sources, both[k], 0, k == 1, &source, NULL) ==
-				    SGPU_OK) {
-				sgpu_source_close(&source);
-			}
 		}
 	}
 	return rc;

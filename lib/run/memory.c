@@ -3,8 +3,7 @@
  * A plan's buffers: one allocation on each device, in which each buffer begins on a page.
  *
  * A move copies a segment, sealed on its way, to another device once it has arrived or its writer
- * has ended. Readers of the copy are enqueued afterwards, so neither a move nor a stream waits for
- * the other.
+ * has ended. Its readers there are enqueued afterwards, so no stream waits for it.
  */
 #include <stdlib.h>
 
@@ -125,10 +124,9 @@ static int copy_segment(struct sgpu_run *run, const struct sgpu_plan_move *move,
 	for (uint64_t at = 0; rc == SGPU_OK && at < size; at += PORTION) {
 		const int stop = atomic_load(&run->stop);
 
-		rc = stop != SGPU_OK
-			     ? sgpu_fail(error, stop, "the run was stopped")
-			     : sgpu_peer_copy(*peer_of(run, move), to + at, from + at,
-					      size - at < PORTION ? size - at : PORTION, error);
+		rc = stop != SGPU_OK ? sgpu_fail(error, stop, "the run was stopped")
+				     : sgpu_peer_copy(*peer_of(run, move), to + at, from + at,
+						      sgpu_min_u64(size - at, PORTION), error);
 	}
 	return rc;
 }
@@ -140,28 +138,25 @@ void sgpu_moves_make(struct sgpu_run *run, int segment)
 
 	for (int i = plan->segments[segment].first_move; i >= 0; i = plan->moves[i].next) {
 		const struct sgpu_plan_move *move = &plan->moves[i];
-		const uint64_t begin = sgpu_now_ns();
+		struct sgpu_span span = { .kind = SGPU_SPAN_MOVE,
+					  .device = run->devices[move->from]->number,
+					  .number = run->devices[move->to]->number,
+					  .label = s->id,
+					  .begin_ns = sgpu_now_ns() };
 		struct sgpu_error error = { 0 };
-		uint64_t size = 0;
 		int rc;
 
-		(void)sgpu_type_bytes(&s->type, &size); /* known, since it was planned */
-		rc = copy_segment(run, move, size, &error);
-		sgpu_trace_add(run, &(struct sgpu_span){ .kind = SGPU_SPAN_MOVE,
-							 .device = run->devices[move->from]->number,
-							 .number = run->devices[move->to]->number,
-							 .label = s->id,
-							 .begin_ns = begin,
-							 .end_ns = sgpu_now_ns(),
-							 .bytes = size });
+		(void)sgpu_type_bytes(&s->type, &span.bytes); /* known, since it was planned */
+		rc = copy_segment(run, move, span.bytes, &error);
+		span.end_ns = sgpu_now_ns();
+		sgpu_trace_add(run, &span);
 		if (rc != SGPU_OK) {
 			sgpu_operations_not_moved(
 				run, move, rc,
 				sgpu_run_text(run,
 					      "segment '%s' was not moved from device %d to device "
 					      "%d: %s",
-					      s->id, run->devices[move->from]->number,
-					      run->devices[move->to]->number,
+					      s->id, span.device, span.number,
 					      error.text[0] ? error.text : sgpu_strerror(rc)));
 		}
 	}
@@ -172,7 +167,7 @@ int sgpu_moves_open(struct sgpu_run *run, struct sgpu_error *error)
 	const struct sgpu_plan *plan = run->job.plan;
 	int rc = SGPU_OK;
 
-	pthread_mutex_lock(&run->runner->peers_mutex);
+	pthread_mutex_lock(&run->runner->mutex);
 	for (int i = 0; rc == SGPU_OK && i < plan->move_count; i++) {
 		struct sgpu_peer **peer = peer_of(run, &plan->moves[i]);
 
@@ -181,6 +176,6 @@ int sgpu_moves_open(struct sgpu_run *run, struct sgpu_error *error)
 					    run->devices[plan->moves[i].to]->device, NULL, peer,
 					    error);
 	}
-	pthread_mutex_unlock(&run->runner->peers_mutex);
+	pthread_mutex_unlock(&run->runner->mutex);
 	return rc;
 }

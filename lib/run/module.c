@@ -12,14 +12,6 @@
 #include "run/private.h"
 #include "channel/context.h"
 
-struct sgpu_run_module {
-	bool tried;
-	int code;			 /* outcome of loading it */
-	struct sgpu_error error;	 /* why it failed */
-	uint8_t digest[SGPU_KT128_SIZE]; /* that the first operation named */
-	struct sgpu_device_module *loaded;
-};
-
 /* The device where the image arrives and all operations of the module run. */
 static struct sgpu_run_device *device_of(const struct sgpu_run *run, int segment)
 {
@@ -33,15 +25,6 @@ static const char *text_of(const struct sgpu_error *error, int rc)
 	return error->text[0] ? error->text : sgpu_strerror(rc);
 }
 
-int sgpu_modules_create(struct sgpu_run *run, struct sgpu_error *error)
-{
-	if (run->job.has_module) {
-		run->modules =
-			calloc((size_t)run->job.manifest->segment_count, sizeof(*run->modules));
-	}
-	return run->modules || !run->job.has_module ? SGPU_OK : sgpu_fail_nomem(error);
-}
-
 void sgpu_modules_unload(struct sgpu_run *run)
 {
 	for (int i = 0; run->modules && i < run->job.manifest->segment_count; i++) {
@@ -51,7 +34,7 @@ void sgpu_modules_unload(struct sgpu_run *run)
 
 bool sgpu_modules_broke_rules(const struct sgpu_run *run)
 {
-	for (int i = 0; run->modules && i < run->runner->device_count; i++) {
+	for (int i = 0; run->job.has_module && i < run->runner->device_count; i++) {
 		if (sgpu_device_module_broke_rules(run->devices[i]->device)) {
 			return true;
 		}
@@ -62,8 +45,8 @@ bool sgpu_modules_broke_rules(const struct sgpu_run *run)
 /* Ends the run without a response: the module is not what its owner meant to run. */
 static void stop_for_rules(struct sgpu_run *run, const char *text)
 {
-	if (sgpu_modules_broke_rules(run) && !run->broken_rule) {
-		run->broken_rule = sgpu_run_text(run, "%s", text);
+	if (sgpu_modules_broke_rules(run) && run->fatal.code != SGPU_EPOLICY) {
+		(void)sgpu_fail(&run->fatal, SGPU_EPOLICY, "%s", text);
 		sgpu_run_stop(run, SGPU_EPOLICY);
 	}
 }
@@ -91,7 +74,8 @@ static int copy_image(struct sgpu_run *run, int segment, void *image, uint64_t s
 }
 
 /* Has the secure context measure and load the image or, without one, does that by itself. */
-static int load_image(struct sgpu_run *run, int segment, struct sgpu_run_module *m)
+static int load_image(struct sgpu_run *run, int segment, struct sgpu_run_module *m,
+		      struct sgpu_error *error)
 {
 	struct sgpu_device *device = device_of(run, segment)->device;
 	struct sgpu_secure *secure = sgpu_secure_of(device);
@@ -101,21 +85,20 @@ static int load_image(struct sgpu_run *run, int segment, struct sgpu_run_module 
 
 	if (!sgpu_type_bytes(&run->job.manifest->segments[segment].type, &size) || size == 0 ||
 	    size > SGPU_MODULE_SIZE_MAX) {
-		return sgpu_fail(&m->error, SGPU_EINVALID,
-				 "it has %llu bytes, a module has 1 to %d",
+		return sgpu_fail(error, SGPU_EINVALID, "it has %llu bytes, a module has 1 to %d",
 				 (unsigned long long)size, (int)SGPU_MODULE_SIZE_MAX);
 	}
 	image = malloc((size_t)size);
-	rc = image ? copy_image(run, segment, image, size, &m->error) : sgpu_fail_nomem(&m->error);
+	rc = image ? copy_image(run, segment, image, size, error) : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK && secure) {
 		rc = sgpu_secure_module_load(secure, image, (size_t)size, m->digest, &m->loaded,
-					     &m->error);
+					     error);
 	} else if (rc == SGPU_OK) {
 		sgpu_measure_pages(image, (size_t)size, NULL, found);
 		rc = sgpu_equal(found, m->digest, sizeof(found))
 			     ? sgpu_device_module_load(device, image, (size_t)size, &m->loaded,
-						       &m->error)
-			     : sgpu_fail(&m->error, SGPU_EPOLICY,
+						       error)
+			     : sgpu_fail(error, SGPU_EPOLICY,
 					 "the module is not the one whose digest is named");
 	}
 	sgpu_free_wiped(&image, (size_t)size);
@@ -133,21 +116,25 @@ int sgpu_modules_ready(struct sgpu_run *run, int operation, struct sgpu_error *e
 		return sgpu_fail(error, SGPU_EPOLICY, "it names no digest of its module");
 	}
 	if (!m->tried) {
+		struct sgpu_error why = { 0 };
+		int rc;
+
 		m->tried = true;
 		memcpy(m->digest, op->module->digest, sizeof(m->digest));
-		m->code = load_image(run, op->module->segment, m);
-		if (m->code == SGPU_EPOLICY) {
-			sgpu_fail(error, m->code, "module '%s': %s", id, m->error.text);
-			stop_for_rules(run, error->text);
+		rc = load_image(run, op->module->segment, m, &why);
+		if (rc != SGPU_OK) {
+			(void)sgpu_fail(&m->error, rc, "module '%s': %s", id, text_of(&why, rc));
+		}
+		if (rc == SGPU_EPOLICY) {
+			stop_for_rules(run, m->error.text);
 		}
 	}
 	if (!sgpu_equal(m->digest, op->module->digest, sizeof(m->digest))) {
 		return sgpu_fail(error, SGPU_EPOLICY,
 				 "module '%s': operations name different digests of it", id);
 	}
-	return m->code == SGPU_OK ? SGPU_OK
-				  : sgpu_fail(error, m->code, "module '%s': %s", id,
-					      text_of(&m->error, m->code));
+	*error = m->error;
+	return error->code;
 }
 
 /* ---- launching ---- */

@@ -2,9 +2,8 @@
  *
  * The graph of a batch. A stream's operations are enqueued in the plan's order, each once its
  * inputs have arrived and its predecessors are enqueued; the device waits for predecessors that
- * still run. A segment that other devices read is moved there before its readers may be enqueued.
- * So no kernel runs on data that have not verified, and the device waits for the host between two
- * operations only if the second is a module or on another device.
+ * still run. So no kernel runs on data that have not verified, and the device waits for the host
+ * between two operations only if the second is a module or on another device.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +31,7 @@ struct launch {
 struct operation {
 	enum state state;
 	int code;
-	const char *text; /* why it failed or, unless by_itself, of the failure due to which */
+	const char *text; /* why it failed or, unless by_itself, why one before it did */
 	bool by_itself;
 	atomic_bool bad;	  /* it failed, so operations that depend on it must not run */
 	struct launch *launch;	  /* while it is enqueued */
@@ -113,36 +112,31 @@ static int run_kernel(struct sgpu_launch *launch, void *argument)
 	return rc;
 }
 
-static int place_arguments(struct launch *l, struct sgpu_error *error)
+/* Every argument has a buffer, since the operation was planned. */
+static void place_arguments(struct launch *l)
 {
 	const struct sgpu_run *run = l->run;
 	const struct sgpu_operation *op = &run->job.manifest->operations[l->operation];
 	const struct sgpu_plan *plan = run->job.plan;
+	const struct sgpu_plan_operation *planned = &plan->operations[l->operation];
 	const sgpu_devptr *memory = run->memory.buffers;
-	const int scratch = plan->operations[l->operation].scratch;
 
 	for (int i = 0; i < op->arg_count; i++) {
-		uint64_t size;
-		int segment = op->args[i].segment,
-		    at = op->module ? i : sgpu_op_arg(l->call.op, op->args[i].name);
-		int buffer = op->args[i].output
-				     ? plan->segments[segment].out_buffer
-				     : sgpu_plan_read_buffer(plan, segment,
-							     plan->operations[l->operation].device);
+		const struct sgpu_argument *arg = &op->args[i];
+		const int at = op->module ? i : sgpu_op_arg(l->call.op, arg->name);
+		const int buffer =
+			arg->output ? plan->segments[arg->segment].out_buffer
+				    : sgpu_plan_read_buffer(plan, arg->segment, planned->device);
+		uint64_t size = 0;
 
-		if (at < 0 || buffer < 0) {
-			return sgpu_fail(error, SGPU_EINVALID,
-					 "operation '%s' has no memory for '%s'", op->id,
-					 op->args[i].name);
-		}
+		(void)sgpu_type_bytes(&l->call.type[at], &size);
 		l->call.data[at] = (void *)(uintptr_t)memory[buffer];
-		l->bytes += sgpu_type_bytes(&l->call.type[at], &size) ? size : 0;
+		l->bytes += size;
 	}
 	l->task.untimed = !sgpu_run_times(run, l->bytes);
-	if (scratch >= 0) {
-		l->call.scratch = (void *)(uintptr_t)memory[scratch];
+	if (planned->scratch >= 0) {
+		l->call.scratch = (void *)(uintptr_t)memory[planned->scratch];
 	}
-	return SGPU_OK;
 }
 
 static int enqueue(struct sgpu_run *run, int operation, struct sgpu_error *error)
@@ -162,7 +156,9 @@ static int enqueue(struct sgpu_run *run, int operation, struct sgpu_error *error
 	l->operation = operation;
 	rc = sgpu_ops_prepare(run->job.manifest, operation, &l->call, error);
 	l->on_device = sgpu_device_op(device, op->kernel);
-	rc = rc ? rc : place_arguments(l, error);
+	if (rc == SGPU_OK) {
+		place_arguments(l);
+	}
 	rc = rc ? rc : sgpu_run_get_stream(run, planned->stream, SGPU_RUN_PLAN, &l->stream, error);
 	rc = rc ? rc : sgpu_event_create(device, &state->event, error);
 	for (int i = 0; rc == SGPU_OK && i < op->before_count; i++) {

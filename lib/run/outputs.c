@@ -18,13 +18,6 @@
 
 enum { HUGE_PAGE = 2 << 20 };
 
-/* A small result in staging memory. */
-struct sgpu_small {
-	struct sgpu_staging_buffer *staging;
-	uint8_t *host;
-	struct sgpu_task copy, seal;
-};
-
 /* ---- memory ---- */
 /* Uses pages of 2 MiB, if there are any: faults on small ones cost as much as the copy. */
 static uint8_t *large_memory(uint64_t size)
@@ -52,37 +45,6 @@ static void drop_memory(struct sgpu_payload *p)
 }
 
 /* ---- where outputs go ---- */
-/* The output goes to a lease, a region, its place in the file, else to memory. */
-static int find_place(struct sgpu_payload *p, struct sgpu_error *error)
-{
-	struct sgpu_run *run = p->run;
-	const struct sgpu_location *place = p->of->place;
-
-	if (place && place->kind == SGPU_LOCATION_LEASE) {
-		p->host = sgpu_leases_at(run, place);
-		return SGPU_OK;
-	}
-	if (place) {
-		return sgpu_sources_open(run->sources, place, p->size, true, &p->file, error);
-	}
-	if (p->place == 0) {
-		int rc = sgpu_limit_take(SGPU_HOST_MEMORY, p->size, error);
-
-		if (rc < 0) {
-			return rc;
-		}
-		p->host = p->data = large_memory(p->size);
-		if (!p->data) {
-			sgpu_limit_give(SGPU_HOST_MEMORY, p->size);
-			return sgpu_fail_nomem(error);
-		}
-		return SGPU_OK;
-	}
-	p->file = (struct sgpu_source){ .fd = run->submission.out_fd, .offset = p->place };
-	snprintf(p->file.name, sizeof(p->file.name), "%s", run->submission.out_name);
-	return SGPU_OK;
-}
-
 /* Writes bytes of the payload to their place, from `at` on. */
 static int put(struct sgpu_payload *p, uint64_t at, const void *bytes, size_t size,
 	       struct sgpu_error *error)
@@ -94,45 +56,77 @@ static int put(struct sgpu_payload *p, uint64_t at, const void *bytes, size_t si
 	return sgpu_pwrite(p->file.fd, p->file.name, bytes, size, p->file.offset + at, error);
 }
 
-static int put_header(struct sgpu_payload *p, struct sgpu_error *error)
+static int take_memory(struct sgpu_payload *p, struct sgpu_error *error)
 {
-	return put(p, 0, p->header_bytes, p->header, error);
+	int rc = sgpu_limit_take(SGPU_HOST_MEMORY, p->size, error);
+
+	if (rc < 0) {
+		return rc;
+	}
+	p->host = p->data = large_memory(p->size);
+	if (!p->data) {
+		sgpu_limit_give(SGPU_HOST_MEMORY, p->size);
+		return sgpu_fail_nomem(error);
+	}
+	return SGPU_OK;
+}
+
+/* Finds where the output goes, and puts its header there. */
+static int find_place(struct sgpu_payload *p, struct sgpu_error *error)
+{
+	struct sgpu_run *run = p->run;
+	const struct sgpu_location *place = p->of->place;
+	int rc = SGPU_OK;
+
+	if (place && place->kind == SGPU_LOCATION_LEASE) {
+		p->host = sgpu_leases_at(&run->leases, place);
+	} else if (place) {
+		rc = sgpu_sources_open(run->sources, place, p->size, true, &p->file, error);
+	} else if (p->place > 0) {
+		p->file = (struct sgpu_source){ .fd = run->submission.out_fd, .offset = p->place };
+		snprintf(p->file.name, sizeof(p->file.name), "%s", run->submission.out_name);
+	} else {
+		rc = take_memory(p, error);
+	}
+	return rc ? rc : put(p, 0, p->header_bytes, p->header, error);
 }
 
 static void drop_small(struct sgpu_payload *p)
 {
-	if (p->small) {
+	if (p->small && p->small->staging) {
 		sgpu_staging_give(p->run->devices[p->device]->engine, p->small->staging);
-		free(p->small);
-		p->small = NULL;
 	}
+	free(p->small);
+	p->small = NULL;
 }
 
 static void end_output(struct sgpu_payload *p, int rc, const char *text)
 {
 	struct sgpu_run *run = p->run;
 
-	if ((rc == SGPU_ESYSTEM || rc == SGPU_ENOSPACE) && p->place > 0 && p->file.fd >= 0) {
-		(void)sgpu_fail(&run->file_error, rc, "%s", text ? text : "");
+	if ((rc == SGPU_ESYSTEM || rc == SGPU_ENOSPACE) && p->place > 0 && p->file.fd >= 0 &&
+	    run->fatal.code == SGPU_OK) {
+		(void)sgpu_fail(&run->fatal, rc, "%s", text);
 	}
 	sgpu_device_key_free(&p->key);
 	sgpu_source_close(&p->file);
 	p->ended = true;
 	if (rc != SGPU_OK) {
-		p->text = sgpu_run_failure(run, "segment", p->of->id, &rc, text ? text : "");
+		p->text = sgpu_run_failure(run, "segment", p->of->id, &rc, text);
 		p->code = rc;
 		drop_memory(p);
 	} else {
 		atomic_fetch_add(&run->bytes_out, p->data ? 0 : p->size);
 	}
-	drop_small(p); /* the text may lie in its task */
+	drop_small(p);
 }
 
 /* ---- small outputs ---- */
 /* Sets an output's size. The operation may report fewer elements than its type has, never more. */
-static int set_size(struct sgpu_payload *p, const struct sgpu_type *type,
-		    const struct sgpu_op_call *call, uint64_t elements, struct sgpu_error *error)
+static int set_size(struct sgpu_payload *p, const struct sgpu_op_call *call, uint64_t elements,
+		    struct sgpu_error *error)
 {
+	const struct sgpu_type *type = &p->run->job.manifest->segments[p->segment].type;
 	const uint64_t size = sgpu_dtype_size(type->dtype);
 	const bool at_most = call->op->at_most && call->op->at_most(call);
 
@@ -147,65 +141,45 @@ static int set_size(struct sgpu_payload *p, const struct sgpu_type *type,
 	return SGPU_OK;
 }
 
-/* Takes staging memory that the device reaches; NULL: there is none now. */
-static struct sgpu_small *new_small(struct sgpu_payload *p, uint64_t size)
+/* Takes staging memory that the device reaches. False: there is none now. */
+static bool take_staging(struct sgpu_payload *p)
 {
 	const struct sgpu_run_device *device = p->run->devices[p->device];
 	struct sgpu_small *small = calloc(1, sizeof(*small));
 	void *host = NULL;
 
+	p->small = small;
 	if (!small || sgpu_staging_take(device->engine, &small->staging, &host, NULL) != SGPU_OK ||
-	    !small->staging) {
-		free(small);
-		return NULL;
+	    !small->staging ||
+	    (p->sealed && !sgpu_device_reaches(device->device, host,
+					       sgpu_run_sealed_size(p->actual, true), true))) {
+		drop_small(p);
+		return false;
 	}
 	small->host = host;
-	if (p->sealed &&
-	    !sgpu_device_reaches(device->device, host, sgpu_run_sealed_size(size, true), true)) {
-		sgpu_staging_give(device->engine, small->staging);
-		free(small);
-		return NULL;
-	}
-	return small;
+	return true;
 }
 
-/* Fills in the work that brings a small output to staging memory: sealing, or copy and digest.
- * Returns how many pieces; 0: it begins later, when the operation has ended. */
-static int follow(struct sgpu_payload *p, uint64_t size, struct sgpu_work works[2])
+/* Fills in the work that brings a small output to staging memory. Returns how many pieces; 0: it
+ * begins later, when the operation has ended. */
+static int follow(struct sgpu_payload *p, struct sgpu_work works[2])
 {
 	const struct sgpu_plan *plan = p->run->job.plan;
-	struct sgpu_small *small;
 
 	if (!p->sealed && plan->buffers[plan->segments[p->segment].out_buffer].shared) {
 		return 0; /* if the operation does not run, another segment's plaintext is there */
 	}
-	if (sgpu_payload_key(p, NULL) != SGPU_OK || !(small = new_small(p, size))) {
-		return 0;
-	}
-	p->small = small;
-	small->copy.untimed = small->seal.untimed = !sgpu_run_times(p->run, size);
-	if (p->sealed) {
-		works[0] = (struct sgpu_work){ .kind = SGPU_WORK_SEAL_TO,
-					       .in = p->memory,
-					       .to = small->host,
-					       .size = size,
-					       .key = p->key,
-					       .last = true,
-					       .alone = true,
-					       .task = &small->seal };
-		return 1;
-	}
-	works[0] = (struct sgpu_work){ .kind = SGPU_WORK_COPY_OUT,
-				       .in = p->memory,
-				       .to = small->host,
-				       .size = size,
-				       .task = &small->copy };
-	works[1] = (struct sgpu_work){ .kind = SGPU_WORK_DIGEST,
-				       .in = p->memory,
-				       .to = p->digest,
-				       .size = size,
-				       .task = &small->seal };
-	return 2;
+	return sgpu_payload_key(p, NULL) == SGPU_OK && take_staging(p)
+		       ? sgpu_payload_works(p, p->small->host, p->small, works)
+		       : 0;
+}
+
+/* The result that an argument of an operation is, or NULL. */
+static struct sgpu_payload *result_of(const struct sgpu_run *run, const struct sgpu_argument *arg)
+{
+	return arg->output && sgpu_segment_is_output(&run->job.manifest->segments[arg->segment])
+		       ? sgpu_run_payload(run, arg->segment, true)
+		       : NULL;
 }
 
 void sgpu_outputs_follow(struct sgpu_run *run, int operation, const struct sgpu_op_call *call,
@@ -219,13 +193,10 @@ void sgpu_outputs_follow(struct sgpu_run *run, int operation, const struct sgpu_
 		return; /* only the operation knows how large its outputs are */
 	}
 	for (int i = 0; i < op->arg_count; i++) {
-		const struct sgpu_segment *s = &run->job.manifest->segments[op->args[i].segment];
-		uint64_t size = 0;
+		struct sgpu_payload *p = result_of(run, &op->args[i]);
 
-		if (op->args[i].output && sgpu_segment_is_output(s) &&
-		    sgpu_type_bytes(&s->type, &size) && size <= SGPU_TRANSFER_SMALL) {
-			count += follow(sgpu_run_payload(run, op->args[i].segment, true), size,
-					&works[count]);
+		if (p && p->actual <= SGPU_TRANSFER_SMALL) {
+			count += follow(p, &works[count]);
 		}
 	}
 	rc = count > 0 ? sgpu_enqueue(stream, works, count) : SGPU_OK;
@@ -240,26 +211,23 @@ void sgpu_outputs_follow(struct sgpu_run *run, int operation, const struct sgpu_
 }
 
 /* Brings a small output, whose operation has succeeded, to its place. */
-static void place_small(struct sgpu_payload *p)
+static int place_small(struct sgpu_payload *p, struct sgpu_error *error)
 {
 	const struct sgpu_small *small = p->small;
-	const struct sgpu_task *bad = small->copy.code != SGPU_OK ? &small->copy : &small->seal;
+	const struct sgpu_task *bad = small->copy.code != SGPU_OK ? &small->copy : &small->check;
 	const uint64_t bytes = p->size - p->header;
 	struct sgpu_run *run = p->run;
-	struct sgpu_error error = { 0 };
 	int rc = bad->code;
 
-	sgpu_payload_note(p, p->sealed ? SGPU_SPAN_SEAL : SGPU_SPAN_COPY_OUT, small->seal.begin_ns,
-			  small->seal.end_ns, bytes);
+	sgpu_payload_note(p, p->sealed ? SGPU_SPAN_SEAL : SGPU_SPAN_COPY_OUT, small->check.begin_ns,
+			  small->check.end_ns, bytes);
 	if (rc != SGPU_OK) {
-		end_output(p, rc, bad->error.text);
-		return;
+		*error = bad->error;
+		return rc;
 	}
 	run->result.paths.out[run->runner->pins ? SGPU_PATH_PINNED : SGPU_PATH_PAGEABLE] += bytes;
-	rc = find_place(p, &error);
-	rc = rc ? rc : put_header(p, &error);
-	rc = rc ? rc : put(p, p->header, small->host, (size_t)bytes, &error);
-	end_output(p, rc, error.text);
+	rc = find_place(p, error);
+	return rc ? rc : put(p, p->header, small->host, (size_t)bytes, error);
 }
 
 /* ---- large outputs ---- */
@@ -269,7 +237,6 @@ static int begin_large(struct sgpu_payload *p, struct sgpu_error *error)
 	int rc = sgpu_payload_key(p, error);
 
 	rc = rc ? rc : find_place(p, error);
-	rc = rc ? rc : put_header(p, error);
 	return rc ? rc : sgpu_payload_begin(p, &request, error);
 }
 
@@ -286,25 +253,20 @@ void sgpu_outputs_begin(struct sgpu_run *run, int operation, const struct sgpu_o
 	const struct sgpu_operation *op = &run->job.manifest->operations[operation];
 
 	for (int i = 0; i < op->arg_count; i++) {
-		const struct sgpu_segment *s = &run->job.manifest->segments[op->args[i].segment];
-		struct sgpu_payload *p = sgpu_run_payload(run, op->args[i].segment, true);
+		struct sgpu_payload *p = result_of(run, &op->args[i]);
 		struct sgpu_error error = { 0 };
 		int rc = atomic_load(&run->stop);
 
-		if (!op->args[i].output || !sgpu_segment_is_output(s)) {
+		if (!p) {
 			continue;
 		}
 		if (failed) {
 			drop_small(p);
 			continue;
 		}
-		rc = rc ? rc : set_size(p, &s->type, call, elements, &error);
-		if (rc == SGPU_OK && p->small) {
-			place_small(p);
-			continue;
-		}
-		rc = rc ? rc : begin_large(p, &error);
-		if (rc != SGPU_OK) {
+		rc = rc ? rc : set_size(p, call, elements, &error);
+		rc = rc ? rc : p->small ? place_small(p, &error) : begin_large(p, &error);
+		if (rc != SGPU_OK || p->small) {
 			end_output(p, rc, error.text);
 		}
 	}

@@ -43,7 +43,7 @@ static void fill_in(struct sgpu_run *run, int number, bool result)
 	} else {
 		p->size = sgpu_batch_payload_size(run->job.batch, number);
 		p->host = of->location.kind == SGPU_LOCATION_LEASE
-				  ? sgpu_leases_at(run, &of->location)
+				  ? sgpu_leases_at(&run->leases, &of->location)
 				  : NULL;
 	}
 }
@@ -114,6 +114,36 @@ static int load_group(struct sgpu_payload *first, struct sgpu_error *error)
 int sgpu_payload_key(struct sgpu_payload *p, struct sgpu_error *error)
 {
 	return !p->sealed || p->key ? SGPU_OK : load_group(p, error);
+}
+
+/* ---- small payloads ---- */
+int sgpu_payload_works(struct sgpu_payload *p, void *host, struct sgpu_small *small,
+		       struct sgpu_work works[2])
+{
+	static const enum sgpu_work_kind kinds[2][2] = {
+		{ SGPU_WORK_COPY_IN, SGPU_WORK_OPEN_FROM },
+		{ SGPU_WORK_COPY_OUT, SGPU_WORK_SEAL_TO },
+	};
+	const bool out = p->result;
+	const uint64_t size = out ? p->actual : p->size - p->header;
+
+	small->copy.untimed = small->check.untimed = !sgpu_run_times(p->run, size);
+	works[0] = (struct sgpu_work){ .kind = kinds[out][p->sealed],
+				       .in = out ? p->memory : 0,
+				       .out = out ? 0 : p->memory,
+				       .from = out ? NULL : host,
+				       .to = out ? host : NULL,
+				       .size = size,
+				       .key = p->key,
+				       .last = p->sealed,
+				       .alone = !p->host,
+				       .task = p->sealed ? &small->check : &small->copy };
+	works[1] = (struct sgpu_work){ .kind = SGPU_WORK_DIGEST,
+				       .in = p->memory,
+				       .to = p->digest,
+				       .size = size,
+				       .task = &small->check };
+	return p->sealed ? 1 : 2;
 }
 
 /* ---- transfers ---- */

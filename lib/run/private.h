@@ -79,13 +79,9 @@ struct sgpu_job {
 	int *in_batch;	  /* by segment of the manifest: index in the batch, or -1 */
 };
 
-/* Adds up the results that have no place, each with `each` more bytes and rounded up to
- * SGPU_RESULT_LINE. False: the sum overflows. */
+/* Adds up the results that have no place, each with `each` more bytes and rounded up. False: the
+ * sum overflows. */
 bool sgpu_results_size(const struct sgpu_job *job, uint64_t each, uint64_t *sum);
-enum { SGPU_RESULT_LINE = 64 };
-/* Gives each result without a place one within the `left` bytes at `next`. */
-SGPU_MUST_CHECK int sgpu_results_place(const struct sgpu_job *job, struct sgpu_location next,
-				       uint64_t left, struct sgpu_error *error);
 
 /* Fills in run->job, whose options are set. */
 SGPU_MUST_CHECK int sgpu_admit(struct sgpu_run *run, struct sgpu_error *error);
@@ -145,10 +141,9 @@ struct sgpu_runner {
 	int device_count;
 	/* sealed paths between the devices, opened at first use */
 	struct sgpu_peer *peers[SGPU_RUN_DEVICES_MAX][SGPU_RUN_DEVICES_MAX];
-	pthread_mutex_t peers_mutex;
 	struct sgpu_prepared_table prepared;
 	struct sgpu_presence presence;
-	pthread_mutex_t mutex; /* guards `begun` */
+	pthread_mutex_t mutex; /* guards `begun` and the opening of `peers` */
 	/* by device: how many runs have it as their first */
 	unsigned begun[SGPU_RUN_DEVICES_MAX];
 };
@@ -170,6 +165,13 @@ enum sgpu_run_stream {
 	SGPU_RUN_SEAL,
 	SGPU_RUN_COPY_OUT,
 	SGPU_RUN_PLAN
+};
+
+/* A small payload that passes staging memory, or a lease, whole. */
+struct sgpu_small {
+	struct sgpu_staging_buffer *staging; /* of a result, as the next */
+	uint8_t *host;
+	struct sgpu_task copy, check; /* check: of opening, sealing or digest */
 };
 
 /* An input or a result of the batch on its way. */
@@ -194,17 +196,23 @@ struct sgpu_payload {
 	bool begun;	  /* of an input */
 	bool ended;	  /* it has arrived or left, or `code` says why not; never set for an output
 			     whose operation failed */
+	uint8_t digest[SGPU_KT128_SIZE]; /* computed, of a result or a small input in plaintext */
 	/* of a result */
 	struct sgpu_small *small; /* if it follows its operation */
 	uint8_t *data;		  /* where it waits for the response, or NULL */
-	uint64_t place;	 /* its offset in the response's file, if it is written early; else 0 */
-	uint64_t actual; /* bytes of plaintext */
-	uint8_t digest[SGPU_KT128_SIZE]; /* if it is not sealed */
+	uint64_t place;		  /* in the response\'s file, if it is written early; else 0 */
+	uint64_t actual;	  /* bytes of plaintext */
 };
 
-struct sgpu_group; /* small inputs that are enqueued together */
+struct sgpu_run_module {
+	bool tried;
+	struct sgpu_error error;	 /* why it failed to load; code SGPU_OK: it did not */
+	uint8_t digest[SGPU_KT128_SIZE]; /* that the first operation named */
+	struct sgpu_device_module *loaded;
+};
+
+struct sgpu_group;
 struct sgpu_operations;
-struct sgpu_run_module;
 
 struct sgpu_run {
 	struct sgpu_runner *runner;
@@ -224,18 +232,13 @@ struct sgpu_run {
 	int tar_code; /* SGPU_OK, or why the batch itself cannot be read any more */
 	struct sgpu_operations *operations;
 	struct sgpu_run_module *modules; /* by segment of the manifest; NULL: the batch has none */
-	const char *broken_rule; /* that a module broke, which stops the run with SGPU_EPOLICY */
-	struct sgpu_error file_error; /* of writing early results: there can be no response */
+	/* Why there can be no response: a module broke a rule (SGPU_EPOLICY), or an early result
+	 * could not be written. */
+	struct sgpu_error fatal;
 	struct sgpu_sources *sources; /* the batch's open files and regions */
-	struct sgpu_leases {	      /* the batch's leases */
-		struct sgpu_lease *inputs;
-		int input_count;
-		struct sgpu_lease results; /* id "": there is none */
-		bool offered;
-	} leases;
-	uint64_t rank; /* of this run's transfers; lower ranks go first */
-	bool cut; /* truncate the file after the response: space was reserved there, or results are
-		     written early */
+	struct sgpu_leases leases;    /* no pool: the options have none */
+	uint64_t rank;		      /* of this run's transfers; lower ranks go first */
+	bool cut;		      /* truncate the file after the response: it may be longer */
 
 	struct sgpu_run_text {
 		struct sgpu_run_text *next;
@@ -307,6 +310,10 @@ static inline struct sgpu_payload *sgpu_run_payload(const struct sgpu_run *run, 
 {
 	return &run->payloads[result * run->job.batch->segment_count + run->job.in_batch[segment]];
 }
+/* Fills in the work that moves a small payload, after its header, from or to host memory. Returns
+ * how many pieces. small: zeroed tasks. */
+int sgpu_payload_works(struct sgpu_payload *payload, void *host, struct sgpu_small *small,
+		       struct sgpu_work works[2]);
 /* Begins a payload's transfer, after its key. The request has a size and, for a payload that is
  * neither in memory nor in a file, an end, which is closed on failure. */
 SGPU_MUST_CHECK int sgpu_payload_begin(struct sgpu_payload *payload,
@@ -323,13 +330,13 @@ void sgpu_payloads_stop(struct sgpu_run *run, int code);
 SGPU_MUST_CHECK int sgpu_payload_key(struct sgpu_payload *payload, struct sgpu_error *error);
 
 /* ---- inputs.c: payloads on their way to the device ---- */
-/* Takes every region that the batch names, so that none outlives the run. */
-SGPU_MUST_CHECK int sgpu_inputs_create(struct sgpu_run *run, struct sgpu_error *error);
-/* Reads all payloads. Even after an error each input ends; those still on the device end later, in
- * sgpu_run_advance(). Errors: those of reading the batch, or why the run was stopped. */
+/* Takes the batch's regions, and reads all payloads. Even after an error each input ends; those
+ * still on the device end later, in sgpu_run_advance(). Errors: those of reading the batch, or why
+ * the run was stopped. */
 SGPU_MUST_CHECK int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error);
-/* Ends an input whose transfer has ended. */
+/* These end an input or an output whose transfer has ended. */
 void sgpu_input_moved(struct sgpu_payload *input, const struct sgpu_transfer_result *result);
+void sgpu_output_moved(struct sgpu_payload *output, const struct sgpu_transfer_result *result);
 /* Ends the groups of small inputs that the device has passed; returns whether there were any. */
 bool sgpu_inputs_end_groups(struct sgpu_run *run);
 /* Waits for the oldest group. */
@@ -355,7 +362,6 @@ SGPU_MUST_CHECK int sgpu_moves_open(struct sgpu_run *run, struct sgpu_error *err
 void sgpu_moves_make(struct sgpu_run *run, int segment);
 
 /* ---- module.c: kernels that a batch brings in its segments ---- */
-SGPU_MUST_CHECK int sgpu_modules_create(struct sgpu_run *run, struct sgpu_error *error);
 /* Unloads the modules from the devices; no launch may be pending. */
 void sgpu_modules_unload(struct sgpu_run *run);
 /* Makes sure that the module of an operation, whose inputs must have arrived, is loaded. Errors:
@@ -373,30 +379,14 @@ void sgpu_module_end(struct sgpu_run *run, int operation, const struct sgpu_task
 /* Whether any run's module broke the rules on this run's devices. False if this run has none. */
 bool sgpu_modules_broke_rules(const struct sgpu_run *run);
 
-/* ---- leases.c ---- */
-/* Takes all leases that the batch names, and makes one for its results, in which results without a
- * place get theirs. Errors: those of sgpu_lease_take; SGPU_EINVALID: a payload is not in its
- * lease. */
-SGPU_MUST_CHECK int sgpu_leases_create(struct sgpu_run *run, struct sgpu_error *error);
-/* Ends the leases, except the results' lease if it was offered. */
-void sgpu_leases_free(struct sgpu_run *run);
-/* Where a payload in one of the leases is, or goes. */
-uint8_t *sgpu_leases_at(const struct sgpu_run *run, const struct sgpu_location *location);
-/* Lets others take the results' lease from now on. */
-void sgpu_leases_offer(struct sgpu_run *run);
-/* Ends the results' lease, unless somebody has taken it. */
-void sgpu_leases_withdraw(struct sgpu_run *run);
-
 /* ---- outputs.c: results on their way from the device ---- */
-/* Enqueues small outputs of an operation behind it: sealed, and copied, to host staging memory. */
+/* Enqueues small outputs of an operation behind it, to staging memory. */
 void sgpu_outputs_follow(struct sgpu_run *run, int operation, const struct sgpu_op_call *call,
 			 struct sgpu_stream *stream);
 /* Brings the outputs of an operation that has run to their places, or starts to. failed: it has
  * none. elements: how many it wrote, if only it knows. */
 void sgpu_outputs_begin(struct sgpu_run *run, int operation, const struct sgpu_op_call *call,
 			bool failed, uint64_t elements);
-/* Ends an output whose transfer has ended. */
-void sgpu_output_moved(struct sgpu_payload *output, const struct sgpu_transfer_result *result);
 /* Frees the keys that are left (those of outputs whose operations failed), and the results' memory.
  * No payload may be under way. */
 void sgpu_payloads_clear(struct sgpu_run *run);
@@ -411,9 +401,8 @@ SGPU_MUST_CHECK int sgpu_place_move(int fd, const char *name, const struct sgpu_
 /* Plans where each result will lie in the response's file if all succeed; sgpu_respond moves them
  * if one fails. Gives them no place there if that cannot be known or would not pay. */
 SGPU_MUST_CHECK int sgpu_respond_plan(struct sgpu_run *run, struct sgpu_error *error);
-/* Reserves the response's space in a file without a name, if the file system can: a recorded batch
- * runs only once, and should not find the disk full; and pages of a memory file cost less in one
- * call. Errors: SGPU_ENOSPACE. */
+/* Reserves space for the response in a file of its own, if the file system can: a recorded batch
+ * runs only once, and should not find the disk full. Errors: SGPU_ENOSPACE. */
 SGPU_MUST_CHECK int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error);
 /* Returns 0; SGPU_ESEGMENTS if some outputs failed; or why the response could not be written. */
 SGPU_MUST_CHECK int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error);

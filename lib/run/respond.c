@@ -40,8 +40,7 @@ static int fill_failure(struct sgpu_batch_segment *to, int rc, const char *text,
 	return to->error_text ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-/* Says what became of an output or, before the batch has run, how it will be if it does not fail.
- */
+/* Says what became of an output or, before the batch has run, what will if nothing fails. */
 static int fill_segment(struct sgpu_run *run, int in_batch, struct sgpu_batch_segment *to,
 			struct sgpu_error *error)
 {
@@ -243,8 +242,8 @@ static int move_one(int fd, const char *name, const struct sgpu_moved *moved, ui
 	int rc = SGPU_OK;
 
 	for (uint64_t done = 0; rc == SGPU_OK && done < moved->size;) {
-		size_t count = moved->size - done < BUFFER ? (size_t)(moved->size - done) : BUFFER,
-		       got = 0;
+		const size_t count = (size_t)sgpu_min_u64(moved->size - done, BUFFER);
+		size_t got = 0;
 		uint64_t at = up ? moved->size - done - count : done;
 
 		rc = sgpu_pread(fd, name, buffer, count, moved->from + at, &got, error);
@@ -351,7 +350,8 @@ int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error)
 	w.run = run;
 	w.size = 0;
 	if (rc == SGPU_OK) {
-		sgpu_leases_offer(run); /* readers of the response may take that lease now */
+		/* Readers of the response may take that lease now. */
+		sgpu_leases_offer(&run->leases);
 		rc = sgpu_batch_head(response, false, &head, &size, error);
 	}
 	rc = rc || !run->cut ? rc : place_payloads(run, response, size, error);
@@ -368,7 +368,7 @@ int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error)
 	}
 	free(head);
 	if (rc != SGPU_OK) {
-		sgpu_leases_withdraw(run);
+		sgpu_leases_withdraw(&run->leases);
 	} else {
 		rc = verdict(run, response, error);
 	}

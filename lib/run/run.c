@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A run from its submission to its end, on the thread that asks for it: sgpu_run_batch() has the
- * steps, and sgpu_run_advance() is what happens meanwhile. Streams are given back before the
- * response is written; keys and device memory are freed after it.
+ * steps, and sgpu_run_advance() is what happens meanwhile.
  *
  * An input that does not verify ends with a code (end_input() in inputs.c). The operations that
  * read it fail with that code when their turn comes (is_due() in operations.c), and so does what
@@ -188,15 +187,19 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 	}
 	rc = rc ? rc : sgpu_memory_create(run, error);
 	rc = rc ? rc : sgpu_operations_create(run, error);
-	rc = rc ? rc : sgpu_modules_create(run, error);
+	if (rc == SGPU_OK && run->job.has_module) {
+		run->modules =
+			calloc((size_t)run->job.manifest->segment_count, sizeof(*run->modules));
+		rc = run->modules ? SGPU_OK : sgpu_fail_nomem(error);
+	}
 	rc = rc ? rc : sgpu_payloads_create(run, error);
 	rc = rc ? rc : sgpu_respond_plan(run, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_respond_reserve(run, error);
 		run->result.descriptor_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
 	}
-	rc = rc ? rc : sgpu_admit_once(&run->job, error);
-	return rc ? rc : sgpu_inputs_create(run, error);
+	rc = rc ? rc : sgpu_sources_create(run->job.options->files, &run->sources, error);
+	return rc ? rc : sgpu_admit_once(&run->job, error);
 }
 
 bool sgpu_run_advance(struct sgpu_run *run)
@@ -277,17 +280,15 @@ static void respond(struct sgpu_run *run)
 	if (stop == SGPU_OK) {
 		sgpu_modules_unload(run); /* all work has ended */
 	}
-	if (run->broken_rule) {
-		rc = sgpu_fail(&run->error, SGPU_EPOLICY, "%s", run->broken_rule);
-	} else if (rc == SGPU_OK && sgpu_modules_broke_rules(run)) {
-		rc = sgpu_fail(
-			&run->error, SGPU_EPOLICY,
-			"a module made a system call that is refused, after its function had "
-			"returned");
-	} else if (rc == SGPU_OK && run->file_error.code != SGPU_OK) {
-		run->error = run->file_error;
+	if (rc == SGPU_OK && run->fatal.code != SGPU_EPOLICY && sgpu_modules_broke_rules(run)) {
+		(void)sgpu_fail(&run->fatal, SGPU_EPOLICY,
+				"a module made a system call that is refused, after its function "
+				"had returned");
+	}
+	if (run->fatal.code == SGPU_EPOLICY || (rc == SGPU_OK && run->fatal.code != SGPU_OK)) {
+		run->error = run->fatal;
 		rc = run->error.code;
-		run->result.descriptor_failed = true;
+		run->result.descriptor_failed |= rc != SGPU_EPOLICY;
 	} else if (rc == SGPU_OK) {
 		rc = sgpu_respond(run, &run->error);
 		run->result.descriptor_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
@@ -311,7 +312,7 @@ static void tear_down(struct sgpu_run *run)
 	sgpu_memory_clear(run);
 	sgpu_presence_cleared(run);
 	sgpu_sources_free(&run->sources);
-	sgpu_leases_free(run);
+	sgpu_leases_free(&run->leases);
 	sgpu_wipe(run->job.batch_key, sizeof(run->job.batch_key));
 	sgpu_tar_close(&run->tar);
 	atomic_store(&run->busy_ns, 0);

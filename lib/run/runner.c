@@ -169,7 +169,6 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 		return sgpu_fail_nomem(error);
 	}
 	pthread_mutex_init(&r->mutex, NULL);
-	pthread_mutex_init(&r->peers_mutex, NULL);
 	pthread_mutex_init(&r->prepared.mutex, NULL);
 	pthread_mutex_init(&r->presence.mutex, NULL);
 	pthread_cond_init(&r->presence.changed, NULL);
@@ -218,7 +217,6 @@ void sgpu_runner_free(struct sgpu_runner **runner)
 	for (int i = 0; i < r->device_count * r->device_count; i++) {
 		sgpu_peer_close(&r->peers[i / r->device_count][i % r->device_count]);
 	}
-	pthread_mutex_destroy(&r->peers_mutex);
 	sgpu_prepared_table_clear(&r->prepared);
 	pthread_cond_destroy(&r->presence.changed);
 	pthread_mutex_destroy(&r->presence.mutex);

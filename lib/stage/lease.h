@@ -72,6 +72,30 @@ SGPU_MUST_CHECK int sgpu_lease_take(struct sgpu_lease_pool *pool, const char *id
 /* The caller holds it; its range is cleared. */
 void sgpu_lease_end(struct sgpu_lease_pool *pool, const char *id);
 
+/* The leases that one batch holds; zeroed, except for what is borrowed. */
+struct sgpu_leases {
+	struct sgpu_lease_pool *pool;
+	const uint8_t *batch_id;
+	struct sgpu_lease *inputs;
+	int input_count;
+	struct sgpu_lease results; /* id "": there is none */
+	bool offered;
+};
+/* Takes the lease of a segment's payload, unless the batch has it. Errors: those of
+ * sgpu_lease_take; SGPU_EINVALID: the payload is not in it. */
+SGPU_MUST_CHECK int sgpu_leases_take(struct sgpu_leases *leases,
+				     const struct sgpu_batch_segment *segment, uint64_t size,
+				     struct sgpu_error *error);
+/* Makes a lease for the batch's results, and says where it is. False: there is no room. */
+bool sgpu_leases_results(struct sgpu_leases *leases, uint64_t size, struct sgpu_location *location);
+/* Where a payload in one of the leases is, or goes. */
+uint8_t *sgpu_leases_at(const struct sgpu_leases *leases, const struct sgpu_location *location);
+/* Lets others take the results' lease; and ends it, unless somebody has taken it. */
+void sgpu_leases_offer(struct sgpu_leases *leases);
+void sgpu_leases_withdraw(struct sgpu_leases *leases);
+/* Ends the leases, except the results' lease if it was offered. */
+void sgpu_leases_free(struct sgpu_leases *leases);
+
 /* ---- the client's side ---- */
 /* A pool's file from another process must be a sealed memory file of this size that contains the
  * lease. Errors: SGPU_EINVALID, SGPU_EPOLICY, SGPU_ESYSTEM. */
