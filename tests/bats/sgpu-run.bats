@@ -156,24 +156,12 @@ two_jobs() {
 
 # ---- what fails alone ----
 
-@test "a HIGH payload that was changed fails what depends on it and nothing else" {
-	flip_byte batch.tar $(($(member batch.tar segments/scan) + 30000))
-	run --separate-stderr -5 sgpu-run -k runner.jwk -o response batch.tar
-	assert_contains "$stderr" "segment 'scan' failed"
-	tar xOf response response.json >index
-	assert_contains "$(cat index)" "operation 'COPY' was not run: segment 'scan' failed"
-	assert_contains "$(cat index)" '"code":"EAUTH"'
-	run --separate-stderr -5 sgpu-seal open -k owner.jwk -C out response
-	assert_contains "$stderr" "output 'result' has failed"
-	assert_no_file out/out.f32
-	assert_same out/bias.copy.f32 bias.f32
-}
-
 @test "what fails alone does so wherever the response goes, however large it is" {
 	small_job 700000
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >batch.tar
 	flip_byte batch.tar $(($(member batch.tar segments/scan) + 30000))
 	run --separate-stderr -5 sgpu-run -k runner.jwk -o response batch.tar
+	assert_contains "$stderr" "segment 'scan' failed"
 	run --separate-stderr -5 bash -c 'sgpu-run -k runner.jwk batch.tar >redirected'
 	run --separate-stderr -5 bash -c 'set -o pipefail; sgpu-run -k runner.jwk batch.tar | cat >piped'
 	for file in response redirected piped; do
@@ -225,24 +213,6 @@ for one in index["segments"]:
 }
 
 # ---- time and signals ----
-
-@test "a sender that goes silent does not hold a run past its deadline" {
-	local time
-	mkfifo pipe
-	# A slow machine may not have read the head in the first of these times.
-	for time in 300ms 3s 60s; do
-		exec 7<>pipe
-		head -c 20000 batch.tar >&7
-		run --separate-stderr sgpu-run -k runner.jwk --timeout $time -o response pipe
-		[ "$status" -eq 3 ] || break
-		exec 7>&-
-	done
-	[ "$status" -eq 5 ]
-	assert_contains "$stderr" "deadline"
-	tar xOf response response.json >index
-	assert_contains "$(cat index)" '"code":"ETIMEOUT"'
-	exec 7>&-
-}
 
 @test "without even a head there is no response when time is over" {
 	mkfifo pipe

@@ -58,6 +58,14 @@ extern const char *unit_skip;
 		return;               \
 	} while (0)
 
+/* For tests that have a free() in the place of the C library's. */
+#define NEEDS_OWN_FREE()                                                   \
+	do {                                                               \
+		if (UNIT_SANITIZED) {                                      \
+			SKIP("the sanitizer has an allocator of its own"); \
+		}                                                          \
+	} while (0)
+
 void unit_run(const char *name, void (*test)(void));
 #define UNIT_RUN(name) unit_run(#name, name)
 

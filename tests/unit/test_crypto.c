@@ -89,6 +89,8 @@ UNIT_TEST(hpke_opens_only_with_the_same_key_info_and_associated_data)
 			      sizeof(back))); /* GCM decrypts before it compares */
 		ct[i] ^= 0x80;
 	}
+	sgpu_key_clear(&key);
+	CHECK(!memcmp(key.secret, (uint8_t[32]){ 0 }, 32));
 }
 
 UNIT_TEST(hpke_refuses_public_keys_of_low_order)

@@ -95,22 +95,6 @@ UNIT_TEST(a_commit_replaces_the_old_file_and_keeps_its_mode)
 	unlink(in_folder("b"));
 }
 
-UNIT_TEST(a_link_stays_and_its_target_is_replaced)
-{
-	struct sgpu_output output;
-	struct stat status;
-
-	write_file("target", "old", 0644);
-	REQUIRE(symlink("target", in_folder("link")) == 0);
-	REQUIRE(sgpu_output_open(&output, in_folder("link"), 0644, false, NULL) == 0);
-	CHECK(sgpu_write(output.fd, "link", "new", 3, NULL) == 0);
-	CHECK(sgpu_output_commit(&output, NULL) == 0);
-	CHECK(lstat(in_folder("link"), &status) == 0 && S_ISLNK(status.st_mode));
-	CHECK(content_is("target", "new"));
-	unlink(in_folder("link"));
-	unlink(in_folder("target"));
-}
-
 /* As another user where that can be had: 0, or what `body` counted. */
 static int as_another_user(int (*body)(void))
 {
@@ -382,7 +366,6 @@ int main(void)
 	}
 	UNIT_RUN(nothing_appears_without_a_commit);
 	UNIT_RUN(a_commit_replaces_the_old_file_and_keeps_its_mode);
-	UNIT_RUN(a_link_stays_and_its_target_is_replaced);
 	UNIT_RUN(what_another_user_planted_is_refused);
 	UNIT_RUN(a_file_of_another_user_does_not_choose_the_mode);
 	UNIT_RUN(missing_folders_are_made_and_go_with_what_failed);

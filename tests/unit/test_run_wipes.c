@@ -98,13 +98,6 @@ static void run_watched(struct job *job, int in, int code)
 	wipe_and_free(job);
 }
 
-#define NEEDS_OWN_FREE()                                                   \
-	do {                                                               \
-		if (UNIT_SANITIZED) {                                      \
-			SKIP("the sanitizer has an allocator of its own"); \
-		}                                                          \
-	} while (0)
-
 UNIT_TEST(the_watch_finds_what_was_not_wiped)
 {
 	struct job job;

@@ -195,12 +195,16 @@ UNIT_TEST(another_key_or_context_is_told_from_damage)
 {
 	uint8_t other[SGPU_KEY_SIZE] = { 9 }, sealed[80], back[8];
 	static const uint8_t long_context[SGPU_CONTEXT_MAX + 1];
+	static const struct sgpu_sealed_keys none;
+	struct sgpu_sealed_keys keys;
 	struct sgpu_error error;
 
 	REQUIRE(sgpu_seal_memory(key, "context", 7, "12345678", 8, sealed, NULL) == 0);
 	CHECK(sgpu_open_memory(key, "context", 7, sealed, 80, back, NULL) == 0);
 	CHECK(sgpu_open_memory(other, "context", 7, sealed, 80, back, &error) == SGPU_EKEY);
 	CHECK(strstr(error.text, "key"));
+	CHECK(sgpu_sealed_keys_open(other, "context", 7, sealed, &keys, NULL) == SGPU_EKEY &&
+	      !memcmp(&keys, &none, sizeof(keys)));
 	CHECK(sgpu_open_memory(key, "contexT", 7, sealed, 80, back, NULL) == SGPU_EKEY);
 	CHECK(sgpu_open_memory(key, "context", 6, sealed, 80, back, NULL) == SGPU_EKEY);
 	CHECK(sgpu_open_memory(key, NULL, 0, sealed, 80, back, NULL) == SGPU_EKEY);

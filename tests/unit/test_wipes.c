@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the library leaves behind when it fails, and in the memory that it gives back: no key, no
- * plaintext.
+ * What the library leaves in the memory that it gives back: no key, no plaintext.
  */
 #include <malloc.h>
 #include <stdbool.h>
@@ -16,16 +15,15 @@
 #include "transfer/transfer.h"
 #include "unit.h"
 
-static const uint8_t zero[4096];
 /* Begins what must not be found: plaintext, or a key, whose bytes are also the first of its
  * schedule. */
 enum { NEEDLE = 16 };
 
-#if !UNIT_SANITIZED
 static const char marker[] = "plaintext-that-nobody-may-find-again";
 static bool watching;
 static unsigned found, freed;
 
+#if !UNIT_SANITIZED
 extern void __libc_free(void *memory);
 
 /* In the place of the C library's: looks through what is given back. */
@@ -39,6 +37,7 @@ void free(void *memory)
 	}
 	__libc_free(memory);
 }
+#endif
 
 static void watch(bool on)
 {
@@ -65,13 +64,12 @@ static void fill(uint8_t *data, size_t size)
 		data[i] = (uint8_t)marker[i % (sizeof(marker) - 1)];
 	}
 }
-#endif
 
 UNIT_TEST(the_watch_finds_what_was_not_wiped)
 {
-#if !UNIT_SANITIZED
 	uint8_t *memory = malloc(200);
 
+	NEEDS_OWN_FREE();
 	REQUIRE(memory);
 	fill(memory, 200);
 	__asm__ volatile(""
@@ -82,19 +80,16 @@ UNIT_TEST(the_watch_finds_what_was_not_wiped)
 	free(memory);
 	watch(false);
 	CHECK(found == 1 && freed >= 1);
-#else
-	SKIP("the sanitizer has an allocator of its own");
-#endif
 }
 
 UNIT_TEST(streams_give_back_no_memory_with_plaintext)
 {
-#if !UNIT_SANITIZED
 	enum { SIZE = 3 << 20 };
 	static const uint8_t key[SGPU_KEY_SIZE] = { 1 };
 	uint8_t *data =
 		mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
+	NEEDS_OWN_FREE();
 	REQUIRE(data != MAP_FAILED);
 	fill(data, SIZE);
 	int in = memory_file(data, SIZE), sealed = memory_file("", 0), out = memory_file("", 0);
@@ -133,18 +128,15 @@ UNIT_TEST(streams_give_back_no_memory_with_plaintext)
 	close(sealed);
 	close(out);
 	munmap(data, SIZE);
-#else
-	SKIP("the sanitizer has an allocator of its own");
-#endif
 }
 
 UNIT_TEST(key_schedules_are_wiped_before_they_are_given_back)
 {
-#if !UNIT_SANITIZED
 	uint8_t data[64] = { 0 }, nonce[SGPU_NONCE_SIZE] = { 1 }, tag[SGPU_TAG_SIZE],
 		key[SGPU_KEY_SIZE];
 	const char *const *names = sgpu_aead_providers();
 
+	NEEDS_OWN_FREE();
 	fill(key, sizeof(key));
 	for (size_t i = 0; names[i]; i++) {
 		struct sgpu_aead *aead = NULL, *copy = NULL;
@@ -159,50 +151,6 @@ UNIT_TEST(key_schedules_are_wiped_before_they_are_given_back)
 		watch(false);
 		CHECK(freed > 0 && found == 0);
 	}
-#else
-	SKIP("the sanitizer has an allocator of its own");
-#endif
-}
-
-UNIT_TEST(a_wrong_key_leaves_no_derived_keys)
-{
-	static const uint8_t key[SGPU_KEY_SIZE] = { 1 }, other[SGPU_KEY_SIZE] = { 2 };
-	struct sgpu_sealed_keys keys;
-	uint8_t header[SGPU_SEALED_HEADER];
-
-	REQUIRE(sgpu_sealed_keys_new(key, "context", 7, &keys, NULL) == 0);
-	memcpy(header, keys.header, sizeof(header));
-	CHECK(sgpu_sealed_keys_open(other, "context", 7, header, &keys, NULL) == SGPU_EKEY);
-	CHECK(memcmp(&keys, zero, sizeof(keys)) == 0);
-}
-
-UNIT_TEST(what_does_not_unwrap_leaves_nothing)
-{
-	uint8_t kek[32] = { 1 }, key[32], wrapped[40], back[32];
-
-	memset(key, 7, sizeof(key));
-	REQUIRE(sgpu_wrap(kek, key, wrapped, NULL) == 0);
-	wrapped[39] ^= 1;
-	memset(back, 9, sizeof(back));
-	CHECK(sgpu_unwrap(kek, wrapped, back, NULL) == SGPU_EAUTH);
-	CHECK(memcmp(back, zero, sizeof(back)) == 0);
-}
-
-UNIT_TEST(an_hpke_message_that_does_not_verify_leaves_nothing)
-{
-	struct sgpu_key key;
-	uint8_t message[32], enc[32], ct[48], back[32];
-
-	memset(message, 7, sizeof(message));
-	REQUIRE(sgpu_key_generate(SGPU_KEY_X25519, &key, NULL) == 0);
-	REQUIRE(sgpu_hpke_seal(key.public_half, "info", 4, "aad", 3, message, 32, enc, ct, NULL) ==
-		0);
-	ct[47] ^= 1;
-	memset(back, 9, sizeof(back));
-	CHECK(sgpu_hpke_open(&key, enc, "info", 4, "aad", 3, ct, 48, back, NULL) == SGPU_EAUTH);
-	CHECK(memcmp(back, zero, sizeof(back)) == 0);
-	sgpu_key_clear(&key);
-	CHECK(memcmp(key.secret, zero, sizeof(key.secret)) == 0);
 }
 
 int main(void)
@@ -210,8 +158,5 @@ int main(void)
 	UNIT_RUN(the_watch_finds_what_was_not_wiped);
 	UNIT_RUN(streams_give_back_no_memory_with_plaintext);
 	UNIT_RUN(key_schedules_are_wiped_before_they_are_given_back);
-	UNIT_RUN(a_wrong_key_leaves_no_derived_keys);
-	UNIT_RUN(what_does_not_unwrap_leaves_nothing);
-	UNIT_RUN(an_hpke_message_that_does_not_verify_leaves_nothing);
 	return unit_done();
 }
