@@ -24,22 +24,6 @@ static int check_memory(struct sgpu_secure *context, sgpu_devptr memory, uint64_
 /* More workers would seal faster than most buses copy. */
 enum { WORKERS_MAX = 8 };
 
-/* Loads a key for one copy. */
-static int load_copy_key(struct sgpu_engine *engine, struct sgpu_live_key **live,
-			 struct sgpu_error *error)
-{
-	static const char custom[] = "sgpu secure copy v1";
-	struct sgpu_sealed_keys keys = { .header = { 0 } };
-	uint8_t key[SGPU_KEY_SIZE];
-	int rc = sgpu_random(key, sizeof(key), error);
-
-	rc = rc ? rc : sgpu_sealed_keys_new(key, custom, sizeof(custom) - 1, &keys, error);
-	rc = rc ? rc : sgpu_live_key_load(engine, &keys, live, error);
-	sgpu_wipe(key, sizeof(key));
-	sgpu_wipe(&keys, sizeof(keys));
-	return rc;
-}
-
 int sgpu_secure_memcpy(struct sgpu_secure *context, const void *host, sgpu_devptr memory,
 		       uint64_t size, struct sgpu_error *error)
 {
@@ -55,7 +39,7 @@ int sgpu_secure_memcpy(struct sgpu_secure *context, const void *host, sgpu_devpt
 		return rc;
 	}
 	rc = sgpu_engine_create(sgpu_secure_device(context), &config, &engine, error);
-	rc = rc ? rc : load_copy_key(engine, &key, error);
+	rc = rc ? rc : sgpu_live_key_load(engine, &key, error);
 	if (rc == SGPU_OK && sgpu_live_in(key, host, size, memory, &result) != SGPU_OK) {
 		rc = sgpu_fail(error, result.code, "%s", result.error.text);
 	}

@@ -90,8 +90,9 @@ int sgpu_live_in(struct sgpu_live_key *key, const void *plaintext, uint64_t size
 }
 
 /* ---- keys ---- */
-int sgpu_live_key_load(struct sgpu_engine *engine, const struct sgpu_sealed_keys *keys,
-		       struct sgpu_live_key **key, struct sgpu_error *error)
+/* All of it is random: no copy has a header with a salt. */
+int sgpu_live_key_load(struct sgpu_engine *engine, struct sgpu_live_key **key,
+		       struct sgpu_error *error)
 {
 	unsigned count = sgpu_pool_jobs(engine->pool);
 	struct sgpu_live_key *new = calloc(1, sizeof(*new) + count * sizeof(new->aeads[0]));
@@ -104,15 +105,15 @@ int sgpu_live_key_load(struct sgpu_engine *engine, const struct sgpu_sealed_keys
 	pthread_mutex_init(&new->copying, NULL);
 	pthread_mutex_init(&new->mutex, NULL);
 	new->engine = engine;
-	new->keys = *keys;
 	new->idle = new->aead_count = count;
-	rc = sgpu_aead_create(NULL, keys->key, &new->aeads[0], error);
+	rc = sgpu_random(&new->keys, sizeof(new->keys), error);
+	rc = rc ? rc : sgpu_aead_create(NULL, new->keys.key, &new->aeads[0], error);
 	for (unsigned i = 1; rc == SGPU_OK && i < count; i++) {
 		rc = sgpu_aead_copy(new->aeads[0], &new->aeads[i], error);
 	}
 	rc = rc ? rc : sgpu_stream_create(engine->device, &new->copy, error);
 	rc = rc ? rc : sgpu_stream_create(engine->device, &new->crypt, error);
-	rc = rc ? rc : sgpu_device_key_load(new->crypt, keys, &new->on_device, error);
+	rc = rc ? rc : sgpu_device_key_load(new->crypt, &new->keys, &new->on_device, error);
 	if (rc != SGPU_OK) {
 		sgpu_live_key_free(&new);
 	}

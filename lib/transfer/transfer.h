@@ -200,13 +200,11 @@ const struct sgpu_transfer_result *sgpu_transfer_wait(struct sgpu_transfer *tran
 
 /* ---- live copies: plaintext in the host's memory, sealed only while it crosses the bus ---- */
 
-/* A key for live copies, on the device and with every worker. The key counts the chunks that it
- * sealed, and `keys` must be fresh (sgpu_sealed_keys_new) and not be used elsewhere: so no nonce is
- * used twice. */
+/* A key for live copies, on the device and with every worker. It is drawn here and used nowhere
+ * else, and counts the chunks that it sealed, so no nonce is used twice. */
 struct sgpu_live_key;
-SGPU_MUST_CHECK int sgpu_live_key_load(struct sgpu_engine *engine,
-				       const struct sgpu_sealed_keys *keys,
-				       struct sgpu_live_key **key, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_live_key_load(struct sgpu_engine *engine, struct sgpu_live_key **key,
+				       struct sgpu_error *error);
 /* Wipes the key; no copy may use it any more. Accepts NULL. */
 void sgpu_live_key_free(struct sgpu_live_key **key);
 

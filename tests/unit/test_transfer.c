@@ -76,8 +76,6 @@ static void be_wrong(struct sgpu_device *device)
 
 static bool open_fixture(struct fixture *f, const struct sgpu_engine_config *config, bool is_wrong)
 {
-	struct sgpu_sealed_keys live_keys;
-
 	memset(f, 0, sizeof(*f));
 	f->device = open_test_device(2, 0);
 	if (f->device && is_wrong) {
@@ -90,10 +88,9 @@ static bool open_fixture(struct fixture *f, const struct sgpu_engine_config *con
 	       sgpu_host_alloc(f->device, ROOM, &f->sealed, NULL) == SGPU_OK &&
 	       sgpu_host_alloc(f->device, ROOM, &f->sealed_again, NULL) == SGPU_OK &&
 	       sgpu_sealed_keys_new(secret, "", 0, &f->keys, NULL) == SGPU_OK &&
-	       sgpu_sealed_keys_new(secret, "", 0, &live_keys, NULL) == SGPU_OK &&
 	       sgpu_aead_create(NULL, f->keys.key, &f->aead, NULL) == SGPU_OK &&
 	       sgpu_device_key_load(f->stream, &f->keys, &f->key, NULL) == SGPU_OK &&
-	       sgpu_live_key_load(f->engine, &live_keys, &f->live, NULL) == SGPU_OK;
+	       sgpu_live_key_load(f->engine, &f->live, NULL) == SGPU_OK;
 }
 
 static bool set_up(struct fixture *f, const struct sgpu_engine_config *config)
@@ -312,15 +309,6 @@ static int alter_one_in(struct sgpu_stream *stream, const struct sgpu_work *work
 }
 FAKE_ENQUEUE(alter_in, alter_one_in)
 
-static int refuse_event(struct sgpu_device *device, struct sgpu_event **event,
-			struct sgpu_error *error)
-{
-	if (countdown-- == 0) {
-		return sgpu_fail(error, SGPU_ENOMEM, "no more events");
-	}
-	return real->stream->event_create(device, event, error);
-}
-
 static bool set_up_wrong(struct fixture *f)
 {
 	return open_fixture(f, &small, true);
@@ -345,37 +333,6 @@ UNIT_TEST(what_is_altered_on_the_bus_is_found)
 		wrong.stream.enqueue = real->stream->enqueue;
 		from_device(&f, ROOM);
 		CHECK(all(arrived, LARGEST, 0) && all(arrived + LARGEST, ROOM - LARGEST, 0xee));
-	}
-	in_live(&f, LARGEST);
-	tear_down(&f);
-}
-
-UNIT_TEST(a_copy_that_cannot_go_on_ends_and_leaves_nothing)
-{
-	struct fixture f;
-	struct sgpu_transfer_result task;
-	int code[3];
-
-	REQUIRE(set_up_wrong(&f));
-	uint64_t total = seal(&f, 0, true, LARGEST);
-	for (int after = 0; after < 8; after++) {
-		spoil(&f);
-		wrong.stream.event_create = refuse_event;
-		countdown = after;
-		code[0] = sgpu_live_in(f.live, plaintext, LARGEST, f.memory, &task);
-		from_device(&f, LARGEST);
-		CHECK(all(arrived, LARGEST, 0) && strstr(task.error.text, "no more events"));
-		spoil(&f);
-		countdown = after;
-		code[1] = in_sealed_at(&f, 0, true, f.sealed, total, f.memory, &task);
-		from_device(&f, LARGEST);
-		CHECK(all(arrived, LARGEST, 0));
-		countdown = after;
-		memset(f.sealed_again, 0xee, ROOM);
-		code[2] = out_sealed_at(&f, 0, true, f.memory, LARGEST, f.sealed_again, &task);
-		CHECK(all(f.sealed_again, total, 0));
-		wrong.stream.event_create = real->stream->event_create;
-		CHECK(code[0] == SGPU_ENOMEM && code[1] == SGPU_ENOMEM && code[2] == SGPU_ENOMEM);
 	}
 	in_live(&f, LARGEST);
 	tear_down(&f);
@@ -528,7 +485,6 @@ int main(void)
 	UNIT_RUN(what_is_sealed_live_arrives_without_threads);
 	UNIT_RUN(what_is_sealed_live_arrives_with_the_standard_sizes);
 	UNIT_RUN(what_is_altered_on_the_bus_is_found);
-	UNIT_RUN(a_copy_that_cannot_go_on_ends_and_leaves_nothing);
 	UNIT_RUN(no_two_live_copies_use_a_nonce_twice);
 	UNIT_RUN(memory_of_the_caller_is_not_taken_for_memory_that_nobody_changes);
 	UNIT_RUN(live_copies_of_many_threads_take_turns);

@@ -204,15 +204,12 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 int bench_secure_copy(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const struct sgpu_engine_config config = { .workers = bench->options.jobs };
-	const uint8_t secret[SGPU_KEY_SIZE] = { 8 };
-	struct sgpu_sealed_keys keys;
 	struct copy c = { .bench = bench };
 	int rc = sgpu_engine_create(bench->device, &config, &c.engine, error);
 
 	rc = rc ? rc : sgpu_bench_keep(bench, end_engine, (uintptr_t)c.engine, 0, error);
 	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &c.crypt, error);
-	rc = rc ? rc : sgpu_sealed_keys_new(secret, "", 0, &keys, error);
-	rc = rc ? rc : sgpu_live_key_load(c.engine, &keys, &c.live, error);
+	rc = rc ? rc : sgpu_live_key_load(c.engine, &c.live, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_live_key, (uintptr_t)c.live, 0, error);
 	return rc ? rc : bench_each_size(bench, &sizes, measure, &c, error);
 }
