@@ -144,11 +144,11 @@ static void *view_region(struct file *file, uint64_t size, bool writable)
 		return NULL;
 	}
 	begin = file->offset / PAGE * PAGE;
-	bytes = (end + PAGE - 1) / PAGE * PAGE - begin;
 	if ((uint64_t)status.st_blocks * STAT_BLOCK >= (uint64_t)status.st_size) {
 		begin = 0;
-		bytes = (uint64_t)status.st_size / PAGE * PAGE;
+		end = (uint64_t)status.st_size;
 	}
+	bytes = (end + PAGE - 1) / PAGE * PAGE - begin;
 	pthread_mutex_lock(&engine->keeping);
 	found = engine->kept;
 	while (found &&
