@@ -13,7 +13,7 @@
 
 #include <sgpu/base.h>
 
-enum { PAGE = 4096, SMALL_BUFFERS = 256, BUFFERS_MAX = 1024, LARGE_MIN = 4 };
+enum { PAGE = 4096, SMALL_BUFFERS = 256, LARGE_MIN = 4 };
 #define MIB ((uint64_t)1 << 20)
 
 static uint64_t or_else(uint64_t wanted, uint64_t standard)
@@ -54,9 +54,7 @@ static void setup_staging(struct sgpu_engine *engine)
 	pools[SGPU_STAGING_LARGE].size =
 		buffer_size(sgpu_chunk_run_most(config->staged_run / SGPU_CHUNK, last));
 	count = config->pinned_max / pools[SGPU_STAGING_LARGE].size;
-	pools[SGPU_STAGING_LARGE].limit = count < 1		? 1
-					  : count < BUFFERS_MAX ? (unsigned)count
-								: BUFFERS_MAX;
+	pools[SGPU_STAGING_LARGE].limit = count < 1 ? 1 : (unsigned)count;
 	pools[SGPU_STAGING_DIRECT].size =
 		buffer_size(sgpu_chunk_run_most(config->direct_run / SGPU_CHUNK, last));
 	pools[SGPU_STAGING_DIRECT].limit = 2 * config->direct_count; /* in both directions */

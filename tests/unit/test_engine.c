@@ -36,6 +36,16 @@ static void many_at_once(const struct sgpu_engine_config *config)
 	tear_down();
 }
 
+/* Who counts an engine's memory counts pinned_max. */
+UNIT_TEST(staging_buffers_fit_into_what_is_set_for_them)
+{
+	REQUIRE(set_up(NULL));
+	const struct sgpu_staging_pool *pool = &engine->staging[SGPU_STAGING_LARGE];
+
+	CHECK(pool->limit == (UINT64_C(64) << 20) / pool->size);
+	tear_down();
+}
+
 UNIT_TEST(many_transfers_at_once_all_arrive)
 {
 	many_at_once(&several);
@@ -581,6 +591,7 @@ UNIT_TEST(a_request_without_sense_is_refused)
 
 static void tests(void)
 {
+	UNIT_RUN(staging_buffers_fit_into_what_is_set_for_them);
 	UNIT_RUN(many_transfers_at_once_all_arrive);
 	UNIT_RUN(many_transfers_share_a_single_staging_buffer);
 	UNIT_RUN(transfers_of_many_threads_share_a_single_staging_buffer);
