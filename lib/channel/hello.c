@@ -33,19 +33,12 @@ static const struct {
 
 static json_t *payload_of(const struct content *c, const char *kid)
 {
-	json_t *payload = json_pack("{s:s}", "owner", kid);
-	int bad = 0;
-
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(parts); i++) {
-		const uint8_t *bytes = (const uint8_t *)c + parts[i].at;
-
-		bad |= json_object_set_new(payload, parts[i].name,
-					   sgpu_json_from_bytes(bytes, parts[i].size));
-	}
-	if (bad) {
-		json_decref(payload);
-	}
-	return bad ? NULL : payload;
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "owner", kid, "enc",
+			 sgpu_json_from_bytes(c->enc, sizeof(c->enc)), "key",
+			 sgpu_json_from_bytes(c->key, sizeof(c->key)), "nonce",
+			 sgpu_json_from_bytes(c->nonce, sizeof(c->nonce)), "runner",
+			 sgpu_json_from_bytes(c->runner, sizeof(c->runner)), "secret",
+			 sgpu_json_from_bytes(c->secret, sizeof(c->secret)));
 }
 
 static int sign(json_t *payload, const struct sgpu_key *owner, struct sgpu_hello *hello,
