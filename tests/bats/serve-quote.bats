@@ -254,6 +254,13 @@ someone_waits() {
 @test "without an attestation key there are no quotes, and what is no quote is not passed on" {
 	requires python3
 	start_server -k runner.jwk
+	kill -STOP "$SERVER"
+	sgpu-serve quote --nonce "$NONCE" -o quote 2>stopped 3>&- &
+	wait_for bash -c "ls -l /proc/$!/fd | grep -q socket"
+	kill -TERM $!
+	ends_with 143 $!
+	grep -q 'error: stopped' stopped
+	kill -CONT "$SERVER"
 	run --separate-stderr -3 sgpu-serve quote --nonce "$NONCE" -o quote
 	assert_contains "$stderr" "this server gives no quotes: it has no attestation key"
 	run --separate-stderr -2 sgpu-serve quote -o quote

@@ -389,8 +389,10 @@ sys.exit(subprocess.call(['sgpu-run'], stdin=b))"
 # ---- many ----
 
 @test "a server that may have few descriptors serves, and ends when it is told to" {
-	ulimit -n 100
+	ulimit -Sn 50
+	ulimit -Hn 100
 	start_server -k runner.jwk --device cpu
+	grep -q '^Max open files  *100 ' "/proc/$SERVER/limits"
 	for _ in 1 2 3; do
 		run -0 sgpu-run -o response batch.tar
 	done

@@ -23,6 +23,8 @@ struct world {
 	uint64_t reported;
 };
 
+static uint64_t space_size; /* 0: the usual one */
+
 /* The owner's side: authorises what is to be unmapped, and takes the summaries. */
 static int pass(void *argument, const struct sgpu_command *given, struct sgpu_reply *reply)
 {
@@ -56,7 +58,7 @@ static void world_open(struct world *w)
 {
 	memset(w, 0, sizeof(*w));
 	w->device = fake_pager_init(&w->fake, MANY, SMALL, ALLOCATOR_BIG);
-	w->config = (struct sgpu_processor_config){ .frames = MANY };
+	w->config = (struct sgpu_processor_config){ .frames = MANY, .space_size = space_size };
 	CHECK(sgpu_processor_create(w->device, &w->config, &w->processor, NULL) == SGPU_OK);
 	CHECK(sgpu_allocator_create(&w->fake.info, &w->config, pass, w, &w->allocator, NULL) ==
 	      SGPU_OK);
@@ -203,6 +205,14 @@ UNIT_TEST(a_failure_loses_neither_books_nor_service)
 	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, 1, SMALL, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, SMALL, UINT64_MAX, NULL) ==
 	      SGPU_EUSAGE);
+	world_close(&w);
+	space_size = SMALL * ALLOCATOR_BIG; /* fewer addresses than memory */
+	world_open(&w);
+	CHECK(sgpu_allocator_map(w.allocator, w.grant.channel, space_size, &va, &mapped, NULL) ==
+	      SGPU_OK);
+	CHECK(sgpu_allocator_map(w.allocator, w.grant.channel, 1, &va, &mapped, NULL) ==
+	      SGPU_ENOMEM);
+	space_size = 0;
 	world_close(&w);
 }
 

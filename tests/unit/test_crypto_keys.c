@@ -262,6 +262,8 @@ UNIT_TEST(a_key_comes_from_a_pipe_by_descriptor)
 	CHECK(sgpu_key_load("/nonexistent/key", &key, NULL) == SGPU_ESYSTEM);
 	CHECK(sgpu_key_load("/tmp", &key, NULL) == SGPU_ESYSTEM);
 	CHECK(sgpu_key_load("/dev/zero", &key, NULL) != 0);
+	CHECK(dup(0) == fds[0]); /* none of the loader's does */
+	close(fds[0]);
 }
 
 int main(void)

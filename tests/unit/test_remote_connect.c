@@ -19,6 +19,7 @@
 #include "base/io.h"
 #include "remote_harness.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -123,14 +124,14 @@ static void interrupt(int number)
 	sgpu_io_interrupt();
 }
 
-/* The kernel takes the connection of a server that then does nothing. A process stays interrupted,
- * so another one is. */
+/* The kernel takes the connections of a server that then does nothing, as many as it queues. A
+ * process stays interrupted, so another one is. */
 UNIT_TEST(waiting_for_a_mute_server_can_be_interrupted)
 {
 	const struct sigaction action = { .sa_handler = interrupt };
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	char folder[] = "/tmp/sgpu-connect.XXXXXX";
-	int listening, status;
+	int listening, status, queued = 0;
 	pid_t pid;
 
 	REQUIRE(mkdtemp(folder));
@@ -153,6 +154,12 @@ UNIT_TEST(waiting_for_a_mute_server_can_be_interrupted)
 			      : 1);
 	}
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	alarm(60);
+	while (queued < 8 && sgpu_service_reach(address.sun_path) >= 0) {
+		queued++;
+	}
+	CHECK(queued < 8 && errno == EAGAIN);
+	alarm(0);
 	close(listening);
 	unlink(address.sun_path);
 	rmdir(folder);

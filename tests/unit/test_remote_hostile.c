@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 #include "base/base.h"
+#include "channel/context.h"
 
 /* ---- a hostile program ---- */
 struct attacker {
@@ -101,6 +102,21 @@ UNIT_TEST(messages_that_are_none_are_refused_and_the_session_goes_on)
 	CHECK(ask(&a, &d, &result) == SGPU_OK && result.value == SGPU_GRANT_SIZE);
 	close_attacker(&a);
 	CHECK(end_worker(&w) == SGPU_OK);
+}
+
+/* The allocator gives a channel that is another's. */
+UNIT_TEST(a_session_ends_whose_channel_cannot_be_made)
+{
+	bool taken[SGPU_CHANNEL_MAX];
+	struct sgpu_remote *remote;
+	struct worker w;
+
+	start_worker(&w);
+	memcpy(taken, context->ground->taken, sizeof(taken));
+	memset(context->ground->taken, true, sizeof(taken));
+	CHECK(open_ring(&w.near, 200000000, &remote) != SGPU_OK && !remote);
+	CHECK(end_worker(&w) == SGPU_EAUTH);
+	memcpy(context->ground->taken, taken, sizeof(taken));
 }
 
 UNIT_TEST(a_flood_of_messages_does_not_keep_a_session_from_being_stopped)
@@ -398,6 +414,7 @@ int main(void)
 	}
 	UNIT_RUN(descriptors_that_are_none_end_their_session);
 	UNIT_RUN(messages_that_are_none_are_refused_and_the_session_goes_on);
+	UNIT_RUN(a_session_ends_whose_channel_cannot_be_made);
 	UNIT_RUN(a_flood_of_messages_does_not_keep_a_session_from_being_stopped);
 	UNIT_RUN(without_a_descriptor_for_its_second_file_a_link_has_none);
 	UNIT_RUN(files_that_could_change_or_are_none_are_refused);

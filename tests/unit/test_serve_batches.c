@@ -100,7 +100,9 @@ UNIT_TEST(a_batch_that_does_not_arrive_holds_up_nobody_and_ends_with_its_client)
 	const struct wire_begin spool = { .submissions = SUBMISSIONS, .spool = 1 };
 	const int program = open("/proc/self/exe", O_PATH | O_CLOEXEC);
 	const struct serve_counters *counters;
-	int ends[SUBMISSIONS][2], batch[2], control = -1, status = -1, code = SGPU_ERETRY;
+	struct wire_progress progress;
+	int ends[SUBMISSIONS][2], batch[2], control = -1, status = -1, code = SGPU_ERETRY,
+					    asked = 0;
 	pid_t pid;
 
 	arguments[2] = w.key;
@@ -118,6 +120,13 @@ UNIT_TEST(a_batch_that_does_not_arrive_holds_up_nobody_and_ends_with_its_client)
 	CHECK(submit_of_spool(control, ends[2][0], -1, false, 0) == SGPU_OK);
 	/* One for each batch, as many as processors beside, and one that watches. */
 	CHECK(UNIT_SANITIZED || count_threads(pid) <= 2 + sgpu_cpu_count() + 1);
+	while (asked < ROUNDS && wire_say(ends[1][0], WIRE_PROGRESS) &&
+	       poll(&(struct pollfd){ .fd = ends[1][0], .events = POLLIN }, 1, PATIENCE_MS) == 1 &&
+	       wire_receive(ends[1][0], WIRE_PROGRESS_IS, &progress, sizeof(progress), NULL, 0,
+			    NULL) == SGPU_OK) {
+		asked++;
+	}
+	CHECK(asked == ROUNDS); /* one of the threads that wait hears each */
 	close(batch[0]);
 	close(ends[0][0]);
 	close(ends[1][0]);

@@ -3,6 +3,7 @@
  * The supervisor of sgpu-serve with workers and clients that lie. Honest users beside liars
  * must get turns and answers. SGPU_TEST_SEED=N test_supervisor
  */
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/resource.h>
 
@@ -264,6 +265,7 @@ UNIT_TEST(a_tenant_with_a_limit_for_all_of_its_workers_awaits_the_end_of_one)
 
 UNIT_TEST(some_user_has_high_priority_if_all_others_have)
 {
+	enum { READ_TO = 64 << 10 };
 	static const char *const lines[] = { "* priority=normal", "* priority=high", "7 weight=2",
 					     "7 priority=high" };
 
@@ -275,9 +277,16 @@ UNIT_TEST(some_user_has_high_priority_if_all_others_have)
 
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 		CHECK(fchmod(fd, 0600) == 0 && dprintf(fd, "%s\n", lines[i]) > 0);
+		const size_t used = mallinfo2().uordblks;
 		CHECK(tenant_rules_load(path, &rules, &error) == SGPU_OK &&
 		      rules.any_high == (i % 2 == 1));
+		CHECK(mallinfo2().uordblks == used);
 		close(fd);
+		/* The file may have been a key, given by mistake: where it was read to. */
+		char *memory = malloc(READ_TO);
+		__asm__ volatile("" : : "r"(memory) : "memory");
+		CHECK(memory && !memmem(memory, READ_TO, "priority", 8));
+		free(memory);
 	}
 }
 
