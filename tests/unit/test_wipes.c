@@ -67,9 +67,10 @@ static void fill(uint8_t *data, size_t size)
 
 UNIT_TEST(the_watch_finds_what_was_not_wiped)
 {
-	uint8_t *memory = malloc(200);
+	uint8_t *memory;
 
 	NEEDS_OWN_FREE();
+	memory = malloc(200);
 	REQUIRE(memory);
 	fill(memory, 200);
 	__asm__ volatile(""
@@ -86,10 +87,10 @@ UNIT_TEST(streams_give_back_no_memory_with_plaintext)
 {
 	enum { SIZE = 3 << 20 };
 	static const uint8_t key[SGPU_KEY_SIZE] = { 1 };
-	uint8_t *data =
-		mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *data;
 
 	NEEDS_OWN_FREE();
+	data = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	REQUIRE(data != MAP_FAILED);
 	fill(data, SIZE);
 	int in = memory_file(data, SIZE), sealed = memory_file("", 0), out = memory_file("", 0);
