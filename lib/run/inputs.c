@@ -5,7 +5,8 @@
  *
  * Small payloads are read one after the other into staging memory; one in a lease stays there. A
  * group for one device is enqueued when it is full, when the next payload is large or for another
- * device, before a wait for the writer, and at the end. Large ones are transfers.
+ * device, before a wait for the writer, and at the end. Its payloads end together. Large ones are
+ * transfers.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@ struct sgpu_group {
 };
 
 /* ---- the end of an input ---- */
-/* Frees what the input has, and lets its readers go. text: why it failed, if it did. */
+/* Frees what the input has; its readers may then start, or fail. text: why it failed, if it did. */
 static void end_input(struct sgpu_payload *p, int rc, const char *text)
 {
 	sgpu_device_key_free(&p->key);
@@ -188,7 +189,7 @@ static void flush_group(struct sgpu_run *run)
 		return;
 	}
 	run->filling = NULL;
-	if (group->count == 0) { /* its payloads are moved as large ones */
+	if (group->count == 0) { /* its payload failed, or goes as a large one */
 		end_group(run, group);
 		return;
 	}

@@ -284,7 +284,7 @@ static bool look_at_next(struct sgpu_run *run, int stream)
 }
 
 /* ---- what has ended ---- */
-/* Returns a predecessor in this state. The device passes it first; this thread may notice later. */
+/* Returns a predecessor in this state, or NULL. It may have ended on the device, unseen yet. */
 static const struct operation *find_before(const struct sgpu_run *run, int operation,
 					   enum state state)
 {
@@ -336,7 +336,7 @@ static void end_operation(struct sgpu_run *run, int operation)
 	} else {
 		atomic_store(&op->bad, true);
 		run->maybe_busy = true;
-		if (failed) { /* it ran on what that one has left */
+		if (failed) { /* it was skipped, or ran on what that one has left */
 			mark_failed(run, operation, inherited(failed->code), failed->text);
 		} else {
 			fail_itself(run, operation, l->task.code, l->task.error.text);

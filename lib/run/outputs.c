@@ -275,7 +275,6 @@ void sgpu_outputs_begin(struct sgpu_run *run, int operation, const struct sgpu_o
 void sgpu_payloads_clear(struct sgpu_run *run)
 {
 	for (int i = 0; run->payloads && i < 2 * run->job.batch->segment_count; i++) {
-		sgpu_device_key_free(&run->payloads[i].key);
 		drop_small(&run->payloads[i]);
 		drop_memory(&run->payloads[i]);
 	}

@@ -189,10 +189,10 @@ static bool is_small(const struct planner *p, const struct sgpu_operation *op)
 	return !op->module && bytes <= (double)p->costs->small;
 }
 
-/* The streams of a device that were given. */
+/* Streams of a device. */
 struct given {
 	int count;
-	int shared; /* the one of which all operations are small, plus 1; 0: there is none */
+	int shared; /* that of small operations, plus 1; 0: none */
 };
 
 /* Returns the stream of an operation, whose numbers alternate between the devices. */

@@ -131,7 +131,7 @@ void sgpu_presence_leave(struct sgpu_run *run);
 /* Notes that the devices have no more data of a run that has left. */
 void sgpu_presence_cleared(struct sgpu_run *run);
 /* Stops the devices of a stopped run that has entered: at once if it is alone, else
- * SGPU_RUN_GRACE_NS after its stop. Must be called now and then. */
+ * SGPU_RUN_GRACE_NS after its stop. Call it until the run has ended. */
 void sgpu_presence_stop(struct sgpu_run *run);
 
 struct sgpu_runner {
@@ -200,7 +200,7 @@ struct sgpu_payload {
 	/* of a result */
 	struct sgpu_small *small; /* if it follows its operation */
 	uint8_t *data;		  /* where it waits for the response, or NULL */
-	uint64_t place;		  /* in the response\'s file, if it is written early; else 0 */
+	uint64_t place;		  /* in the response's file, if it is written early; else 0 */
 	uint64_t actual;	  /* bytes of plaintext */
 };
 
@@ -244,7 +244,7 @@ struct sgpu_run {
 		struct sgpu_run_text *next;
 		char text[];
 	} * texts;
-	int code;
+	int code; /* unless `stop` or `fatal` overrides it */
 	struct sgpu_error error;
 	struct sgpu_run_result result;
 	size_t span_capacity;
@@ -252,7 +252,7 @@ struct sgpu_run {
 	atomic_uint_fast64_t bytes_in, bytes_out;
 	bool inside;	/* under the presence's mutex */
 	bool uncleared; /* it has left, and the devices may have its data */
-	bool stop_seen;
+	bool stop_seen; /* transfers know of it */
 	atomic_int done_count, failed_count, operation_count; /* the graph's progress */
 	struct sgpu_io_guard guard;
 	atomic_int stop;	      /* 0, or the code with which the run must end */
@@ -263,9 +263,10 @@ struct sgpu_run {
 /* ---- run.c ---- */
 /* Stops the run soon. The `code` of the first call counts. Async-signal-safe. */
 void sgpu_run_stop(struct sgpu_run *run, int code);
-/* Notices ends and starts what may start, without waiting. Returns whether there was anything. */
+/* Notices ends and starts what may start. Only moves and the loading of modules wait. Returns
+ * whether there was anything. */
 bool sgpu_run_advance(struct sgpu_run *run);
-/* Waits a little for the devices, if the run has nothing else to do since `begin_ns`. */
+/* Waits a little for the devices. begin_ns: since when there was nothing else to do. */
 void sgpu_run_pause(struct sgpu_run *run, uint64_t begin_ns);
 /* Formats as sgpu_fail does a text that lives as long as the run. */
 const char *sgpu_run_text(struct sgpu_run *run, const char *format, ...) SGPU_PRINTF(2, 3);
@@ -334,7 +335,7 @@ SGPU_MUST_CHECK int sgpu_payload_key(struct sgpu_payload *payload, struct sgpu_e
  * still on the device end later, in sgpu_run_advance(). Errors: those of reading the batch, or why
  * the run was stopped. */
 SGPU_MUST_CHECK int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error);
-/* These end an input or an output whose transfer has ended. */
+/* Called when the transfer of one has ended. */
 void sgpu_input_moved(struct sgpu_payload *input, const struct sgpu_transfer_result *result);
 void sgpu_output_moved(struct sgpu_payload *output, const struct sgpu_transfer_result *result);
 /* Ends the groups of small inputs that the device has passed; returns whether there were any. */
@@ -387,8 +388,7 @@ void sgpu_outputs_follow(struct sgpu_run *run, int operation, const struct sgpu_
  * none. elements: how many it wrote, if only it knows. */
 void sgpu_outputs_begin(struct sgpu_run *run, int operation, const struct sgpu_op_call *call,
 			bool failed, uint64_t elements);
-/* Frees the keys that are left (those of outputs whose operations failed), and the results' memory.
- * No payload may be under way. */
+/* Frees the results' memory. No payload may be under way. */
 void sgpu_payloads_clear(struct sgpu_run *run);
 
 /* ---- respond.c ---- */
@@ -404,7 +404,8 @@ SGPU_MUST_CHECK int sgpu_respond_plan(struct sgpu_run *run, struct sgpu_error *e
 /* Reserves space for the response in a file of its own, if the file system can: a recorded batch
  * runs only once, and should not find the disk full. Errors: SGPU_ENOSPACE. */
 SGPU_MUST_CHECK int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error *error);
-/* Returns 0; SGPU_ESEGMENTS if some outputs failed; or why the response could not be written. */
+/* Returns 0; SGPU_ESEGMENTS if an output failed, or an input that nothing reads; or why there is no
+ * response. */
 SGPU_MUST_CHECK int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error);
 /* Truncates the response's file at its position: results may have been written beyond it. */
 SGPU_MUST_CHECK int sgpu_respond_cut(const struct sgpu_run *run, struct sgpu_error *error);

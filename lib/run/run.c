@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A run from its submission to its end, on the thread that asks for it: sgpu_run_batch() has the
- * steps, and sgpu_run_advance() is what happens meanwhile.
+ * steps, and sgpu_run_advance() goes on with all that can, also while inputs are read.
  *
  * An input that does not verify ends with a code (end_input() in inputs.c). The operations that
- * read it fail with that code when their turn comes (is_due() in operations.c), and so does what
- * depends on them; all others run. The response says so of each output, and the run returns
+ * read it fail with that code if it is SGPU_EAUTH or SGPU_ETIMEOUT, else with SGPU_EDEPENDENCY,
+ * when their turn comes (is_due() in operations.c), and so does what depends on them; all others
+ * run. The response says so of each output, and the run returns
  * SGPU_ESEGMENTS.
  */
 #include <fcntl.h>
@@ -153,12 +154,15 @@ int sgpu_run_get_stream(struct sgpu_run *run, int number, enum sgpu_run_stream w
 	return rc;
 }
 
-/* Gives the streams back, after their work if there may be any. */
+/* Gives the streams back, after their work if there may be any, and frees keys that are left. */
 static void settle(struct sgpu_run *run)
 {
 	for (int i = 0; run->streams && i < stream_count(run); i++) {
 		sgpu_streams_give(run->devices[i % run->runner->device_count], &run->streams[i],
 				  !run->maybe_busy);
+	}
+	for (int i = 0; run->payloads && i < 2 * run->job.batch->segment_count; i++) {
+		sgpu_device_key_free(&run->payloads[i].key);
 	}
 	sgpu_presence_leave(run);
 	atomic_store(&run->busy_ns, 0);
@@ -182,7 +186,7 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 	}
 	for (int i = 0; rc == SGPU_OK && run->job.has_module && i < run->runner->device_count;
 	     i++) {
-		/* earlier runs' memory may be uncleared */
+		/* the memory of earlier runs may still be under clearing */
 		rc = sgpu_device_synchronize(run->devices[i]->device, error);
 	}
 	rc = rc ? rc : sgpu_memory_create(run, error);
@@ -224,7 +228,7 @@ void sgpu_run_pause(struct sgpu_run *run, uint64_t begin_ns)
 		sgpu_presence_stop(run);
 	}
 	if (!sgpu_operations_pending(run) && !run->under_way[SGPU_TRANSFER_OUT]) {
-		sgpu_inputs_sync(run); /* which takes a moment: nothing else is there to wait for */
+		sgpu_inputs_sync(run); /* as nothing but inputs is under way */
 	}
 	sgpu_device_pause(begin_ns);
 }
@@ -248,7 +252,7 @@ static void run_to_end(struct sgpu_run *run)
 }
 
 /* Why a run ended: if it was stopped, the reason for that, not an error that followed. */
-static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
+static int why_it_ended(const struct sgpu_run *run, int rc, struct sgpu_error *error)
 {
 	const int stop = atomic_load(&run->stop);
 
@@ -262,7 +266,7 @@ static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
 	return rc;
 }
 
-/* Writes the response, unless the run was stopped, broke a rule, or cannot write it. */
+/* Writes the response, unless the run was cancelled, cannot read its batch, or broke a rule. */
 static void respond(struct sgpu_run *run)
 {
 	const struct sgpu_io_guard guard = { .ended = ended_while_writing,
@@ -271,15 +275,13 @@ static void respond(struct sgpu_run *run)
 					     .stall_ns = STALL_MS * UINT64_C(1000000) };
 	const int stop = atomic_load(&run->stop);
 	struct stat status;
-	int rc = stop == SGPU_ETIMEOUT ? SGPU_OK : stopped(run, run->code, &run->error);
+	int rc = stop == SGPU_ETIMEOUT ? SGPU_OK : why_it_ended(run, run->code, &run->error);
 
 	/* A write to a file waits for nobody. */
 	if (fstat(run->submission.out_fd, &status) != 0 || !S_ISREG(status.st_mode)) {
 		sgpu_io_set_guard(&guard);
 	}
-	if (stop == SGPU_OK) {
-		sgpu_modules_unload(run); /* all work has ended */
-	}
+	sgpu_modules_unload(run); /* which tells of rules broken after the last answer */
 	if (rc == SGPU_OK && run->fatal.code != SGPU_EPOLICY && sgpu_modules_broke_rules(run)) {
 		(void)sgpu_fail(&run->fatal, SGPU_EPOLICY,
 				"a module made a system call that is refused, after its function "
@@ -303,7 +305,7 @@ static void respond(struct sgpu_run *run)
 	}
 }
 
-/* Clears and frees what the run has on the devices, and its secrets. */
+/* Clears and frees what the run still has on the devices and of its secrets. */
 static void tear_down(struct sgpu_run *run)
 {
 	atomic_store(&run->busy_ns, sgpu_now_ns());
@@ -343,7 +345,7 @@ int sgpu_run_batch(struct sgpu_run *run, struct sgpu_error *error)
 		respond(run);
 	} else {
 		sgpu_io_set_guard(NULL);
-		run->code = stopped(run, rc, &run->error);
+		run->code = why_it_ended(run, rc, &run->error);
 		settle(run);
 	}
 	tear_down(run);

@@ -90,8 +90,8 @@ void sgpu_plan_free(struct sgpu_plan **plan);
 /* ---- the runner ----
  * A process makes one runner for its devices, and runs batches on it, each on a thread of the
  * caller, also several at a time. The runner keeps what is slow to create: streams, staging memory,
- * and threads that help to copy. A batch's keys and device memory are freed once its response was
- * written, or when it was refused or stopped. */
+ * and threads that help to copy. Keys are freed as payloads end, and
+ * device memory once the response was written or the batch refused. */
 struct sgpu_runner;
 
 struct sgpu_runner_config {

@@ -24,7 +24,7 @@
 #define HUGE_PAGE ((uint64_t)2 << 20)
 #define SLICE ((uint64_t)32 << 20)
 enum { SMALL_PAGE = 4096 };
-/* What is smaller is cleared by whoever ends it, which takes less time than to wake the thread. */
+/* Smaller ones are cleared by whoever ends them: to wake the thread takes longer. */
 enum { CLEARED_AT_ONCE = 64 << 10 };
 
 /* ---- the worker's side ---- */
@@ -187,8 +187,7 @@ struct sgpu_lease_pool {
 	pthread_cond_t work; /* wakes the thread: a range to clear, an expiry, or the end */
 	pthread_cond_t cleared;
 	pthread_t thread;
-	uint64_t wakes_ns; /* when the thread looks for expired leases; UINT64_MAX: when it is woken
-			    */
+	uint64_t wakes_ns; /* when the thread looks again; UINT64_MAX: never */
 	bool stop;
 	struct entry *entries;
 	unsigned count, clearing;

@@ -37,7 +37,7 @@ struct share {
 };
 
 struct shares {
-	unsigned count; /* no later one was ever used */
+	unsigned count; /* of those ever used */
 	struct share of[SHARES_MAX];
 	uint64_t now_ns;
 	uint64_t clock[SHARE_PRIORITIES]; /* virtual time; no busy tenant's `pass` is earlier */
