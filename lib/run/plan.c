@@ -199,17 +199,18 @@ struct given {
 static int give_stream(const struct planner *p, int operation, int follows, struct given *given)
 {
 	const struct sgpu_operation *op = &p->manifest->operations[operation];
-	const int devices = p->plan->device_count, most = SGPU_PLAN_STREAMS_MAX / devices;
+	const int devices = p->plan->device_count;
+	const int most = p->costs->streams < SGPU_PLAN_STREAMS_MAX / devices
+				 ? p->costs->streams
+				 : SGPU_PLAN_STREAMS_MAX / devices;
 	const bool small = is_small(p, op), shares = small && op->before_count == 0;
 	int stream = follows < 0 ? -1 : p->plan->operations[follows].stream;
 
 	if (stream < 0 && shares && given->shared > 0) {
 		stream = given->shared - 1;
 	} else if (stream < 0) {
-		stream = given->count++ % (p->costs->streams < most ? p->costs->streams : most) *
-				 devices +
-			 p->plan->operations[operation].device;
-		given->shared = shares ? stream + 1 : given->shared;
+		stream = given->count++ % most * devices + p->plan->operations[operation].device;
+		given->shared = shares && given->count <= most ? stream + 1 : given->shared;
 	}
 	if (!small && given->shared == stream + 1) {
 		given->shared = 0; /* others would wait for this one */

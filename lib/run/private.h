@@ -407,7 +407,7 @@ SGPU_MUST_CHECK int sgpu_respond_reserve(struct sgpu_run *run, struct sgpu_error
 /* Returns 0; SGPU_ESEGMENTS if an output failed, or an input that nothing reads; or why there is no
  * response. */
 SGPU_MUST_CHECK int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error);
-/* Truncates the response's file at its position: results may have been written beyond it. */
+/* Truncates the response's file at its position if it may be longer by what this run did. */
 SGPU_MUST_CHECK int sgpu_respond_cut(const struct sgpu_run *run, struct sgpu_error *error);
 
 #endif

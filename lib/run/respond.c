@@ -363,9 +363,7 @@ int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error)
 	}
 	rc = rc ? rc : put(&w, end, sizeof(end), error);
 	rc = rc ? rc : flush(&w, error);
-	if (rc == SGPU_OK && run->cut) {
-		rc = sgpu_respond_cut(run, error);
-	}
+	rc = rc ? rc : sgpu_respond_cut(run, error);
 	free(head);
 	if (rc != SGPU_OK) {
 		sgpu_leases_withdraw(&run->leases);
@@ -378,8 +376,12 @@ int sgpu_respond(struct sgpu_run *run, struct sgpu_error *error)
 
 int sgpu_respond_cut(const struct sgpu_run *run, struct sgpu_error *error)
 {
-	off_t end = lseek(run->submission.out_fd, 0, SEEK_CUR);
+	off_t end;
 
+	if (!run->cut) {
+		return SGPU_OK;
+	}
+	end = lseek(run->submission.out_fd, 0, SEEK_CUR);
 	return end >= 0 && ftruncate(run->submission.out_fd, end) == 0
 		       ? SGPU_OK
 		       : sgpu_fail_errno(error, "cannot cut '%s' off", run->submission.out_name);

@@ -300,7 +300,7 @@ static void respond(struct sgpu_run *run)
 	}
 	run->code = rc;
 	sgpu_io_set_guard(NULL);
-	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS && run->cut) {
+	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS) {
 		(void)!sgpu_respond_cut(run, NULL);
 	}
 }
@@ -347,6 +347,7 @@ int sgpu_run_batch(struct sgpu_run *run, struct sgpu_error *error)
 		sgpu_io_set_guard(NULL);
 		run->code = why_it_ended(run, rc, &run->error);
 		settle(run);
+		(void)!sgpu_respond_cut(run, NULL);
 	}
 	tear_down(run);
 	if (error && run->code != SGPU_OK) {

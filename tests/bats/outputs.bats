@@ -374,6 +374,22 @@ unread_from_the_start() {
 	END
 }
 
+@test "a batch that is refused because it has run leaves no space to its response" {
+	requires python3
+	small_job 500000
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -o batch.tar
+	mkdir state
+	sgpu-seal keyinfo --owner owner.jwk >owners
+	python3 - <<-'END'
+	import os, subprocess
+	for status in 0, 4:
+	    out = os.open(".", os.O_RDWR | os.O_TMPFILE, 0o600)
+	    done = subprocess.run(["sgpu-run", "-q", "--device", "cpu", "--state", "state", "--owners", "owners", "-k", "owner.jwk", "batch.tar"], stdout=out)
+	    assert done.returncode == status, done
+	    assert (os.fstat(out).st_blocks * 512 < 100000) == (status == 4), os.fstat(out)
+	END
+}
+
 @test "with on_failure all, no output leaves if one fails, and all do if none does" {
 	add() {
 		jq -n --arg id "$1" '{segments: [

@@ -579,6 +579,40 @@ UNIT_TEST(streams_are_bounded)
 	plan_copies(&costs, SGPU_PLAN_STREAMS_MAX);
 }
 
+/* Small operations that come when all streams are in use get these in turn. */
+UNIT_TEST(small_operations_share_no_stream_of_a_large_one)
+{
+	enum { LARGE = 3, SMALL = 5 };
+	struct sgpu_plan_costs costs = SGPU_PLAN_COSTS;
+	struct text text = begin_segments();
+	struct sgpu_manifest *m;
+	struct sgpu_plan *p;
+
+	add_segment(&text, "in", 0, "INPUT", "f32", true);
+	for (int i = 0; i < LARGE + SMALL; i++) {
+		add_segment(&text, "out", i, "OUTPUT", "f32", false);
+	}
+	begin_operations(&text);
+	for (int i = 0; i < LARGE; i++) {
+		add(&text,
+		    "%s{\"gpu_operation_id\":\"L%d\",\"kernel\":\"vector_add\",\"arguments\":",
+		    i ? "," : "", i);
+		add(&text, "{\"a\":\"in0\",\"b\":\"in0\",\"output\":\"out%d\"}}", i);
+	}
+	for (int i = LARGE; i < LARGE + SMALL; i++) {
+		add_copy(&text, i, "in", 0, "out", i);
+	}
+	costs.small = 8192;
+	costs.streams = LARGE;
+	p = planned(&text, 1, &costs, &m);
+	REQUIRE(p != NULL);
+	for (int i = 0; i < LARGE + SMALL; i++) {
+		CHECK(p->operations[i].stream == i % LARGE);
+	}
+	sgpu_plan_free(&p);
+	sgpu_manifest_free(&m);
+}
+
 /* What follows a small operation may be large, and holds up no small ones after that. */
 UNIT_TEST(a_large_operation_shares_its_stream_with_none)
 {
@@ -652,6 +686,7 @@ int main(void)
 	UNIT_RUN(an_input_that_nothing_reads_keeps_its_buffer);
 	UNIT_RUN(streams_are_bounded);
 	UNIT_RUN(a_large_operation_shares_its_stream_with_none);
+	UNIT_RUN(small_operations_share_no_stream_of_a_large_one);
 	UNIT_RUN(a_stream_runs_operations_in_the_order_in_which_what_they_read_arrives);
 	return unit_done();
 }
