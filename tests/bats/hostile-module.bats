@@ -161,9 +161,9 @@ load hostile-module
 		-e 's/"segments": \[/&{ "segment_id": "again", "data_location_client": "evil.so", "sensitivity_level": "HIGH",\
 		"direction": "INPUT" },/' job.json
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -o batch.tar
-	local options
-	for options in "" "--timeout 1s"; do
-		run --separate-stderr -4 sgpu-run --device cpu -j 4 --allow-modules $options -k owner.jwk -o response batch.tar
+	local timeout
+	for timeout in 60s 1s; do
+		run --separate-stderr -4 sgpu-run --device cpu -j 4 --timeout $timeout --allow-modules -k owner.jwk -o response batch.tar
 		assert_contains "$stderr" "refused, after its function had returned"
 		assert_no_file response
 	done
