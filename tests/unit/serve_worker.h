@@ -202,6 +202,9 @@ static inline void submit_honestly(void)
 	       recv(*client, &message, sizeof(message), 0) > 0) {
 		answers += message.header.kind == WIRE_ANSWER;
 	}
+	if (answers == 1 && message.answer.error.code != SGPU_OK) {
+		printf("# %s\n", message.answer.error.text);
+	}
 	CHECK(answers == 1 && message.answer.error.code == SGPU_OK &&
 	      lseek(out, 0, SEEK_END) > BATCH_BYTES);
 	let_go(client);
