@@ -12,8 +12,6 @@
 
 #include <openssl/crypto.h>
 
-#include <base/base.h>
-#include <device/device.h>
 #include <host/host.h>
 #include <sgpu/attest.h>
 #include <sgpu/version.h>
