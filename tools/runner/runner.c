@@ -145,13 +145,12 @@ int runner_take_signal(int fd)
 
 const char *runner_beside(const char *name, char path[PATH_MAX])
 {
-	const ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
-	char *slash;
+	char folder[PATH_MAX];
 
-	path[length > 0 ? length : 0] = '\0';
-	slash = strrchr(path, '/');
-	slash = slash && (size_t)(slash - path) + 2 + strlen(name) <= PATH_MAX ? slash + 1 : path;
-	strcpy(slash, slash > path ? name : "");
+	if (!sgpu_host_folder(folder) ||
+	    snprintf(path, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX) {
+		path[0] = '\0';
+	}
 	return path;
 }
 
