@@ -4,8 +4,8 @@
  *
  * The index has each sealed input's header, so its key is known before its payload arrives; a
  * result's header is drawn with its key. Keys are loaded in groups, inputs before results, since
- * a message to a device costs far more than one more key in it. So a GPU may
- * have an input's key until settle(), if an output's operation failed.
+ * a message to a device costs far more than one more key in it. So a GPU may have an
+ * input's key until settle(), if an output's operation failed.
  */
 #include <stdlib.h>
 

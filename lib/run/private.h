@@ -252,7 +252,7 @@ struct sgpu_run {
 	atomic_uint_fast64_t bytes_in, bytes_out;
 	bool inside;	/* under the presence's mutex */
 	bool uncleared; /* it has left, and the devices may have its data */
-	bool stop_seen; /* transfers know of it */
+	bool stop_seen; /* the transfers know of the stop */
 	atomic_int done_count, failed_count, operation_count; /* the graph's progress */
 	struct sgpu_io_guard guard;
 	atomic_int stop;	      /* 0, or the code with which the run must end */
@@ -335,7 +335,7 @@ SGPU_MUST_CHECK int sgpu_payload_key(struct sgpu_payload *payload, struct sgpu_e
  * still on the device end later, in sgpu_run_advance(). Errors: those of reading the batch, or why
  * the run was stopped. */
 SGPU_MUST_CHECK int sgpu_inputs_bring(struct sgpu_run *run, struct sgpu_error *error);
-/* Called when the transfer of one has ended. */
+/* Called when the transfer of an input, or an output, has ended. */
 void sgpu_input_moved(struct sgpu_payload *input, const struct sgpu_transfer_result *result);
 void sgpu_output_moved(struct sgpu_payload *output, const struct sgpu_transfer_result *result);
 /* Ends the groups of small inputs that the device has passed; returns whether there were any. */

@@ -6,8 +6,7 @@
  * An input that does not verify ends with a code (end_input() in inputs.c). The operations that
  * read it fail with that code if it is SGPU_EAUTH or SGPU_ETIMEOUT, else with SGPU_EDEPENDENCY,
  * when their turn comes (is_due() in operations.c), and so does what depends on them; all others
- * run. The response says so of each output, and the run returns
- * SGPU_ESEGMENTS.
+ * run. The response says so of each output, and the run returns SGPU_ESEGMENTS.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -186,7 +185,7 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 	}
 	for (int i = 0; rc == SGPU_OK && run->job.has_module && i < run->runner->device_count;
 	     i++) {
-		/* the memory of earlier runs may still be under clearing */
+		/* memory of earlier runs may not be clear yet */
 		rc = sgpu_device_synchronize(run->devices[i]->device, error);
 	}
 	rc = rc ? rc : sgpu_memory_create(run, error);

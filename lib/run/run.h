@@ -78,7 +78,7 @@ struct sgpu_plan_costs {
 
 /* A stream runs its operations in the order in which their inputs arrive, which is taken to be the
  * manifest's. The first operation that follows another continues that one's stream. Small
- * operations that follow none share a device's first stream; others get new streams and, once all
+ * operations that follow none share a stream of their device; others get new streams and, once all
  * are in use, each stream in turn. Without a matrix, only operations of one chain share buffers, so
  * planning stays fast. An input arrives on the device that reads it first. Errors: SGPU_EUSAGE (not
  * 1 to SGPU_RUN_DEVICES_MAX devices), SGPU_EINVALID, SGPU_ENOMEM. */
@@ -90,8 +90,8 @@ void sgpu_plan_free(struct sgpu_plan **plan);
 /* ---- the runner ----
  * A process makes one runner for its devices, and runs batches on it, each on a thread of the
  * caller, also several at a time. The runner keeps what is slow to create: streams, staging memory,
- * and threads that help to copy. Keys are freed as payloads end, and
- * device memory once the response was written or the batch refused. */
+ * and threads that help to copy. Keys are freed as payloads end, and device memory once the
+ * response was written or the batch refused. */
 struct sgpu_runner;
 
 struct sgpu_runner_config {

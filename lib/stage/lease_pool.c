@@ -24,7 +24,7 @@
 #define HUGE_PAGE ((uint64_t)2 << 20)
 #define SLICE ((uint64_t)32 << 20)
 enum { SMALL_PAGE = 4096 };
-/* Smaller ones are cleared by whoever ends them: to wake the thread takes longer. */
+/* Leases of at most so many bytes are cleared by whoever ends them, which wakes no thread. */
 enum { CLEARED_AT_ONCE = 64 << 10 };
 
 /* ---- the worker's side ---- */
